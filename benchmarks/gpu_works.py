@@ -64,13 +64,13 @@ def _kbert_update(size, length, batch, precision):
     import kbert
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     config, arrays = given(size, length, batch)
-    engine = engines.start(1)
+    engine = Engine(1)
     options = {"max_predictions": predictions(length), "dtype": precision}
-    with engine.scope():
+    with engine.backend.scope():
         model = kbert.build_bert(config, seq_len=length, **options)
     engine.prepare(model, Optimizer(total_steps=100_000))
     inputs = {names.TOKEN_IDS: arrays["tokens"], names.SEGMENT_IDS: arrays["segments"]}

@@ -21,16 +21,16 @@ def finetuning(packing: bool, precision: str):
     import kbert
     from kbert.graph.spec import GraphSpec
     from kbert.model.builder import build
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     keras.utils.set_random_seed(3)
-    engine = engines.start()  # before the checkpoint, as `kbert.finetune` does
+    engine = Engine()  # before the checkpoint, as `kbert.finetune` does
     bert = kbert.load(Path(importlib.util.find_spec(CHECKPOINT).origin).parent / "model")
-    with engine.scope():
+    with engine.backend.scope():
         model = build(GraphSpec(bert.config, "classifier", num_labels=2, dtype=precision))
     engine.prepare(model, Optimizer(total_steps=100_000), packing=packing)
-    batches = some(bert.tokenizer, packing, any_length=engine.shape_cost > 0)
+    batches = some(bert.tokenizer, packing, any_length=engine.backend.shape_cost > 0)
     steps = itertools.count()
 
     def run(count):

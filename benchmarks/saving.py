@@ -46,7 +46,7 @@ def measured(size: str, batch: int, saves: int, alone: bool = False) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(saves):
             state.clear()  # as in a run: nobody holds the numbers of the save before
-            both = timed(lambda: state.update(engine.state()))
+            both = timed(lambda: state.update(engine.state.all()))
             found["copy"].append(both[0])
             found["copy, processor"].append(both[1])
             if alone:
@@ -62,16 +62,9 @@ def measured(size: str, batch: int, saves: int, alone: bool = False) -> dict:
 def engine_of(size: str, batch: int):
     """A prepared engine, and a function that does one update of `batch` × 32 tokens."""
     from benchmarks import updates
-    from kbert.training import engines
 
-    made: list = []
-    start = engines.start
-    engines.start = lambda *given: made.append(start(*given)) or made[-1]
-    try:
-        run = updates.kbert_engine("pretraining", size, batch, 32, "float32")
-    finally:
-        engines.start = start
-    return made[0], lambda: run(1)
+    engine, run = updates.engine_and_run("pretraining", size, batch, 32, "float32")
+    return engine, lambda: run(1)
 
 
 def writing(path: Path, state: dict):

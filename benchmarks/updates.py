@@ -44,17 +44,22 @@ def data(vocab_size: int, batch: int, length: int, predictions: int = PREDICTION
     return {name: array.astype("int32") for name, array in arrays.items()}
 
 
-def kbert_engine(head, size, batch, length, precision, layers=None, **options):
+def kbert_engine(*arguments, **options):
     """kbert's own training step, as `kbert.pretrain` and `kbert.finetune` run it."""
+    return engine_and_run(*arguments, **options)[1]
+
+
+def engine_and_run(head, size, batch, length, precision, layers=None, **options):
+    """Return a prepared engine, and a function that does a number of its updates."""
     import numpy as np
 
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         model, config = kbert_model(head, size, length, precision, layers, selected_positions=True)
     engine.prepare(model, Optimizer(total_steps=100_000), **options)
     arrays = data(config.vocab_size, batch, length)
@@ -72,7 +77,7 @@ def kbert_engine(head, size, batch, length, precision, layers=None, **options):
             loss = engine.update(fed, next(steps))["loss"]
         return float(loss)
 
-    return run
+    return engine, run
 
 
 def kbert_fit(head, size, batch, length, precision, jit, layers=None):

@@ -308,7 +308,7 @@ def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int)
 def _unkept_on_tpu(one: Account) -> int:
     """Return the bytes per block and sequence of dropout's mask and output in attention.
 
-    `kbert.model.parts.tpu_attention` keeps only the probabilities; their signs are the mask.
+    `kbert.ops.jax.attention` keeps only the probabilities; their signs are the mask.
     """
     return one.config.num_attention_heads * one.seq_len**2 * (1 + _width(one))
 

@@ -66,14 +66,6 @@ def _calls(operation, nodes: set[int]) -> Calls:
     return Calls(operation, list(own[-1].output_tensors), sources, inputs)
 
 
-def mask_of(tensor):
-    """Return the mask that Keras has set on a tensor, or None.
-
-    Tried: layers return no masks, and `compute_mask` of a functional model is no public way either.
-    """
-    return getattr(tensor, "_keras_mask", None)
-
-
 def model_between(inputs: Sequence, outputs: Sequence):
     """`keras.Model(inputs, outputs)`, for tensors within a graph and some of its inputs.
 

@@ -1,9 +1,7 @@
 """Devices of Keras's backend."""
 
 import contextlib
-import importlib.util
 import os
-from importlib.metadata import entry_points
 
 
 def device_names() -> list[str]:
@@ -22,15 +20,6 @@ def on_accelerator():
     import tensorflow as tf
 
     return tf.device(tf.config.list_logical_devices("TPU")[0].name)
-
-
-def jax_has_cpus_alone() -> bool:
-    """Return whether JAX will use only CPUs, by its settings or devices, without starting it."""
-    import jax
-
-    if told := jax.config.jax_platforms:
-        return told == "cpu"
-    return not entry_points(group="jax_plugins") and importlib.util.find_spec("libtpu") is None
 
 
 def _tensorflow() -> list[str]:

@@ -9,6 +9,7 @@ Dimensions as in `kbert.ops.reference`.
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from keras import ops
@@ -186,7 +187,7 @@ def cross_entropy(logits, labels, weights):
 
 # Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
 # unused. oneDNN does not, and torch has its product under this name alone.
-_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer than MKL's product
 
 

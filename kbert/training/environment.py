@@ -26,6 +26,6 @@ def described(engine) -> dict:
         "system": f"{platform.system()} {platform.machine()}",
         "cpu_cores": os.cpu_count(),
         "devices": device_names(),
-        "replicas": engine.replicas,
-        "processes": engine.processes,
+        "replicas": engine.backend.replicas,
+        "processes": engine.backend.processes,
     }

@@ -134,33 +134,6 @@ def objective(
     return ops.sum(sums[:, 0]), sums
 
 
-def scaled_objective(
-    forward,
-    micro_batch,
-    scale,
-    measure=measured,
-    lessons: Mapping[str, Lesson] = MappingProxyType({}),
-):
-    """Compute the scaled loss of one micro-batch of a replica, which an engine differentiates.
-
-    Args:
-        forward: returns the outputs, logits by name, for inputs by name.
-        micro_batch: inputs, labels, their weights, and {"wishes": float32 (B, 3)}.
-        scale: the loss scale. It is applied here, before the gradients are computed, so that none
-            of them is too small for float16; the engine divides by it after they are summed.
-        measure: `measured`, or an equal function.
-        lessons: auxiliary losses, see `objective`.
-
-    Returns:
-        The loss times the scale, and sums, (outputs + 1, 3): `measured` of each output, and in the
-        last row the stop flags.
-    """
-    inputs, labels, weights, wishes = micro_batch
-    loss, sums = objective(forward(inputs), labels, weights, measure, lessons)
-    wished = ops.sum(wishes["wishes"], 0, keepdims=True)
-    return loss * scale, ops.concatenate([sums, wished])
-
-
 def figures(names: Mapping[str, str], sums) -> dict:
     """Turn `measured`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
 

@@ -1,12 +1,15 @@
-"""AdamW as BERT's, and the paper's LAMB: the settings, the schedule, and one variable's update.
+"""AdamW as BERT's, and the paper's LAMB: the settings, the schedule, and a weight's update.
 
-Pure functions of tensors, in float32: the engines say when, and where the numbers are kept.
+Pure functions of tensors, in float32. `kbert.training.step` calls them.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from kbert.training.setting_rules import checked
@@ -74,35 +77,50 @@ def learning_rate(settings: Optimizer, iteration):
     return settings.learning_rate * share
 
 
-def moments(settings: Optimizer, gradient, first, second) -> tuple:
-    """Return one variable's new first and second moment; all float32."""
-    beta_1, beta_2 = settings.beta_1, settings.beta_2
-    first = first + (gradient - first) * (1 - beta_1)
-    return first, beta_2 * second + (1 - beta_2) * ops.square(gradient)
+def init(settings: Optimizer, weight) -> list[tuple[str, np.ndarray]]:
+    """Return the first values of the optimizer's slots for a weight, by their names."""
+    # np.zeros asks the system for pages that are written once, by the variable
+    return [(name, np.zeros(weight.shape, "float32")) for name in _RULES[settings.name].slots]
 
 
-def moved(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
-    """Return one variable's new value; all float32.
+def update(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
+    """Return a weight's new value and its new slots; all float32.
 
     Args:
         settings: the optimizer's.
-        decayed: see `is_decayed`.
-        weight: the variable's, as it is.
-        moments: its new ones, (first, second).
+        weight: the weight's value.
+        slots: values of its slots, by name.
+        gradient: clipped already.
         rate: the learning rate.
-        iteration: steps done before, float32.
+        iteration: number of earlier steps, float32.
+        decayed: see `is_decayed`.
     """
-    first, second = moments
+    new = _RULES[settings.name].update
+    return new(settings, weight, slots, gradient, rate, iteration, decayed)
+
+
+def _adamw(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
+    direction, slots = _adam_direction(settings, slots, gradient, iteration)
+    decay = settings.weight_decay if decayed else 0.0
+    return weight * (1 - rate * decay) - rate * direction, slots
+
+
+def _lamb(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
+    direction, slots = _adam_direction(settings, slots, gradient, iteration)
+    direction = direction + (settings.weight_decay if decayed else 0.0) * weight
+    return weight - rate * (_trust(weight, direction) if decayed else 1.0) * direction, slots
+
+
+def _adam_direction(settings: Optimizer, slots: dict, gradient, iteration) -> tuple:
+    """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
+    beta_1, beta_2 = settings.beta_1, settings.beta_2
+    first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
+    second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
     one, two = 1.0, 1.0
     if settings.bias_correction:
-        one, two = (_correction(beta, iteration) for beta in (settings.beta_1, settings.beta_2))
+        one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
     direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
-    decay = settings.weight_decay if decayed else 0.0
-    if settings.name == "lamb":
-        direction = direction + decay * weight
-        step = rate * (_trust(weight, direction) if decayed else 1.0)
-        return weight - step * direction
-    return weight * (1 - rate * decay) - rate * direction
+    return direction, {"first": first, "second": second}
 
 
 def _correction(beta: float, iteration):
@@ -133,3 +151,13 @@ def clip_factor(norm, clip_norm: float | None):
     if clip_norm is None:
         return ops.ones_like(norm)
     return ops.minimum(clip_norm / (norm + 1e-6), 1.0)
+
+
+class _Rule(NamedTuple):
+    """An optimizer: the names of its slots of a weight, and the function behind `update`."""
+
+    slots: tuple[str, ...]
+    update: Callable
+
+
+_RULES = {"adamw": _Rule(("first", "second"), _adamw), "lamb": _Rule(("first", "second"), _lamb)}

@@ -63,7 +63,7 @@ def _held(engine, run: RunFolder | None) -> Iterator[None]:
                 stack.enter_context(run.held())
         except OSError as found:
             error = found
-        if engine.of_any(Wishes(callback=error is not None, signal=False)).callback:
+        if engine.backend.any_process(Wishes(callback=error is not None, signal=False)).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
         yield
 
@@ -100,7 +100,7 @@ def resume(
     run.check_computation()
     recipe = kind.of_run(run, settings, moved)
     engine = _engine(recipe, surroundings)
-    run.chief = engine.process == 0
+    run.chief = engine.backend.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.content())
     with _held(engine, run):
         state = run.last_state()
@@ -110,7 +110,7 @@ def resume(
                 "%s has no usable training state: training starts from the beginning", run.path
             )
             return _train(engine, recipe, run, surroundings)
-        engine.restore(state.arrays)
+        engine.state.restore(state.arrays)
         return _train(engine, recipe, run, surroundings, done=state.step)
 
 
@@ -128,7 +128,7 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
 
 def _engine(recipe: Recipe, surroundings: Surroundings):
     """Return the backend's engine, and the recipe's data: read before it, opened after it."""
-    from kbert.training import engines
+    from kbert.training.engine import Engine
 
     recipe.read()
     if _models:  # layers and the engine's functions refer to each other: they outlive their run
@@ -137,9 +137,9 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()
-    engine = engines.start(devices=surroundings.devices)
+    engine = Engine(devices=surroundings.devices)
     jit = recipe.settings.jit
-    recipe.open(engine.default_jit() if jit is None else jit, engine.shape_cost)
+    recipe.open(engine.backend.default_jit() if jit is None else jit, engine.backend.shape_cost)
     return engine
 
 
@@ -153,14 +153,14 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     settings = recipe.settings
     with drawn_from(settings.seed):
         given = recipe.first_layers() if begin else {}
-        with engine.scope():
+        with engine.backend.scope():
             model = build_with(
                 dataclasses.replace(recipe.training_spec, dtype=settings.precision), given
             )
             model = recipe.trained_part(model)
             trained = recipe.trained_weights(model)
         if recipe.teaching:
-            with engine.scope():
+            with engine.backend.scope():
                 model = recipe.teaching.taught(model)
             trained = trained and trained.and_all_new_of(model)
     optimizer = Optimizer(
@@ -173,13 +173,11 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     )
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
-    packing = recipe.packing and not recipe.training_spec.packed
-    options |= {"packing": packing, "label_smoothing": recipe.label_smoothing}
+    options |= {"label_smoothing": recipe.label_smoothing, "vectors": recipe.vectors}
     if recipe.teaching:
         options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
     _models.add(model)
-    engine.vectors = recipe.vectors
     engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
     evaluated = recipe.fingerprint["dev"] is not None
@@ -188,7 +186,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
 
 def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> RunFolder:
     """Return the folder of a new run: one process makes it, all open it."""
-    if engine.process == 0:
+    if engine.backend.process == 0:
         RunFolder.create(
             folder,
             recipe.content(),
@@ -198,14 +196,14 @@ def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> Ru
             keep_checkpoints=keep_checkpoints,
         )
     engine.barrier()
-    return RunFolder.open(folder, chief=engine.process == 0)
+    return RunFolder.open(folder, chief=engine.backend.process == 0)
 
 
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
     """Do the steps that are left; write and return what the run came to."""
     from kbert.training.loop.loop import train
 
-    peak, how = surroundings.peak(recipe.settings.precision, engine.replicas)
+    peak, how = surroundings.peak(recipe.settings.precision, engine.backend.replicas)
     if run is not None:
         run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)

@@ -88,7 +88,7 @@ class Agreement:
 
         Some of them may have begun a call more before they could read the stop requests.
         """
-        if self._engine.processes == 1:
+        if self._engine.backend.processes == 1:
             return self._own()
         if self._known is None:
             return NO_WISH
@@ -97,7 +97,7 @@ class Agreement:
 
     def at_once(self) -> Wishes:
         """Return the same where all hosts are at one place, such as the end of an epoch."""
-        return self._engine.of_any(self._own())
+        return self._engine.backend.any_process(self._own())
 
     def _own(self) -> Wishes:
         return Wishes(bool(self._engine.model.stop_training), bool(self._request))

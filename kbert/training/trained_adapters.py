@@ -28,7 +28,7 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
         pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
     adapter = LoraAdapter(
         pairs,
-        _saved(bert, engine.weights),
+        _saved(bert, engine.state.variables.weights),
         column=weight_names.column_of(bert.config),
         head=bert.head,
         labels=bert.labels,

@@ -205,7 +205,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     import torch
 
     from kbert.model.lora import adapters_of
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
     from kbert.training.trained_weights import weights_of
 
@@ -214,12 +214,12 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     base = kbert.load(bases / "classifier")
     spec = dataclasses.replace(base.spec, seq_len=LENGTH)
     parts = trained_parts(spec, None, 4, "query,value,intermediate", 6.0)
-    engine = engines.start()
+    engine = Engine()
     built = kbert.build_classifier(spec.config, num_labels=5, seq_len=LENGTH)
     built.set_weights(base.model.get_weights())
     engine.prepare(built, Optimizer(), weights_of(built, parts, 1))
     numbers = dict(model.named_parameters())
-    state = engine.state()
+    state = engine.state.all()
     body, names_of = "base_model.model.bert.encoder.layer", {}
     modules = {"query": "attention.self.query", "value": "attention.self.value"}
     modules["intermediate"] = "intermediate.dense"
@@ -234,7 +234,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
         found = f"base_model.model.classifier.modules_to_save.default.{theirs_}"
         state[path] = numbers[found].detach().numpy().T
         names_of[path.removeprefix("model/")] = found
-    engine.restore(state)
+    engine.state.restore(state)
     batch = batch_of(arrays("classifier", 1, BATCH), 0)
     gradients = engine.gradients(batch, 0)
     tokens, segments = (torch.tensor(array, dtype=torch.long) for array in ids)

@@ -66,7 +66,7 @@ def import_libraries() -> None:
     import kbert.tasks.pretraining.pretrain
     import kbert.tasks.resume  # noqa: F401
 
-    importlib.import_module(f"kbert.training.engines.{keras.backend.backend()}_engine")
+    importlib.import_module(f"kbert.training.backends.{keras.backend.backend()}")
     gc.freeze()
 
 

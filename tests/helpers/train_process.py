@@ -23,21 +23,21 @@ def main(
         tf.config.set_logical_device_configuration(cpu, parts)
 
     import kbert
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
-    engine = engines.start(devices)
+    engine = Engine(devices)
     source = kbert.load(folder)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    with engine.scope():
+    with engine.backend.scope():
         model = kbert.build_bert(
             source.config.replace(**rates), seq_len=11, max_predictions=PREDICTIONS
         )
     model.set_weights(source.model.get_weights())
-    if on_tensorflow and engine.replicas > 1:  # compiled, as larger models are
-        from kbert.training.engines import tensorflow_engine
+    if on_tensorflow and engine.backend.replicas > 1:  # compiled, as larger models are
+        from kbert.training.backends import tensorflow
 
-        tensorflow_engine._WORTH_COMPILING = 0
+        tensorflow._WORTH_COMPILING = 0
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine.prepare(model, optimizer, clip_norm=0.5, **options)
@@ -58,6 +58,6 @@ def main(
         evaluated=evaluated,
         logits=logits[0],
         nsp=logits[1],
-        engine=[engine.replicas, engine.process, engine.processes],
+        engine=[engine.backend.replicas, engine.backend.process, engine.backend.processes],
         **weights,
     )

@@ -99,14 +99,14 @@ def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: di
 
     keras.utils.set_random_seed(11)
     random, trained = np.random.default_rng(7), None
-    with engine.scope():
+    with engine.backend.scope():
         if "table" in kind:
             model = table("drawing" in kind)
         else:
             model, trained = encoder(kind == "adapters")
     for weight in model.trainable_weights:
         weight.assign(weight + random.normal(0, 0.2, weight.shape).astype("float32"))
-    engine.vectors = VectorLoss(loss, columns, SIZES["hidden_size"], **options)
+    more = more | {"vectors": VectorLoss(loss, columns, SIZES["hidden_size"], **options)}
     # a large epsilon: with a small one Adam's steps are the same for gradients twice as large
     optimizer = Optimizer(learning_rate=0.003, total_steps=9, epsilon=0.1)
     engine.prepare(model, optimizer, trained, clip_norm=None, **more)
@@ -118,7 +118,9 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
     for step in range(UPDATES):
         rows = batch(loss, columns, step).rows(engine.rows(BATCH))
         figures.append({name: float(one) for name, one in engine.update(rows, step).items()})
-    state = {"weights": engine.weights, "first": engine.first, "second": engine.second}
+    weights, slots, _ = engine.state.variables
+    state = {name: [own[name] for own in slots] for name in ("first", "second")}
+    state["weights"] = weights
     found = {
         f"{kind} {place}": keras.ops.convert_to_numpy(variable.value)
         for kind, variables in state.items()
@@ -129,15 +131,15 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
 
 def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
     """Train every case; one device does a case once, whatever the options of two."""
-    from kbert.training import engines
+    from kbert.training.engine import Engine
 
     found, done = {}, {}
     for name in cases:
         *shared, more = (CASES | BY_XLA)[name]
         more = {} if devices == 1 else more
         if (key := str((shared, more))) not in done:
-            engine = engines.start(devices)
-            assert engine.replicas == (devices or 2), engine.replicas
+            engine = Engine(devices)
+            assert engine.backend.replicas == (devices or 2), engine.backend.replicas
             prepared(engine, *shared, more)
             done[key] = trained(engine, *shared[:2])
         found |= {f"{name}/{what}/{devices or 2}": array for what, array in done[key].items()}

@@ -16,7 +16,7 @@ from kbert.checkpoints.transformers import tf_weights
 from kbert.data.corpus.shards import open_shards
 from kbert.io import json_schema as js
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.engines import hosts
+from kbert.training.backends import hosts
 from kbert.training.run.records import read_records
 from kbert.training.run.run_folder import RunFolder
 

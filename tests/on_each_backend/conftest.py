@@ -72,28 +72,3 @@ def backend():
     import keras
 
     return keras.backend.backend()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def gradients_in_one_program(backend):
-    """Compile `Engine.gradients` on JAX as within an update, and not operation by operation."""
-    if backend != "jax":
-        yield
-        return
-    import jax
-
-    from kbert.training.engines.jax_engine import JaxEngine
-
-    plain = JaxEngine._gradients_now
-
-    def at_once(engine, batch, step):
-        known = vars(engine).get("_program", (None, None))
-        if known[0] is not engine._update:  # prepared again since
-            known = engine._program = engine._update, jax.jit(engine._summed_gradients)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "_summed_gradients", known[1])
-            return plain(engine, batch, step)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JaxEngine, "_gradients_now", at_once)
-        yield

@@ -13,7 +13,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
 from kbert.model.lora import adapters_of
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
 
@@ -30,8 +30,8 @@ def engine_of(dropout, family="bert", seq_len=None, **prepared):
     if family == "distilbert":
         config = config.replace(model_type=family, type_vocab_size=1)
     spec = GraphSpec(config, "classifier", num_labels=3, seq_len=seq_len)
-    engine, random = engines.start(), np.random.default_rng(7)
-    with engine.scope():
+    engine, random = Engine(), np.random.default_rng(7)
+    with engine.backend.scope():
         model = build(spec)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         parts = trained_parts(spec, None, 3, ON, 5.0)

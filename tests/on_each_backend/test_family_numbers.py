@@ -18,7 +18,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.builder import build
 from kbert.tasks.embedding.recipe import encoder_of
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
@@ -49,12 +49,12 @@ def opened(folders, name, **dropout):
 
 
 def engine_of(bert, spec, **options):
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         model = build(spec)
         model.set_weights(bert.model.get_weights())
         if options.get("vectors"):
-            engine.vectors, model = options.pop("vectors"), encoder_of(model)
+            model = encoder_of(model)
     engine.prepare(model, Optimizer(total_steps=9), **options)
     return engine
 
@@ -138,7 +138,7 @@ def test_packed_roberta_gradients_equal_transformers(folders):
     given = batch_of(bert, peer)
     tokens = (given.inputs[names.TOKEN_IDS] != 1).sum(1).tolist()
     rows = packed(given, tokens, 23)
-    engine = engine_of(bert, spec, packing=True)
+    engine = engine_of(bert, dataclasses.replace(spec, packed=True))
     compare_gradients(engine.gradients(rows, 0), bert, spec, peer)
 
 
@@ -154,7 +154,7 @@ def test_packed_roberta_drops_first_tokens_as_padded_does(folders, backend):
     kernel = f"{names.POOLER}/kernel"
     dropped = {}
     for packing, batch in ((True, rows), (False, given)):
-        engine = engine_of(bert, dropping, packing=packing)
+        engine = engine_of(bert, dataclasses.replace(dropping, packed=packing))
         gradient = np.stack([engine.gradients(batch, step)[kernel] for step in range(5)])
         dropped[packing] = float((np.abs(gradient).max(2) == 0).mean())
     for share in dropped.values():  # 0.6² of 5 · 24 rows are dropped in both texts

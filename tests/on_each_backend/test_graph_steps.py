@@ -15,7 +15,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 LENGTH, BATCH, BLOCKS = 11, 12, 2
@@ -26,8 +26,8 @@ def engine_of(head, dropout=0.3, **options):
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     sizes = SIZES | {"num_hidden_layers": BLOCKS, "initializer_range": 0.2}
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         spec = GraphSpec.of(kbert.BertConfig(**sizes, **rates), head, seq_len=LENGTH, **HEADS[head])
         model = build(spec)
     engine.prepare(model, Optimizer(total_steps=9), **options)
@@ -60,7 +60,7 @@ def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
     given = batch(head)
     kept = engine_of(head).gradients(given, 3)
     engine = engine_of(head, gradient_checkpointing=True)
-    assert sum(segment.is_block for segment in engine.segments.segments) == BLOCKS
+    assert sum(segment.is_block for segment in engine.step.segments.segments) == BLOCKS
     assert difference(kept, engine.gradients(given, 3)) < 1e-5
 
 
@@ -98,7 +98,7 @@ def test_weights_are_freed_with_the_engine_and_gradients_registered_once(backend
     for _ in range(2):
         engine = engine_of("tokens", gradient_checkpointing=checkpointing)
         engine.update(given, 0), engine.evaluate(given), engine.predict(given.inputs)
-        weight = weakref.ref(engine.weights[0])
+        weight = weakref.ref(engine.state.variables.weights[0])
         del engine
         gc.collect(), gc.collect()
         assert weight() is None

@@ -15,7 +15,7 @@ from kbert.graph import names
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 ROW, LABELS = 17, 5
@@ -51,9 +51,9 @@ def engine_of(head, packing, dropout=0.0, selected=True, **options):
     config = kbert.BertConfig(
         **SIZES | {"num_hidden_layers": BLOCKS, "initializer_range": 0.2}, **rates
     )
-    engine = engines.start()
+    engine = Engine()
     labels = {"num_labels": LABELS} if head in HEADS else {}
-    with engine.scope():
+    with engine.backend.scope():
         spec = GraphSpec(config, head, dtype="float32", packed=packing, **labels)
         model = build(spec.for_training() if selected else spec)
     engine.prepare(model, Optimizer(total_steps=9), **options)
@@ -126,7 +126,8 @@ def test_gradient_checkpointing_keeps_packed_gradients(head):
 def test_packed_outputs_equal_unpacked_and_texts_are_separate(head):
     engine = engine_of(head, True)
     given = batch(head)
-    expected, tokens = engine.predict(given.alone.inputs)[0], tokens_of(given.alone)
+    expected = engine_of(head, False).predict(given.alone.inputs)[0]
+    tokens = tokens_of(given.alone)
     found = outputs(engine, given)
     if head == "tokens":
         order = np.argsort(given.inputs[FIRSTS])  # texts as they stand in the rows
@@ -150,8 +151,8 @@ def test_packing_refuses_other_models_and_devices():
     config = kbert.BertConfig(**SIZES)
     with pytest.raises(ValueError, match="packed must be for the head classifier or tokens, got"):
         GraphSpec(config, "qa", packed=True)
-    engine = engines.start()
-    engine.replicas = 2
+    engine = Engine()
+    engine.backend.replicas = 2
     model = build(GraphSpec(config, "classifier", packed=True))
     with pytest.raises(ValueError, match="packing must have one device, got 2: give devices=1"):
         engine.prepare(model, Optimizer(total_steps=9))

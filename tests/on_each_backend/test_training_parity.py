@@ -10,7 +10,7 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 UPDATES, BATCH = 20, 13
@@ -39,8 +39,8 @@ def pretrained(trained):
 
 def updates(folder: Path, kind: str, **options):
     """The engine after as many updates from the same first weights, and its figures."""
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         bert = kbert.load(folder / "first", seq_len=11)
         model = bert.model
         if kind == "pretraining":

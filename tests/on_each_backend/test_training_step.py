@@ -17,10 +17,9 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.model.parts import dropout_seeds
-from kbert.training import engines, precision
+from kbert.training import dropout_seeds, precision
 from kbert.training import loss as objectives
-from kbert.training.engines.engine import Engine
+from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import watch_batches
 from kbert.training.loop.loop import NotFinite, train
@@ -50,13 +49,13 @@ def compiled(
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
     optimizer = Optimizer(learning_rate=learning_rate, weight_decay=decay, total_steps=50)
     several = {"accumulation_steps": accumulation_steps, "steps_per_execution": together}
     engine.prepare(model, optimizer, gradient_checkpointing=gradient_checkpointing, **several)
-    return engine, engine.state()
+    return engine, engine.state.all()
 
 
 def engine_of(
@@ -73,8 +72,8 @@ def engine_of(
     """An engine at its first state; another `number` for a second one beside it."""
     how = dropout, mixed, learning_rate, gradient_checkpointing, together, accumulation_steps, decay
     engine, first = compiled(number, *how)
-    engine.restore(first)
-    engine.seed, engine.accumulation_steps = seed, accumulation_steps
+    engine.state.restore(first)
+    engine.seed, engine.step.accumulation_steps = seed, accumulation_steps
     return engine
 
 
@@ -115,10 +114,10 @@ def test_padding_predictions_weigh_nothing(data):
     labels[names.MLM] = np.where(padding, 98, labels[names.MLM])
     other = TrainingBatch(batch.inputs, labels, batch.weights)
     engine = engine_of()
-    loss, state = loss_of(engine, batch, 0), engine.state()
+    loss, state = loss_of(engine, batch, 0), engine.state.all()
     engine = engine_of()
     assert loss_of(engine, other, 0) == loss
-    for name, array in engine.state().items():
+    for name, array in engine.state.all().items():
         assert np.array_equal(state[name], array), name
 
 
@@ -137,8 +136,8 @@ def test_gradient_checkpointing_keeps_gradients(data):
     for step in range(2):
         batch = batch_of(data, step)
         assert loss_of(again, batch, step) == pytest.approx(loss_of(kept, batch, step), rel=1e-6)
-    moments = [name for name in kept.state() if "/first/" in name]
-    one, other = kept.state(), again.state()
+    moments = [name for name in kept.state.all() if "/first/" in name]
+    one, other = kept.state.all(), again.state.all()
     for name in moments:
         size = np.abs(one[name]).max()
         assert size > 0 or name.endswith("key/bias"), name
@@ -147,8 +146,8 @@ def test_gradient_checkpointing_keeps_gradients(data):
 
 def test_each_layer_and_micro_batch_has_its_own_seeds():
     engine = engine_of()
-    engine.accumulation_steps = 3
-    seeds = engine._seeds(5, range(2))
+    engine.step.accumulation_steps = 3
+    seeds = dropout_seeds.seeds_of(engine.seed, 5, range(2), 3, engine.step.dropouts)
     assert seeds.shape[:2] == (2, 3)
     pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
     assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * BLOCKS + 1)  # 3 a block, 1 before
@@ -160,13 +159,13 @@ def test_restored_state_continues_bit_equal(data):
     engine = engine_of()
     for step in range(3):
         engine.update(batch_of(data, step), step)
-    state = engine.state()
+    state = engine.state.all()
     losses = [loss_of(engine, batch_of(data, step), step) for step in (3, 4, 5)]
     other = engine_of(number=1)
-    other.restore(state)
+    other.state.restore(state)
     assert [loss_of(other, batch_of(data, step), step) for step in (3, 4, 5)] == losses
-    for name, array in engine.state().items():
-        assert np.array_equal(other.state()[name], array), name
+    for name, array in engine.state.all().items():
+        assert np.array_equal(other.state.all()[name], array), name
 
 
 @full_on("jax", "tensorflow")
@@ -175,7 +174,7 @@ def test_steps_equal_adamw_in_numpy(data):
     engine, rate = engine_of(dropout=0.0, decay=1.0), 1e-2
     one, other = (engine.gradients(batch_of(data, 0), step) for step in (0, 1))
     assert all(np.array_equal(other[path], array) for path, array in one.items())  # no dropout
-    state = {name: array.astype("float64") for name, array in engine.state().items()}
+    state = {name: array.astype("float64") for name, array in engine.state.all().items()}
     for done in range(3):
         gradients = engine.gradients(batch_of(data, done), done)
         norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients.values()))
@@ -192,7 +191,7 @@ def test_steps_equal_adamw_in_numpy(data):
             now = rate * (1 - done / 50)
             weight -= now * (decay * weight + first / (1 - 0.9 ** (done + 1)) / root)
         engine.update(batch_of(data, done), done)
-    found = engine.state()
+    found = engine.state.all()
     for path in gradients:
         for kind in ("model", "optimizer/first", "optimizer/second"):
             one, other = state[f"{kind}/{path}"], found[f"{kind}/{path}"]
@@ -206,42 +205,42 @@ def test_weight_of_a_transposed_array_trains_as_others(data, backend):
     if backend != "torch":
         pytest.skip("arrays of TensorFlow and JAX have no strides")
     first, second = engine_of(), engine_of(number=1)
-    second.restore(first.state())
-    for weight in second.weights:
+    second.state.restore(first.state.all())
+    for weight in second.state.variables.weights:
         tensor = weight.value.data
         weight.value.data = tensor.transpose(0, -1).contiguous().transpose(0, -1)
     second.prepare(second.model, second.settings, seed=second.seed)
     for engine in (first, second):
         engine.update(batch_of(data, 0), 0)
-    one, other = first.state(), second.state()
+    one, other = first.state.all(), second.state.all()
     for name in one:
         np.testing.assert_allclose(other[name], one[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_state_of_another_model_is_refused_whole():
     engine = engine_of()
-    state = engine.state()
+    state = engine.state.all()
     before = {name: array.copy() for name, array in state.items()}
     name = next(name for name in state if name.startswith("model/"))
     state["optimizer/other"] = state.pop(name)
     with pytest.raises(ValueError, match=rf"missing: {name}; unexpected: optimizer/other"):
-        engine.restore(state)
-    assert all(np.array_equal(engine.state()[key], array) for key, array in before.items())
+        engine.state.restore(state)
+    assert all(np.array_equal(engine.state.all()[key], array) for key, array in before.items())
 
 
 def test_non_finite_step_changes_nothing(data):
     engine = engine_of()
     engine.update(batch_of(data, 0), 0)
-    before = engine.state()
+    before = engine.state.all()
     batch = batch_of(data, 1)
     weights = {name: array.copy() for name, array in batch.weights.items()}
     weights[names.NSP][0] = np.inf
     logs = engine.update(TrainingBatch(batch.inputs, batch.labels, weights), 1)
     assert not float(logs["finite"])
-    assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
+    assert all(np.array_equal(engine.state.all()[name], array) for name, array in before.items())
     assert not float(engine.update(batch, 1)["finite"])  # nor is what was sent after it
-    assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
-    engine.restore(before)
+    assert all(np.array_equal(engine.state.all()[name], array) for name, array in before.items())
+    engine.state.restore(before)
     assert float(engine.update(batch, 1)["finite"])
 
 
@@ -265,24 +264,24 @@ def test_non_finite_gradient_is_named(data, monkeypatch):
 @full_on("jax", "tensorflow")
 def test_float16_halves_its_loss_scale_and_continues(data):
     engine = engine_of(mixed="mixed_float16")
-    state = engine.state()
+    state = engine.state.all()
     state["optimizer/loss_scale"] = np.float32(2.0**40)
     state["optimizer/good_updates"] = np.float32(5)
-    engine.restore(state)
+    engine.state.restore(state)
     logs = engine.update(batch_of(data, 0), 0)
     assert not float(logs["finite"]) and float(logs["loss_scale"]) == 2.0**40
-    after = engine.state()
+    after = engine.state.all()
     assert after["optimizer/loss_scale"] == 2.0**39 and after["optimizer/iteration"] == 0
     assert after["optimizer/good_updates"] == 0
     after["optimizer/loss_scale"], after["optimizer/good_updates"] = 2.0**8, np.float32(1999)
-    engine.restore(
+    engine.state.restore(
         {
             name: np.asarray(array, "float32") if "optimizer" in name else array
             for name, array in after.items()
         }
     )
     assert float(engine.update(batch_of(data, 0), 0)["finite"])
-    assert engine.state()["optimizer/loss_scale"] == 2.0**9  # doubled after 2,000 good updates
+    assert engine.state.all()["optimizer/loss_scale"] == 2.0**9  # doubled after 2,000 good updates
 
 
 @pytest.mark.full
@@ -316,24 +315,9 @@ def test_evaluation_and_prediction_have_no_dropout(data):
 
 def test_indivisible_batch_is_refused_in_one_line():
     engine = engine_of()
-    engine.accumulation_steps = 5
+    engine.step.accumulation_steps = 5
     with pytest.raises(ValueError, match=r"batch_size must be a multiple of 5 .* got 12: take 10"):
         engine.rows(12)
-
-
-@full_on("jax")
-def test_gradients_reuse_the_memory_of_the_last_step(data, backend):
-    if backend != "jax":
-        pytest.skip("JAX gives memory back and asks for new")
-    engine, places = engine_of(), []
-    for step in range(3):
-        wanted = engine.gradients(batch_of(data, step), step)
-        engine.update(batch_of(data, step), step)
-        places.append([one.unsafe_buffer_pointer() for one in engine._last_gradients])
-        for one, other in zip(engine._last_gradients, wanted.values(), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    assert places[0] == places[1] == places[2]
-    assert len(set(places[0])) == len(engine.weights)
 
 
 # An update is begun before the figures of the last one are read, as on an accelerator.
@@ -368,9 +352,9 @@ def ahead(monkeypatch):
 def about_to_fail(**options):
     """An engine whose segment vector makes the LayerNorm overflow, and is finite itself."""
     engine = engine_of(**options)
-    state = engine.state()
+    state = engine.state.all()
     state[SEGMENTS][SEGMENT] = 3e38
-    engine.restore(state)
+    engine.state.restore(state)
     return engine
 
 
@@ -382,11 +366,11 @@ def assert_equal(state, expected):
 @full_on("jax")
 def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     engine, batches = about_to_fail(), Batches()
-    begun = engine.state()
+    begun = engine.state.all()
     for step in range(BAD):
         engine.update(batches.batch(step), step)
-    good = engine.state()
-    engine.restore(begun)
+    good = engine.state.all()
+    engine.state.restore(begun)
     RunFolder.create(tmp_path / "run", {}, {})
     run = RunFolder.open(tmp_path / "run")
     with pytest.raises(NotFinite) as error:
@@ -395,22 +379,22 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     assert f"step {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
     assert f"The last good state is from step {BAD} in" in text
-    assert_equal(engine.state(), good)
+    assert_equal(engine.state.all(), good)
     assert_equal(run.last_state().arrays, good)
-    engine.restore(good)  # and from there it goes on
+    engine.state.restore(good)  # and from there it goes on
     assert float(engine.update(batches.batch(0), BAD)["finite"])
 
 
 @full_on("jax", "tensorflow")
 def test_loss_scale_may_be_too_high_for_limited_steps():
     good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
-    state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
+    state = engine.state.all() | {"optimizer/loss_scale": np.float32(2.0**8)}
     for skipped, applied in ((precision.MOST_SKIPPED, True), (precision.MOST_SKIPPED + 1, False)):
-        engine.restore(state)
-        engine.counts[-1].assign(np.float32(skipped))  # in a row
+        engine.state.restore(state)
+        engine.state.variables.counts.bad_updates.assign(np.float32(skipped))  # in a row
         assert float(engine.update(good, 0)["finite"]) == applied
         if not applied:
-            assert_equal(engine.state(), state)
+            assert_equal(engine.state.all(), state)
 
 
 def test_batch_callback_runs_before_the_next_step(ahead):
@@ -484,34 +468,34 @@ def held(state: dict) -> dict[str, bytes]:
 def test_training_steps_leave_a_state_unchanged(engine, update):
     """They write to the weights' own memory: a view would change with them."""
     update(0)
-    saved = engine.state()
+    saved = engine.state.all()
     before = held(saved)
-    assert before == held(engine.state())
+    assert before == held(engine.state.all())
     update(1)
     update(2)
     assert held(saved) == before
     assert all(not np.array_equal(after, saved[name]) for name, after in moved(engine))
-    engine.restore(saved)
-    assert held(engine.state()) == before
+    engine.state.restore(saved)
+    assert held(engine.state.all()) == before
 
 
 def moved(engine):
-    return [pair for pair in engine.state().items() if pair[0].startswith("optimizer/first/")]
+    return [pair for pair in engine.state.all().items() if pair[0].startswith("optimizer/first/")]
 
 
 def test_restoring_weights_keeps_the_optimizer_state(engine, update):
     def parts():
         of_model, of_optimizer = {}, {}
-        for name, value in held(engine.state()).items():
+        for name, value in held(engine.state.all()).items():
             (of_optimizer if name.startswith("optimizer/") else of_model)[name] = value
         return of_model, of_optimizer
 
     update(4)
-    weights, (before, _) = engine.weights_now(), parts()
+    weights, (before, _) = engine.state.weights(), parts()
     update(5)
     after, moments = parts()
     assert after != before and held(weights) == before
-    engine.restore_weights(weights)
+    engine.state.restore_weights(weights)
     assert parts() == (before, moments)
 
 
@@ -535,7 +519,7 @@ def test_several_steps_per_call_equal_single_steps(both):
     assert found == expected and len(expected) % TOGETHER == 0
     rest = [one.updates(batches[n : n + 1], 6 + n)()[0] for n in range(2)]
     assert several.updates(batches[:2], 6)() == rest  # a call that is not full
-    assert_equal(several.state(), one.state())
+    assert_equal(several.state.all(), one.state.all())
 
 
 def run_of(engine, folder, **options):
@@ -589,15 +573,15 @@ def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped)
 @full_on("jax", "tensorflow")
 def test_no_step_in_a_call_follows_a_non_finite_one(both):
     one, several = both
-    state = one.state()
+    state = one.state.all()
     state[SEGMENTS][SEGMENT] = 3e38
     for engine in both:
-        engine.restore(state)
+        engine.state.restore(state)
     for step in range(BAD):
         one.updates([Batches().batch(step)], step)
     with pytest.raises(NotFinite, match=rf"step {BAD + 1} is not finite .* batch {BAD}, row 4"):
         train(several, Batches(), STEPS, progress=False)
-    assert_equal(several.state(), one.state())
+    assert_equal(several.state.all(), one.state.all())
 
 
 def test_batch_callbacks_get_one_step_per_call(both):
@@ -605,7 +589,7 @@ def test_batch_callbacks_get_one_step_per_call(both):
     seen = []
     watching = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: seen.append(
-            (batch, float(several.state()["optimizer/iteration"]))
+            (batch, float(several.state.all()["optimizer/iteration"]))
         )
     )
     train(several, Without(), 4, callbacks=[watching], progress=False)

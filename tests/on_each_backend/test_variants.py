@@ -13,7 +13,7 @@ import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.model.build_with import build_with, layers_of
 from kbert.model.builder import build
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 RATES = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -27,7 +27,7 @@ BATCH = 4
 
 
 def engine_of(model):
-    engine = engines.start()
+    engine = Engine()
     engine.prepare(model, Optimizer(total_steps=9, warmup_steps=0))
     return engine
 

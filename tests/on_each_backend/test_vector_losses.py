@@ -103,19 +103,20 @@ def engine_of(dropout: float, accumulation_steps: int):
     import keras
 
     from kbert.tasks.embedding.recipe import encoder_of
-    from kbert.training import engines
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     sizes = {"num_hidden_layers": 1, "initializer_range": 0.2}
     config = kbert.BertConfig(**SIZES | rates | sizes)
-    engine = engines.start()
-    engine.vectors = VectorLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
-    with engine.scope():
+    engine = Engine()
+    vectors = VectorLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
+    with engine.backend.scope():
         model = encoder_of(kbert.build_encoder(config, seq_len=None))
     optimizer = Optimizer(learning_rate=1e-30, total_steps=9, weight_decay=0.0)
-    engine.prepare(model, optimizer, accumulation_steps=accumulation_steps, clip_norm=None)
+    options = {"accumulation_steps": accumulation_steps, "vectors": vectors}
+    engine.prepare(model, optimizer, clip_norm=None, **options)
     return engine
 
 
@@ -123,10 +124,10 @@ def gradients_after(engine, batch, step: int) -> dict[str, np.ndarray]:
     """Those of an engine's first update, whose moments are (1 − β₁) times them."""
     engine.update(batch, step)
     share = 1 - engine.settings.beta_1
-    paths = [weight.path for weight in engine.weights]
+    weights, slots, _ = engine.state.variables
     return {
-        path: np.array(moment.value) / share
-        for path, moment in zip(paths, engine.first, strict=True)
+        weight.path: np.array(own["first"].value) / share
+        for weight, own in zip(weights, slots, strict=True)
     }
 
 
@@ -147,9 +148,9 @@ def test_dropout_is_equal_in_both_passes(records):
     engine = engine_of(0.3, 4)
     slopes = gradients_after(engine, records, 5)
     length = np.sqrt(sum(np.sum(slope**2) for slope in slopes.values()))
-    first, losses = {weight.path: np.array(weight) for weight in engine.weights}, []
+    first, losses = {weight.path: np.array(weight) for weight in engine.state.variables.weights}, []
     for step in (-0.01, 0.01):
-        for weight in engine.weights:
+        for weight in engine.state.variables.weights:
             weight.assign(first[weight.path] + step * slopes[weight.path] / length)
         losses.append(float(engine.update(records, 5)["loss"]))
     assert (losses[1] - losses[0]) / 0.02 == pytest.approx(length, rel=0.02)

@@ -15,7 +15,7 @@ from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
 from kbert.model.lora import adapters_of
 from kbert.tasks.embedding.recipe import encoder_of
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -28,15 +28,16 @@ SPEC = GraphSpec(kbert.BertConfig(**CONFIG | {"num_hidden_layers": 2}), "encoder
 def engine_of(accumulation_steps, **parts):
     """An engine of an encoder whose weights are the same each time; B of adapters are not 0."""
     keras.utils.set_random_seed(11)
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         model = build(SPEC)
         random = np.random.default_rng(7)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         model = encoder_of(model)
         trained = weights_of(model, trained_parts(SPEC, **parts), 5)
-    engine.vectors = VectorLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
-    engine.prepare(model, Optimizer(total_steps=3), trained, accumulation_steps=accumulation_steps)
+    vectors = VectorLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
+    options = {"accumulation_steps": accumulation_steps, "vectors": vectors}
+    engine.prepare(model, Optimizer(total_steps=3), trained, **options)
     for adapter in adapters_of(engine.model):
         adapter.b.assign(random.normal(0, 0.2, adapter.b.shape).astype("float32"))
     return engine

@@ -7,10 +7,11 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
-from kbert.training import engines, optimizers
+from kbert.training import optimizers
+from kbert.training.engine import Engine
 from kbert.training.trained_weights import TrainedWeights
 
-tensorflow_engine = pytest.importorskip("kbert.training.engines.tensorflow_engine")
+tensorflow_engine = pytest.importorskip("kbert.training.backends.tensorflow")
 UPDATES = 3
 
 
@@ -22,8 +23,8 @@ def trained(monkeypatch, name, worth):
     monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
     keras.utils.set_random_seed(5)
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1, "hidden_dropout_prob": 0.0})
-    engine = engines.start()
-    with engine.scope():
+    engine = Engine()
+    with engine.backend.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
     settings = optimizers.Optimizer(name, 0.01, total_steps=9, weight_decay=0.3)
     weights = model.trainable_variables
@@ -44,11 +45,10 @@ def trained(monkeypatch, name, worth):
 )
 def test_compiled_step_equals_uncompiled_step(monkeypatch, name):
     engine = trained(monkeypatch, name, 0)
-    found, wanted = engine.state(), trained(monkeypatch, name, 10**9).state()
+    found, wanted = engine.state.all(), trained(monkeypatch, name, 10**9).state.all()
     for path, one, other in zip(found, found.values(), wanted.values(), strict=True):
         # a step is 0.01; a key's bias has no gradient but rounding, which Adam makes a step of
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=5e-5, err_msg=path)
-    shapes = [tuple(weight.shape) for weight in engine.weights]
-    kinds = set(zip(shapes, engine.decayed, strict=True))
-    assert engine._move_weight.experimental_get_tracing_count() == len(kinds)
-    assert engine._move_moments.experimental_get_tracing_count() == len(set(shapes))
+    shapes = [tuple(weight.shape) for weight in engine.state.variables.weights]
+    kinds = set(zip(shapes, engine.step.decayed, strict=True))
+    assert engine.backend.update_in_place.experimental_get_tracing_count() == len(kinds)

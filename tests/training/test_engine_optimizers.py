@@ -21,13 +21,14 @@ def ours(settings: Optimizer, decayed: bool) -> np.ndarray:
     from keras import ops
 
     weight = ops.convert_to_tensor(np.random.default_rng(5).standard_normal(SHAPE), "float32")
-    moments = ops.zeros_like(weight), ops.zeros_like(weight)
+    slots = {name: ops.zeros_like(weight) for name, _ in optimizers.init(settings, weight)}
     found = []
     for done, gradient in enumerate(gradients()):
         iteration = ops.convert_to_tensor(done, "float32")
         rate = optimizers.learning_rate(settings, iteration)
-        moments = optimizers.moments(settings, ops.convert_to_tensor(gradient), *moments)
-        weight = optimizers.moved(settings, decayed, weight, moments, rate, iteration)
+        gradient = ops.convert_to_tensor(gradient)
+        given = weight, slots, gradient, rate, iteration, decayed
+        weight, slots = optimizers.update(settings, *given)
         found.append(ops.convert_to_numpy(weight))
     return np.stack(found)
 
@@ -97,8 +98,8 @@ def test_lamb_moves_a_weight_of_zeros():
     zeros = ops.zeros(SHAPE)
     settings = Optimizer("lamb", 0.02, schedule="constant")
     gradient, iteration = ops.ones(SHAPE), ops.convert_to_tensor(0.0)
-    moments = optimizers.moments(settings, gradient, zeros, zeros)
-    weight = optimizers.moved(settings, True, zeros, moments, 0.02, iteration)
+    slots = {"first": zeros, "second": zeros}
+    weight, _ = optimizers.update(settings, zeros, slots, gradient, 0.02, iteration, True)
     np.testing.assert_allclose(ops.convert_to_numpy(weight), -0.02, rtol=1e-4)  # a ratio of 1
 
 

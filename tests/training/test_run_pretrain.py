@@ -106,7 +106,8 @@ def test_transformers_opens_the_pretrained_model(trained):
 
 
 def test_mfu_follows_the_accounting(trained):
-    flops = kbert.account(BertConfig(**CONFIG), 17, 6, max_predictions=3)
+    options = {"max_predictions": 3, "selected_positions": True}
+    flops = kbert.account(BertConfig(**CONFIG), 17, 6, **options)
     line = trained.history.updates[-1]
     updates = line["tokens_per_second"] / (17 * 6)
     assert line["mfu"] == pytest.approx(updates * 6 * flops.training_flops_per_sequence / 1e9)

@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,9 +14,7 @@ class Engine:
 
     def __init__(self):
         self.number, self.barriers = 0, 0
-
-    def snapshot(self):
-        return {"number": self.number}
+        self.state = SimpleNamespace(all=lambda: {"number": self.number})
 
     def barrier(self):
         self.barriers += 1
@@ -113,7 +112,7 @@ def test_last_good_state_is_known_once_written(engine, disk):
 
 
 def test_only_the_chief_copies_its_state(engine, disk):
-    disk.chief, engine.snapshot = False, None
+    disk.chief, engine.state = False, None
     disk.save_state = lambda arrays, done, score: disk.written.append((arrays, done))
     Saver(engine, disk, None).save(3, None)
     assert disk.written == [({}, 3)] and engine.barriers == 1

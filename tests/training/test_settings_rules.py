@@ -17,7 +17,7 @@ from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.engines.engine import Engine
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.run_settings import Surroundings
 
@@ -97,7 +97,8 @@ def in_a_run(function, *arguments, **needed):
 PREPARED = {
     name: parameter.annotation
     for name, parameter in inspect.signature(Engine.prepare).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY and name != "lessons"  # no setting
+    # losses are no settings
+    if parameter.kind is parameter.KEYWORD_ONLY and name not in ("lessons", "vectors")
 }
 AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
 WAYS = {

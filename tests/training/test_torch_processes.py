@@ -12,7 +12,7 @@ from test_training_processes import environments, ports
 from kbert.training.stopping import ProcessLost
 
 torch = pytest.importorskip("torch")
-hosts = pytest.importorskip("kbert.training.engines.torch_hosts")
+hosts = pytest.importorskip("kbert.training.backends.torch_hosts")
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 PAIR = """
@@ -21,23 +21,23 @@ import keras
 import numpy as np
 import torch
 import kbert
-from kbert.training import engines
-from kbert.training.engines import torch_hosts
+from kbert.training.engine import Engine
+from kbert.training.backends import torch_hosts
 from kbert.training.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 """
 MASKS = """
-engine = engines.start()
+engine = Engine()
 torch_hosts._BUCKET_BYTES = 5000  # of 0.1 MB of gradients
-keras.utils.set_random_seed(engine.process)  # other weights in each, until they are prepared
+keras.utils.set_random_seed(engine.backend.process)  # other weights in each, until prepared
 model = kbert.build_bert(kbert.BertConfig(**SIZES), seq_len=11, max_predictions=PREDICTIONS)
 engine.prepare(model, Optimizer(total_steps=9), accumulation_steps=2)
 data = arrays("pretraining", 3, 12)
 
 def norm_of(step, local):
     # of all rows, their masks by replica, computed here
-    engine.local = local
+    engine.backend.local = local
     found = engine.gradients(batch_of(data, step), step)
     return float(np.sqrt(sum((gradient ** 2).sum() for gradient in found.values())))
 
@@ -48,12 +48,12 @@ for step in range(3):
 print("of", *[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """
 LEAVES = """
-if engine.process == 1:
+if engine.backend.process == 1:
     raise OSError(5, "the disk is gone")
 try:
     engine.barrier()
 except RuntimeError as error:
-    print(type(error).__name__, engine.lost_another(error), str(error).splitlines())
+    print(type(error).__name__, engine.backend.lost_another(error), str(error).splitlines())
 """
 
 
@@ -193,10 +193,10 @@ def test_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpus, mes
 
 
 def test_several_devices_in_one_process_are_refused():
-    from kbert.training.engines.torch_engine import TorchEngine
+    from kbert.training.backends.torch import TorchBackend
 
     with pytest.raises(ValueError, match=r"devices must be 1 with torch, .* got 2: .* by torchrun"):
-        TorchEngine(2)
+        TorchBackend(2)
 
 
 @pytest.mark.full

@@ -1,5 +1,6 @@
 """TensorFlow on TPU, with none at hand: the program for its chips, and errors about them."""
 
+import functools
 import importlib.metadata
 import re
 import socket
@@ -10,12 +11,12 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 tf = pytest.importorskip("tensorflow")
-from kbert.training.engines import strategies  # noqa: E402
-from kbert.training.engines.tensorflow_engine import TensorFlowEngine  # noqa: E402
+from kbert.training.backends import strategies  # noqa: E402
+from kbert.training.backends.backend import Backend  # noqa: E402
 
 TOGETHER, BATCH, BLOCKS = 3, 12, 1
 # What a chip cannot do alone, in HLO: it would stop and ask its host, or know no size.
@@ -30,15 +31,15 @@ HEADS = {
 }
 
 
-def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> TensorFlowEngine:
+def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> Engine:
     """An engine on this CPU; `on_tpu`: whose program is that of a TPU's one chip."""
     import keras
 
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
-    engine = TensorFlowEngine()
-    engine.spread.on_tpu = engine.spread.distributed = on_tpu
+    engine = Engine()
+    engine.backend.spread.on_tpu = engine.backend.spread.distributed = on_tpu
     engine.prepare(HEADS[head](config), Optimizer(learning_rate=1e-2, total_steps=9), **options)
     return engine
 
@@ -58,11 +59,15 @@ def problems(text: str) -> list[str]:
     return [found for kind in (HOST, DYNAMIC, WIDE) for found in kind.findall(text)]
 
 
+def each_of(engine, batch, step: int) -> list[tuple]:
+    return engine.program.of_replicas(engine.split(batch), engine.seeds(step))
+
+
 def call_of(engine, head: str):
     """Return the arguments of a call of the device."""
-    from kbert.training.engines.spread import stacked
+    from kbert.training.backends.spread import stacked
 
-    each = [engine._each(batch, step, (False, False)) for step, batch in enumerate(batches(head))]
+    each = [each_of(engine, batch, step) for step, batch in enumerate(batches(head))]
     (values,) = (stacked(list(parts)) for parts in zip(*each, strict=True))
     return [tf.constant(2), *tf.nest.map_structure(tf.convert_to_tensor, values)]
 
@@ -77,13 +82,15 @@ def call_of(engine, head: str):
 )
 def test_call_is_one_program_without_host_or_dynamic_size(head, options):
     engine = engine_of(head, on_tpu=True, steps_per_execution=TOGETHER, **options)
-    text = lowered(engine._call, *call_of(engine, head))
+    text = lowered(engine.program.call, *call_of(engine, head))
     assert problems(text) == []
     assert " while(" in text and " dot(" in text  # the updates' loop, products
     drawn = 3 * BLOCKS + 1 + 3 * BLOCKS * ("gradient_checkpointing" in options)
     assert text.count("rng-bit-generator(") >= drawn - 1
     moved = [line for line in text.splitlines() if "ROOT" in line][-1]
-    assert moved.count("f32[") > 3 * len(engine.weights)  # weights and both moments come out
+    assert moved.count("f32[") > 3 * len(
+        engine.state.variables.weights
+    )  # weights and both moments come out
 
 
 class Chips:
@@ -100,15 +107,14 @@ class Chips:
 
 def pure_update(engine):
     """An update as a function of its variables, which XLA is to be given for another platform."""
-    import keras
 
     def update(values, batch, seeds):
-        variables = engine._updated()
-        found = dict(zip(map(id, variables), values, strict=True))
-        engine._assign = lambda some, new: found.update(zip(map(id, some), new, strict=True))
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
-            figures = engine._replica_update(batch, seeds)
-        return figures, [found[id(variable)] for variable in variables]
+        values = tf.nest.pack_sequence_as(engine.state.values(), values)
+        apply = functools.partial(Backend.apply, engine.backend)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine.backend, "apply", apply)
+            new, figures = engine.step.update(values, [], batch, seeds)
+        return figures, tf.nest.flatten(new)
 
     return update
 
@@ -132,14 +138,16 @@ def has_tpu_kernels() -> bool:
 def test_update_of_several_chips_lowers_for_tpu(monkeypatch, head, options):
     """With the wheel for TPU in tensorflow's place; no TPU is needed."""
     engine = engine_of(head, on_tpu=True, **options)
-    engine.replicas = 2
+    engine.backend.replicas = 2
     monkeypatch.setattr(tf.distribute, "get_replica_context", Chips)
-    arrays, seeds = engine._each(batches(head)[0], 0, (False, False))[0]
+    ((arrays, seeds),) = each_of(engine, batches(head)[0], 0)
     tensors = tf.nest.map_structure(tf.convert_to_tensor, (arrays, seeds))
-    values = [tf.convert_to_tensor(variable.value) for variable in engine._updated()]
+    values = [tf.convert_to_tensor(one) for one in tf.nest.flatten(engine.state.values())]
     text = lowered(pure_update(engine), values, *tensors, platform_name="TPU")
     assert problems(text) == [] and text.count("rng-bit-generator(") > 3 * BLOCKS
-    assert text.count(" all-reduce(") == len(engine.weights) + 1  # gradients, and all sums
+    assert (
+        text.count(" all-reduce(") == len(engine.state.variables.weights) + 1
+    )  # gradients, and all sums
 
 
 @pytest.mark.full
@@ -147,7 +155,7 @@ def test_evaluation_is_one_program_without_host():
     engine = engine_of("pretraining", on_tpu=True)
     batch = batches("pretraining")[0]
     values = tf.nest.map_structure(tf.constant, (batch.inputs, batch.labels, batch.weights))
-    assert problems(lowered(engine._measure, values)) == []
+    assert problems(lowered(engine.program.sums, values)) == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +189,7 @@ def test_tpu_updates_equal_cpu_updates():
 @pytest.mark.full
 def test_tpu_takes_several_steps_per_call():
     engine = engine_of("classifier", on_tpu=True)
-    assert engine.steps_per_execution > 1 and engine.jit
+    assert engine.steps_per_execution > 1 and engine.backend.default_jit()
     with pytest.raises(ValueError, match="jit must be True or left out on a TPU"):
         engine.prepare(engine.model, engine.settings, jit=False)
 
@@ -200,10 +208,10 @@ def test_missing_tpu_is_one_line_error(forks, tmp_path):
     names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
     code = f"""
 import os
-from kbert.training import engines
+from kbert.training.engine import Engine
 for os.environ["TPU_NAME"] in {names}:
     try:
-        engines.start()
+        Engine()
     except ValueError as error:
         print(error)
 """
@@ -231,26 +239,29 @@ class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
 strategy = tf.distribute.TPUStrategy(Resolver(tpu="local"))
 strategy.extended._tpu_devices = np.array([[f"{place}CPU:{n}"] for n in range(2)], dtype=object)
 import kbert
-from kbert.training import engines
-from kbert.training.engines import strategies
-from kbert.training.engines.spread import stacked
+from kbert.training.engine import Engine
+from kbert.training.backends import strategies
+from kbert.training.backends.spread import stacked
 from kbert.training.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 from helpers.vector_process import CASES, batch, prepared
 strategies._connected = lambda name: strategy
-engine = engines.start(2)
-with engine.scope():
+engine = Engine(2)
+with engine.backend.scope():
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
 engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation_steps=2)
-engine.restore(engine.state())
+engine.state.restore(engine.state.all())
 data = arrays("pretraining", 3, 12)
 
 def told(batches):
-    each = [engine._each(one, n, (False, False)) for n, one in enumerate(batches)]
-    values = engine.spread.values([stacked(list(parts)) for parts in zip(*each)])
-    traced = engine._call.get_concrete_function(tf.constant(2), *values)
+    each = [
+        engine.program.of_replicas(engine.split(one), engine.seeds(n))
+        for n, one in enumerate(batches)
+    ]
+    values = engine.backend.spread.values([stacked(list(parts)) for parts in zip(*each)])
+    traced = engine.program.call.get_concrete_function(tf.constant(2), *values)
     graph = traced.graph.as_graph_def(add_shapes=True)
     nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
     kinds = [node.op for node in nodes]
@@ -258,8 +269,10 @@ def told(batches):
         node.op for node in nodes for shape in node.attr["_output_shapes"].list.shape
         if shape.unknown_rank or any(size.size < 0 for size in shape.dim)
     }
-    print(kinds.count("TPUReplicateMetadata"), kinds.count("CrossReplicaSum") - len(engine.weights),
-          kinds.count("AssignVariableOp") - len(engine._updated()), sorted(unknown),
+    weights = len(engine.state.variables.weights)
+    print(kinds.count("TPUReplicateMetadata"), kinds.count("CrossReplicaSum") - weights,
+          kinds.count("AssignVariableOp") - len(tf.nest.flatten(engine.state.values())),
+          sorted(unknown),
           sorted(kind for kind in set(kinds) if "PyFunc" in kind or "feed" in kind))
 
 told([batch_of(data, n) for n in range(3)])
@@ -288,4 +301,4 @@ def test_devices_must_be_all_chips_of_a_tpu(monkeypatch):
     monkeypatch.setenv("TPU_NAME", "local")
     monkeypatch.setattr(strategies, "_connected", lambda name: Chips)
     with pytest.raises(ValueError, match=r"^devices must be all 8 of the TPU 'local', got 3$"):
-        engines.start(3)
+        Engine(3)

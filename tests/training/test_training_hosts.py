@@ -9,8 +9,8 @@ import time
 import pytest
 from test_training_processes import ports
 
-from kbert.training import engines
-from kbert.training.engines import hosts
+from kbert.training.backends import hosts
+from kbert.training.engine import Engine
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_devices_must_be_all_of_a_host(monkeypatch, addresses):
     pytest.importorskip("tensorflow")
     monkeypatch.setenv("TF_CONFIG", workers(addresses))
     with pytest.raises(ValueError, match=r"devices must be all \d+ of each host .* got 77"):
-        engines.start(77)
+        Engine(77)
 
 
 def test_tpu_without_name_is_one_line_error(monkeypatch):
@@ -187,7 +187,7 @@ def test_tpu_without_name_is_one_line_error(monkeypatch):
     with pytest.raises(
         ValueError, match=r"the TPU 'local' cannot be used .* TPU_NAME must"
     ) as error:
-        engines.start()
+        Engine()
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -198,5 +198,5 @@ def test_keras_distribution_on_tensorflow_is_refused(monkeypatch):
         pytest.skip("JAX follows it")
     monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
     with pytest.raises(ValueError, match=r"trains undistributed .* give devices=N") as error:
-        engines.start()
+        Engine()
     assert "\n" not in str(error.value)

@@ -12,7 +12,8 @@ import pytest
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training.engines.engine import Engine
+from kbert.training.backends.backend import Backend
+from kbert.training.engine import Engine
 from kbert.training.loop import loop
 from kbert.training.stopping import Stopped, StopRequest, Wishes, stop_requests
 
@@ -33,22 +34,35 @@ class Meeting:
         return total
 
 
+class HostsBackend(Backend):
+    """One of several hosts that meet."""
+
+    processes = replicas = HOSTS
+
+    def __init__(self, meeting: Meeting, process: int):
+        self.meeting, self.process = meeting, process
+
+    def any_process(self, wishes):
+        return Wishes(*(self.meeting.total(self.process, wishes) > 0).tolist())
+
+
 class Host(Engine):
     """An engine whose updates are nothing but their sums over the hosts."""
 
     def __init__(self, meeting: Meeting, process: int, ahead: int, together: int = 1):
-        self.steps_per_execution = together
-        self.meeting, self.process, self.processes, self.replicas = meeting, process, HOSTS, HOSTS
+        self.steps_per_execution, self.backend = together, HostsBackend(meeting, process)
         self.ahead = lambda: ahead
-        self.accumulation_steps, self.model = 1, SimpleNamespace(stop_training=False)
+        self.step, self.state = SimpleNamespace(accumulation_steps=1), SimpleNamespace(all=dict)
+        self.model = SimpleNamespace(stop_training=False)
 
     def update(self, batch, step, wishes):
-        sums = self.meeting.total(self.process, [step, *wishes])
+        sums = self.backend.meeting.total(self.backend.process, [step, *wishes])
         assert sums[0] == HOSTS * step  # all are at the same update
         return {"loss": 1.0, "finite": 1.0} | dict(zip(Wishes._fields, sums[1:], strict=True))
 
-    def of_any(self, wishes):
-        return Wishes(*(self.meeting.total(self.process, wishes) > 0).tolist())
+    def updates(self, batches, step, wishes):
+        sent = [self.update(batch, step + place, wishes) for place, batch in enumerate(batches)]
+        return lambda: sent
 
 
 class PlainCallbacks:
@@ -103,7 +117,6 @@ def stops(
 
     monkeypatch.setattr(loop, "stop_requests", stop_requests)
     monkeypatch.setattr(loop, "Callbacks", PlainCallbacks)
-    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
 
     def run(number: int) -> None:
         engine, saved = Host(meeting, number, ahead[number], together), Saved(number == 0)
@@ -187,12 +200,11 @@ def test_hosts_stop_at_the_end_of_a_call(monkeypatch, together, at, after, ahead
 
 @pytest.mark.parametrize("host", range(HOSTS))
 def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
-    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
     engine = Host(meeting := Meeting(), host, ahead=0)
     meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)  # of the updates
     begun, left = [], []
-    engine.of_any = begun.append  # a barrier
-    engine.leave = lambda: left.append(host)
+    engine.backend.any_process = begun.append  # a barrier
+    engine.backend.leave = lambda: left.append(host)
 
     class Vanishing(Batches):
         def batch(self, step, part=slice(None)):
@@ -252,9 +264,8 @@ def test_second_signal_stops_this_process_at_once(second):
 @pytest.mark.parametrize(("loss", "states"), [(0.7, [23]), (0.5, [23]), (0.3, [14, 23])])
 def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
     """Begun again after update 7, whose loss was 0.5: a worse one of update 14 is not saved."""
-    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
     engine, saved = Host(Meeting(), 0, ahead=0), Saved(chief=True)
-    engine.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
+    engine.backend.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
     saved.begin = lambda step: [{"step": step, "val_loss": 0.5}]
     saved.has_state = lambda step: True
     losses = iter((loss, 0.9, 0.9))

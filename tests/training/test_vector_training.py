@@ -22,7 +22,7 @@ from kbert.graph import names
 from kbert.tasks.embedding.reading import TextRecord
 from kbert.tasks.embedding.recipe import encoder_of
 from kbert.tasks.embedding.training import TASK
-from kbert.training import engines
+from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
@@ -188,11 +188,11 @@ def of_whole_model(bert, texts: list[str], accumulation_steps: int) -> tuple[flo
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
     labels = {VECTORS: np.arange(ids[..., 0].size, dtype="int32").reshape(-1, 2)}
     batch = TrainingBatch(inputs, labels, {VECTORS: np.full(len(ids), 1 / len(ids), "float32")})
-    engine = engines.start()
-    engine.vectors = VectorLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
+    engine = Engine()
+    vectors = VectorLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
     model = encoder_of(bert.model)
     still = Optimizer(learning_rate=1e-30, total_steps=3, weight_decay=0.0)
-    engine.prepare(model, still, accumulation_steps=accumulation_steps)
+    engine.prepare(model, still, accumulation_steps=accumulation_steps, vectors=vectors)
     gradients = engine.gradients(batch, 0)
     return float(engine.update(batch, 0)["loss"]), gradients
 

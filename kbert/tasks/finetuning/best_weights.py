@@ -44,7 +44,7 @@ class BestWeights:
         if found > self._best:
             self._best, self._best_scores = found, self._last_scores
             if self._wanted and self._run is None:
-                self._weights = self._engine.weights_now()
+                self._weights = self._engine.state.weights()
         return figures
 
     def _figures(self) -> dict[str, float]:
@@ -86,11 +86,11 @@ class BestWeights:
         """Restore the best weights that are whole; return the step that they are of."""
         if self._run is None:
             if self._weights is not None:
-                self._engine.restore_weights(self._weights)
+                self._engine.state.restore_weights(self._weights)
             return best
         whole = self._run.best_state()
         if whole is not None:
-            self._engine.restore(whole.arrays)
+            self._engine.state.restore(whole.arrays)
         found = whole.step if whole else last
         if found != best:
             _logger.warning(

@@ -94,7 +94,7 @@ class Callbacks:
         self._outputs = [name for name in batch.labels if name in engine.output_names]
         self._watched = watch_batches(callbacks)
         # Several hosts may differ in their callbacks: variables of a strategy need them all.
-        with engine.scope() if engine.processes == 1 else contextlib.nullcontext():
+        with engine.backend.scope() if engine.backend.processes == 1 else contextlib.nullcontext():
             self._compile(batch)
         for callback in callbacks:
             _infer_mode(callback)
@@ -123,7 +123,7 @@ class Callbacks:
         names = ("weight_decay", "beta_1", "beta_2", "epsilon")
         options = {name: getattr(settings, name) for name in names}
         self._rate = float(settings.learning_rate)
-        optimizer = kind(self._rate, global_clipnorm=self._engine.clip_norm, **options)
+        optimizer = kind(self._rate, global_clipnorm=self._engine.step.clip_norm, **options)
         losses, metrics = {}, {}
         for name in self._outputs:
             losses[name], metrics[name] = _loss_and_metric(batch.labels[name])
@@ -134,7 +134,7 @@ class Callbacks:
 
     def _set_optimizer(self) -> None:
         """Give the optimizer the iterations so far and the rate that follows them, as `fit`."""
-        optimizer, done = self._engine.model.optimizer, self._engine.iterations
+        optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
         optimizer.iterations.assign(done)
         optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
         self._rate = _rate_of(optimizer)

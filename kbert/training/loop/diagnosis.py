@@ -46,7 +46,9 @@ def first_bad(engine, batch: TrainingBatch, step: int) -> Found:
         return Found(f"the output of {layer}", rows)
     if name := bad_label_weights(batch):
         return Found(name)
-    if engine.processes > 1:  # each may have come here on another way: none can wait for another
+    if (
+        engine.backend.processes > 1
+    ):  # each may have come here on another way: none can wait for another
         return Found("none before the gradients: weights and layer outputs are finite")
     gradients = engine.gradients(batch, step)
     if bad := [name for name, gradient in gradients.items() if not _finite(gradient)]:

@@ -58,7 +58,7 @@ def train(
     """Train from step `start` to step `steps` − 1 with a prepared engine.
 
     Args:
-        engine: see `kbert.training.engines`; restored if `start` is not 0.
+        engine: see `kbert.training.backends`; restored if `start` is not 0.
         batches: makes the batch of each step.
         steps: number of steps of the whole run.
         run: the folder for records and states; None: nothing is saved.
@@ -99,11 +99,11 @@ def train(
     with (
         Live(
             steps,
-            progress and engine.process == 0,
+            progress and engine.backend.process == 0,
             first=_first(engine),
             steps_per_epoch=getattr(batches, "steps_per_epoch", None),
         ) as live,
-        stop_requests(alone=engine.processes == 1) as stop_request,
+        stop_requests(alone=engine.backend.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
         # goes on, the number of steps done is all of its position in the data.
@@ -115,10 +115,10 @@ def train(
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
         except Exception as error:
-            if engine.lost_another(error):
+            if engine.backend.lost_another(error):
                 raise ProcessLost(trainer.without_another(error)) from error
             if not isinstance(error, NotFinite):  # which all hosts have
-                engine.leave()
+                engine.backend.leave()
             raise
         finally:
             trainer.saver.close()
@@ -196,7 +196,7 @@ class _Trainer:
 
     def _end(self) -> None:
         """Tell the callbacks, and find out whether one of them has set other weights."""
-        alone = self.engine.processes == 1  # else they may differ in their callbacks
+        alone = self.engine.backend.processes == 1  # else they may differ in their callbacks
         before = self._digest() if self.callbacks and alone else None
         self._tell("on_train_end")
         self.history.restored = before is not None and self._digest() != before

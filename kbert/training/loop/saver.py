@@ -57,7 +57,7 @@ class Saver:
             if self._begun != done:
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
-                arrays = self._engine.state() if self._run.chief else {}
+                arrays = self._engine.state.all() if self._run.chief else {}
                 self._begun = done
                 self._written = self._thread.submit(self._run.save_state, arrays, done, score=score)
             if not beside:

@@ -270,7 +270,7 @@ class RunFolder:
         """Write a state and remove those that are neither of the last two nor the best.
 
         Args:
-            arrays: `engine.state()`.
+            arrays: `engine.state.all()`.
             step: steps done.
             score: of an evaluation at that step, and what breaks ties; higher is better.
 

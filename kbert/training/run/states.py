@@ -31,7 +31,7 @@ class State:
 
     Attributes:
         step: steps done.
-        arrays: what `engine.restore` takes.
+        arrays: what `engine.state.restore` takes.
         score: of the evaluation at that step, higher is better; None without one.
         path: its file.
     """

@@ -21,12 +21,14 @@ def compiled(slice_name: str, **request) -> dict:
 
     If the chips cannot hold it, return {"refused": the compiler's message}.
     """
-    from kbert.model.parts.scopes import SCOPES
+    from kbert.model.scopes import SCOPES
+    from kbert.ops import compile_for
     from kbert.training.slices import hlo_text
 
     begun = time.monotonic()
     function, arguments = update(mesh(slice_name), **request)
-    lowered = function.lower(*arguments)
+    with compile_for("tpu"):
+        lowered = function.lower(*arguments)
     try:
         done = lowered.compile()
     except RuntimeError as error:  # JAX's own derives from it
@@ -111,20 +113,22 @@ def update(
             lambda like: jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=sharding), tree
         )
 
-    examples = _examples(model, batch_size)
+    batch = _examples(model, batch_size)
+    values = laid(engine.state.values())
     if what == "evaluation":
-        function, (weights, arrays) = engine.evaluation_program(examples)
-        return function, (laid(weights), laid(arrays, "batch"))
-    function, (variables, arrays, seeds) = engine.update_program(examples)
-    return function, (laid(variables), laid(arrays, None, "batch"), laid(seeds))
+        arrays = batch.inputs, batch.labels, batch.weights
+        return jax.jit(engine.step.measure), (values.weights, [], laid(arrays, "batch"))
+    (arrays,), seeds = engine.split(batch), engine.seeds(0)
+    update = jax.jit(engine.step.update, donate_argnums=0)
+    return update, (values, [], laid(arrays, None, "batch"), laid(seeds))
 
 
 def _engine(mesh):
-    """JAX's, whose program is that of a mesh of TPUs."""
-    from kbert.training.engines.jax_engine import JaxEngine
+    """Return an engine whose program is that of a mesh of TPUs."""
+    from kbert.training.engine import Engine
 
-    engine = JaxEngine()
-    engine.platform, engine.mesh = "tpu", mesh
+    engine = Engine()
+    engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
     return engine
 
 

@@ -12,7 +12,7 @@ import keras
 
 from kbert.graph import names
 from kbert.model import keras_internals
-from kbert.model.parts.stateless import stateless
+from kbert.model.stateless import stateless
 
 
 class Segment(NamedTuple):
@@ -50,6 +50,9 @@ class SegmentedModel:
         while (name := names.encoder_output(len(self.states))) in layers:
             self.states.append(id(layers[name].output))
         self._inputs = [id(tensor) for tensor in model.inputs]
+        self._names = dict(zip(model.input_names, self._inputs, strict=True))
+        self._packed = names.PACKED_TEXTS in self._names
+        self._masking = layers[names.POSITION_EMBEDDING if self._packed else names.TOKEN_EMBEDDING]
         self.results = [id(tensor) for tensor in model.outputs]
         self.segments = _split(model, self.states)
 
@@ -76,8 +79,13 @@ class SegmentedModel:
         return dict(zip(self._inputs, inputs, strict=True))
 
     def mask(self, tensors: dict):
-        """Return the attention mask, once the embeddings are among the tensors."""
-        return keras_internals.mask_of(tensors[self.states[0]])
+        """Return the attention mask, from the model's inputs among the tensors."""
+        # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
+        if self._packed:
+            return self._masking.compute_mask(
+                [None, None, tensors[self._names[names.PACKED_TEXTS]]]
+            )
+        return self._masking.compute_mask(tensors[self._names[names.TOKEN_IDS]])[0]
 
     def run(self, segment: Segment, values: dict, tensors: dict, mask=None) -> list:
         """Return a segment's outputs in training, from its inputs among the tensors."""

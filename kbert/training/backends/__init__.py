@@ -1,24 +1,21 @@
-"""The training step on each backend: `start` gives the engine for Keras's."""
+"""What differs between TensorFlow, JAX and torch in training."""
 
 
 def start(devices: int | None = None):
-    """Return the engine of Keras's backend, on the devices and hosts that there are.
+    """Return the `Backend` of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
     KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. On torch each device
     has a process, started by torchrun or with its variables RANK, WORLD_SIZE, MASTER_ADDR,
-    MASTER_PORT and, for GPUs, LOCAL_RANK. Who is not there is named within a minute.
+    MASTER_PORT and, for GPUs, LOCAL_RANK. A host that is not there is named within a minute.
 
     Args:
-        devices: how many of this host's devices to use; None: all its accelerators, one CPU. With
+        devices: number of this host's devices to use; None: all accelerators, or one CPU. With
             several hosts each uses all of its own: another number is refused. On torch: 1.
 
-    Returns:
-        A `kbert.training.engines.engine.Engine`.
-
     Raises:
-        ValueError: more devices than there are, or more than the backend can use; variables that
-            name no hosts; a `keras.distribution` that the backend would not follow.
+        ValueError: more devices than there are, or than the backend can use; variables that name no
+            hosts; a `keras.distribution` that the backend would not follow.
         TimeoutError: hosts that are not there, by name.
     """
     import keras
@@ -30,13 +27,13 @@ def start(devices: int | None = None):
             "and says nothing: leave it out and give devices=N, or take KERAS_BACKEND=jax"
         )
     if backend == "tensorflow":
-        from kbert.training.engines.tensorflow_engine import TensorFlowEngine
+        from kbert.training.backends.tensorflow import TensorFlowBackend
 
-        return TensorFlowEngine(devices)
+        return TensorFlowBackend(devices)
     if backend == "jax":
-        from kbert.training.engines.jax_engine import JaxEngine
+        from kbert.training.backends.jax import JaxBackend
 
-        return JaxEngine(devices)
-    from kbert.training.engines.torch_engine import TorchEngine
+        return JaxBackend(devices)
+    from kbert.training.backends.torch import TorchBackend
 
-    return TorchEngine(devices)
+    return TorchBackend(devices)

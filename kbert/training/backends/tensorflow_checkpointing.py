@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kbert.training.engines.checkpointing import SegmentedModel
+from kbert.training.gradient_checkpointing import SegmentedModel
 
 
 def sums_and_gradients(

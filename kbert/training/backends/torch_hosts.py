@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from kbert.training.engines import hosts
+from kbert.training.backends import hosts
 from kbert.training.stopping import ProcessLost
 
 _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"

@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from kbert.training.engines import hosts
+from kbert.training.backends import hosts
 
 _NAME = "TPU_NAME"
 

@@ -1,0 +1,177 @@
+"""What a training step needs of a backend; the three backends derive from it."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from keras import ops
+
+from kbert.training import optimizers
+from kbert.training.state import Counts, TrainingState, Values
+from kbert.training.step import Decision, TrainingStep
+from kbert.training.stopping import Wishes
+
+Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels, and stop flags
+
+
+class Program(Protocol):
+    """The compiled functions of a step."""
+
+    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
+        """Run a step, and return its metrics.
+
+        Args:
+            parts: arrays (micro-batches, B, …) of each of this process's parts of the batch.
+            seeds: int32 (devices, micro-batches, dropouts, 2), of all devices.
+        """
+
+    def updates(
+        self, each: Sequence[tuple[list[Arrays], np.ndarray]]
+    ) -> Callable[[], list[dict[str, float]]]:
+        """Run several steps; return a function that waits for their metrics."""
+
+    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        """Return the gradients of some parts, with the seeds of the first devices.
+
+        They are summed, and times the loss scale.
+        """
+
+    def measure(self, parts: list[Arrays]) -> np.ndarray:
+        """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the model's outputs by name, without dropout."""
+
+
+class Backend:
+    """Devices and hosts, and the operations of a step that backends write differently.
+
+    Attributes:
+        replicas: devices that share a batch, over all hosts.
+        local: parts of a process's examples that are computed separately.
+        process, processes: the number of this process, and how many there are.
+        shape_cost: one-time cost of a batch of a new shape, in steps, if XLA does not compile the
+            whole step; 0: unknown.
+        differentiates_segments: whether `differentiate_segments` does gradient checkpointing.
+    """
+
+    replicas = 1
+    local = 1
+    process = 0
+    processes = 1
+    shape_cost = 0.0
+    differentiates_segments = False
+
+    # Devices and hosts.
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        """Return the context in which a model is built."""
+        return contextlib.nullcontext()
+
+    def default_jit(self) -> bool:
+        """Return whether XLA is the better choice on this device."""
+        return True
+
+    def default_steps_per_execution(self) -> int:
+        """Return how many steps one call of this device does."""
+        return 1
+
+    def any_process(self, wishes: Wishes) -> Wishes:
+        """Combine the stop flags of all processes (a collective: every process must call it)."""
+        return wishes
+
+    def leave(self) -> None:
+        """Tell the other processes that this one ends with an error of its own."""
+
+    def lost_another(self, error: Exception) -> bool:
+        """Return whether an error of a step means that another process is gone."""
+        return False
+
+    def to_numpy(self, values: list) -> list[np.ndarray]:
+        """Return values of variables, copied only if the backend must."""
+        raise NotImplementedError
+
+    def compile(
+        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
+    ) -> Program:
+        """Return the step's compiled functions.
+
+        Args:
+            step: what is computed.
+            state: whose variables change.
+            jit: whether XLA compiles the step; None: chosen for the device.
+            steps: maximum number of steps per call.
+        """
+        raise NotImplementedError
+
+    # Within a step.
+
+    def differentiate(self, function: Callable, arguments: list) -> tuple[list, Any]:
+        """Return the gradients of the first of a function's two results, and the second.
+
+        Args:
+            function: of a list of float tensors; returns a scalar, and what is to be returned.
+            arguments: the tensors. The gradient of one that has no effect is 0.
+        """
+        raise NotImplementedError
+
+    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
+        """Return the same, of a model that is computed again; see `differentiates_segments`."""
+        raise NotImplementedError
+
+    def checkpoint(self, function: Callable) -> Callable:
+        """Return a function of float tensors whose backward pass computes it again."""
+        raise NotImplementedError
+
+    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+        """Sum a function of each micro-batch and its seeds, one after the other.
+
+        Args:
+            function: returns a list of gradients, and the losses' sums.
+            nothing: such a result of zeros.
+            batch, seeds: with the micro-batches first.
+        """
+        raise NotImplementedError
+
+    def map_micro_batches(self, function: Callable, inputs, seeds):
+        """Stack a function of each micro-batch and its seeds; nothing is kept for gradients."""
+        raise NotImplementedError
+
+    def sum_over_devices(self, function: Callable) -> Callable:
+        """Return a function that computes this one on each device, and sums the results.
+
+        Args:
+            function: of weights, loss scale, frozen weights, batch and seeds.
+        """
+        return function
+
+    def all_gather(self, arrays: list) -> list:
+        """Return arrays (B, …) of each device as (devices, B, …) on all; without gradients."""
+        raise NotImplementedError
+
+    def device_index(self):
+        """Return which device of `replicas` computes this."""
+        raise NotImplementedError
+
+    def global_norm(self, gradients: list):
+        """Return √Σ‖gradient‖² over all gradients, float32."""
+        return optimizers.global_norm(gradients)
+
+    def apply(
+        self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
+    ) -> Values:
+        """Return new values of the weights, their slots and the counts."""
+        each = zip(step.rates, step.decayed, values.weights, values.slots, gradients, strict=True)
+        found = [step.update_weight(decision.at(share), *one) for share, *one in each]
+        return Values([one for one, _ in found], [slots for _, slots in found], counts)
+
+
+def add(total, new):
+    """Return the sum of two (gradients, sums)."""
+    return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
+
+
+def read_metrics(metrics: dict) -> dict[str, float]:
+    """Return metrics of the device as numbers; waits for them."""
+    return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}

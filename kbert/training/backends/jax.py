@@ -1,0 +1,218 @@
+"""JAX: one compiled step over all devices and hosts.
+
+Each device computes the gradients of its part of every micro-batch, by `shard_map`, with dropout
+seeds of its own. They are summed once, and the rest is the program of one device.
+"""
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.state import TrainingState
+from kbert.training.step import TrainingStep
+from kbert.training.stopping import Wishes
+
+_ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
+
+
+class JaxBackend(Backend):
+    """See `Backend`. Hosts come from the variables that `keras.distribution.initialize` reads.
+
+    Attributes:
+        mesh: of the devices, if there are several.
+    """
+
+    def __init__(self, devices: int | None = None):
+        import keras
+
+        if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
+            from kbert.training.backends import hosts
+
+            hosts.start_jax()
+        self.process, self.processes = jax.process_index(), jax.process_count()
+        used = _devices(devices)
+        self.replicas = len(used)
+        self.distribution = None
+        self.mesh: Any = None
+        if self.replicas > 1:
+            names = [f"{device.platform}:{device.id}" for device in used]
+            self.distribution = keras.distribution.DataParallel(
+                devices=names, auto_shard_dataset=False
+            )
+            # equal to Keras's own, which JAX compares by its devices and names
+            self.mesh = jax.sharding.Mesh(np.array(used), [self.distribution.batch_dim_name])
+
+    def scope(self):
+        return self.distribution.scope() if self.distribution else contextlib.nullcontext()
+
+    def any_process(self, wishes: Wishes) -> Wishes:
+        if self.processes == 1:
+            return wishes
+        from jax.experimental import multihost_utils
+
+        found = multihost_utils.process_allgather(np.array(wishes, "float32"))
+        return Wishes(*(np.sum(found, axis=0) > 0).tolist())
+
+    def leave(self) -> None:
+        # at the usual end JAX waits for the others for minutes, and they for it
+        if self.processes > 1:
+            atexit.register(os._exit, 2)  # before JAX's own
+            atexit.register(sys.stdout.flush)
+
+    def lost_another(self, error: Exception) -> bool:
+        # XLA has one type of error for all that happens at run time
+        return (
+            self.processes > 1
+            and isinstance(error, jax.errors.JaxRuntimeError)
+            and "RESOURCE_EXHAUSTED" not in str(error)
+        )
+
+    def to_numpy(self, values: list) -> list[np.ndarray]:
+        for value in values:
+            value.copy_to_host_async()  # all under way before the first is waited for
+        return [np.asarray(value) for value in values]
+
+    def compile(
+        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
+    ) -> "Program":
+        return Program(self, step, state, jit is not False)
+
+    # Within a step.
+
+    def differentiate(self, function: Callable, arguments: list) -> tuple:
+        (_, found), gradients = jax.value_and_grad(function, has_aux=True)(arguments)
+        return gradients, found
+
+    def checkpoint(self, function: Callable) -> Callable:
+        return jax.checkpoint(function)
+
+    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+        if len(seeds) == 1:
+            return function(*jax.tree.map(lambda array: array[0], (batch, seeds)))
+
+        def add_next(total, micro_batch):
+            return add(total, function(*micro_batch)), None
+
+        return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
+
+    def map_micro_batches(self, function: Callable, inputs, seeds):
+        return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
+
+    def sum_over_devices(self, of_device: Callable) -> Callable:
+        if self.mesh is None or self.mesh.size == 1:
+            return lambda weights, scale, frozen, batch, seeds: of_device(
+                weights, scale, frozen, batch, seeds[0]
+            )
+        (axis,) = self.mesh.axis_names
+
+        def of_part(weights, scale, frozen, batch, seeds):
+            own = seeds[self.device_index()]
+            return jax.lax.psum(of_device(weights, scale, frozen, batch, own), axis)
+
+        whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
+        return _mapped(of_part, self.mesh, (whole, whole, whole, split, whole), whole)
+
+    def all_gather(self, arrays: list) -> list:
+        return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
+
+    def device_index(self):
+        return jax.lax.axis_index(self.mesh.axis_names[0])
+
+
+class Program:
+    """See `kbert.training.backends.backend.Program`."""
+
+    def __init__(self, backend: JaxBackend, step: TrainingStep, state: TrainingState, jit: bool):
+        self._backend, self._step, self._state = backend, step, state
+        compiled: Callable = jax.jit if jit else lambda function, **_: function
+        self._update = compiled(step.update, donate_argnums=0)
+        self._gradients = jax.jit(step.gradients)
+        self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
+
+    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
+        (arrays,) = parts
+        new, metrics = self._update(
+            self._state.values(), self._frozen(), self._place(arrays, 1), seeds
+        )
+        variables, values = jax.tree.leaves(self._state.variables), jax.tree.leaves(new)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return metrics
+
+    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
+        sent = [self.update(*one) for one in each]
+        return lambda: [read_metrics(metrics) for metrics in sent]
+
+    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        (arrays,) = parts
+        placed = self._place(arrays, 1)
+        found = self._gradients(self._state.values(), self._frozen(), placed, seeds)
+        return [np.asarray(gradient) for gradient in found[0]]
+
+    def measure(self, parts: list[Arrays]) -> np.ndarray:
+        (arrays,) = parts
+        placed = self._place(arrays, 0)
+        return np.asarray(self._measure(self._state.values().weights, self._frozen(), placed))
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        weights, frozen = self._state.values().weights, self._frozen()
+        if self._backend.distribution:  # each process its own examples, on its own
+            weights, frozen = (
+                [one.addressable_data(0) for one in group] for group in (weights, frozen)
+            )
+        return self._outputs(weights, frozen, inputs)
+
+    def _frozen(self) -> list:
+        return [variable.value for variable in self._state.frozen]
+
+    def _place(self, arrays, axis: int):
+        """Place this process's arrays as parts of the whole batch's, split along an axis."""
+        distribution = self._backend.distribution
+        if not distribution:
+            return arrays
+        spec = jax.sharding.PartitionSpec(*[None] * axis, distribution.batch_dim_name)
+        sharding = jax.sharding.NamedSharding(self._backend.mesh, spec)
+        return jax.tree.map(
+            lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
+        )
+
+
+def _mapped(function, mesh, in_specs, out_specs):
+    """Return a function of each device's part.
+
+    JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
+    is summed at once, at each of its uses.
+    """
+    if hasattr(jax, "shard_map"):  # from 0.6 on
+        options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
+        return jax.shard_map(function, mesh=mesh, **options)
+    from jax.experimental.shard_map import shard_map
+
+    return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
+
+
+def _devices(count: int | None) -> list:
+    """Return the devices to use: on each host the same number."""
+    local = jax.local_devices()
+    if count is None:
+        count = len(local) if local[0].platform != "cpu" else 1
+    if not 1 <= count <= len(local):
+        raise ValueError(
+            f"devices must be 1 … {len(local)}, as many as there are, got {count}: to make "
+            "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
+        )
+    if jax.process_count() == 1:
+        return local[:count]
+    if count != len(local):
+        raise ValueError(
+            f"devices must be all {len(local)} of each host where there are several, got {count}: "
+            "hide the others from JAX"
+        )
+    return jax.devices()

@@ -1,0 +1,321 @@
+"""TensorFlow: one `strategy.run` loop for one device, several, several hosts and TPU.
+
+On a TPU one program is a whole call: several steps in a loop, with the exchange between the chips.
+Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.training.backends import strategies, tensorflow_checkpointing
+from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
+from kbert.training.state import Counts, TrainingState, Values
+from kbert.training.step import Decision, TrainingStep
+from kbert.training.stopping import Wishes
+
+_WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
+_STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
+
+
+class TensorFlowBackend(Backend):
+    """See `Backend`. Hosts come from TF_CONFIG; each has the same number of devices.
+
+    All chips of a TPU, on however many hosts, are one process's: it sends each its program.
+
+    Attributes:
+        strategy: of all hosts.
+        spread: this host's replicas.
+    """
+
+    shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
+    differentiates_segments = True
+
+    def __init__(self, devices: int | None = None):
+        self.strategy = strategies.of(devices)
+        self.replicas = self.strategy.num_replicas_in_sync
+        resolver = self.strategy.cluster_resolver
+        if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            self.process = resolver.task_id
+            self.processes = len(resolver.cluster_spec().as_dict()["worker"])
+        self.local = self.replicas // self.processes
+        self.spread = Spread(self.strategy, self.process * self.local)
+        self._jit_gradients = False
+        self.update_in_place: Callable = _update_in_place
+
+    def scope(self):
+        return self.strategy.scope()
+
+    def default_jit(self) -> bool:
+        # on a CPU XLA gains nothing in float32 (benchmarks/RESULTS.md), and compiles anew for
+        # each length
+        return self.spread.on_tpu or bool(tf.config.list_physical_devices("GPU"))
+
+    def default_steps_per_execution(self) -> int:
+        return _STEPS_ON_TPU if self.spread.on_tpu else 1
+
+    def any_process(self, wishes: Wishes) -> Wishes:
+        if self.processes == 1:
+            return wishes
+        numbers = tf.constant(wishes, "float32")
+        total = self.strategy.reduce("SUM", self.strategy.run(lambda: numbers), axis=None)
+        return Wishes(*(total.numpy() > 0).tolist())
+
+    def lost_another(self, error: Exception) -> bool:
+        kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+        return self.processes > 1 and isinstance(error, kinds)
+
+    def to_numpy(self, values: list) -> list[np.ndarray]:
+        return [np.asarray(tf.convert_to_tensor(value)) for value in values]
+
+    def compile(
+        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
+    ) -> "_Program":
+        if self.spread.on_tpu and jit is False:
+            raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
+        # On a CPU XLA compiles what it is faster at, the weights' updates, and not the gradients,
+        # whose every length it would compile anew. Small models are not worth it.
+        large = step.model.count_params() > _WORTH_COMPILING
+        jit_updates = jit or (jit is None and large)
+        jit = self.default_jit() if jit is None else jit
+        # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With
+        # several of other devices it compiles the two halves around the sum over replicas; vectors
+        # of replicas meet before their gradients are taken, and are not compiled.
+        whole = self.spread.on_tpu or (jit and self.replicas == 1)
+        self._jit_gradients = jit and not whole and step.vectors is None
+        # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
+        compiles = jit_updates and not whole
+        self.update_in_place = function(_update_in_place, jit_compile=True)
+        if not compiles:
+            self.update_in_place = _update_in_place
+        return _Program(self, step, state, whole, jit, steps)
+
+    # Within a step.
+
+    def differentiate(self, function: Callable, arguments: list) -> tuple:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value, found = function(arguments)
+        return _dense(tape.gradient(value, arguments), arguments), found
+
+    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
+        sums, gradients = tensorflow_checkpointing.sums_and_gradients(
+            segments, inputs, weights, values_of, loss_of
+        )
+        return _dense(gradients, weights), sums
+
+    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+        def of(place):
+            part = tf.nest.map_structure(lambda array: array[place], batch)
+            return function(part, seeds[place])
+
+        if (count := seeds.shape[0]) == 1:
+            return of(0)
+        # One after the other, never two at a time: accumulation is there to need the memory of one.
+        return tf.while_loop(
+            lambda place, _: place < count,
+            lambda place, total: (place + 1, add(total, of(place))),
+            (0, nothing),
+            parallel_iterations=1,
+            maximum_iterations=count,
+        )[1]
+
+    def map_micro_batches(self, function: Callable, inputs, seeds):
+        return tf.map_fn(
+            lambda pair: function(*pair),
+            (inputs, seeds),
+            parallel_iterations=1,
+            fn_output_signature=tf.float32,
+        )
+
+    def sum_over_devices(self, of_device: Callable) -> Callable:
+        if self._jit_gradients:
+            of_device = function(of_device, jit_compile=True)
+
+        def summed(*arguments):
+            # read here: a variable that a tape sees is watched
+            found = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
+            if self.replicas == 1:
+                return found
+            return tf.distribute.get_replica_context().all_reduce("SUM", found)
+
+        return summed
+
+    def all_gather(self, arrays: list) -> list:
+        return of_all(arrays, self.device_index(), self.replicas)
+
+    def device_index(self):
+        return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+    def global_norm(self, gradients: list):
+        # outside of the step's function: XLA would write every square down before it adds them up
+        return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+
+    def apply(
+        self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
+    ) -> Values:
+        """Assign the new values to the variables that `values` has."""
+        if self.spread.distributed:
+            tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
+            new = super().apply(step, decision, tensors, gradients, counts)
+            _assign_on_replica(tf.nest.flatten(values), tf.nest.flatten(new))
+            return values
+        each = zip(step.rates, step.decayed, values.weights, values.slots, gradients, strict=True)
+        for share, *of_weight in each:
+            self.update_in_place(step, decision.at(share), *of_weight)
+        for variable, count in zip(values.counts, counts, strict=True):
+            variable.assign(count, read_value=False)
+        return values
+
+
+def _update_in_place(step, decision: Decision, decayed: bool, weight, slots, gradient) -> None:
+    old = {name: slot.read_value() for name, slot in slots.items()}
+    new, new_slots = step.update_weight(decision, decayed, weight.read_value(), old, gradient)
+    weight.assign(new, read_value=False)
+    for name, slot in slots.items():
+        slot.assign(new_slots[name], read_value=False)
+
+
+class _Program:
+    """See `kbert.training.backends.backend.Program`."""
+
+    def __init__(
+        self,
+        backend: TensorFlowBackend,
+        step: TrainingStep,
+        state: TrainingState,
+        whole: bool,
+        jit: bool,
+        steps: int,
+    ):
+        self._backend, self._step, self._steps = backend, step, steps
+        self.variables = state.values()
+        self._frozen = [weight.value for weight in state.frozen]
+        several = self.replica_update, steps, self._columns
+        spread = backend.spread
+        if spread.distributed:
+            self.update_function = spread.on_each(self.replica_update)
+            self.call = spread.one_by_one(*several)
+            self.sums = spread.on_each(self._replica_sums)
+        else:
+            self.update_function = _for_any_length(self.replica_update, jit=whole)
+            self.call = _for_any_length(one_by_one(*several), jit=whole)
+            self.sums = _for_any_length(self._replica_sums, jit=whole)
+        self._forward = _for_any_length(self._outputs, jit=jit)
+        if spread.on_tpu:
+            self._forward = spread.all_of(self._outputs)
+
+    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
+        return self.update_function(*self._backend.spread.values(self.of_replicas(parts, seeds)))
+
+    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
+        if self._steps == 1:
+            (metrics,) = (self.update(*one) for one in each)
+            return lambda: [read_metrics(metrics)]
+        of_steps = [self.of_replicas(*one) for one in each]
+        # one program, however many steps there are: it leaves what is filled up alone
+        filled = of_steps + of_steps[-1:] * (self._steps - len(each))
+        together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
+        rows = self.call(tf.constant(len(each)), *self._backend.spread.values(together))
+        names = self._step.metric_names(each[0][0][0][1], axes=2)
+
+        def read():
+            found = rows.numpy()[: len(each)].tolist()  # waits for the device, once
+            return [dict(zip(names, row, strict=True)) for row in found]
+
+        return read
+
+    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        found = []
+        for arrays, own in zip(parts, seeds, strict=False):
+            weights, scale = self.variables.weights, self.variables.counts.loss_scale
+            given = weights, scale, self._frozen, arrays, own
+            tensors = tf.nest.map_structure(tf.convert_to_tensor, given)
+            found.append([one.numpy() for one in self._step.gradients_of_device(*tensors)[0]])
+        return [sum(of_replicas) for of_replicas in zip(*found, strict=True)]
+
+    def measure(self, parts: list[Arrays]) -> np.ndarray:
+        return np.asarray(self.sums(self._backend.spread.values(parts)))
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        backend = self._backend
+        if not backend.spread.on_tpu:
+            return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
+        count = len(next(iter(inputs.values())))
+        size = -(-count // backend.replicas)  # of each chip; the last ones have some examples again
+        places = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
+        parts = [{name: array[rows] for name, array in inputs.items()} for rows in places]
+        found = self._forward(backend.spread.values(parts))
+        return {
+            name: np.concatenate(list(map(np.asarray, of_chips)))[:count]
+            for name, of_chips in found.items()
+        }
+
+    def of_replicas(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
+        """Return arrays and seeds of each of this host's replicas."""
+        first = self._backend.process * self._backend.local
+        return list(zip(parts, seeds[first : first + self._backend.local], strict=True))
+
+    def replica_update(self, batch, seeds):
+        """Run a step on one replica; return its metrics."""
+        seeds.set_shape((self._step.accumulation_steps, self._step.dropouts, 2))
+        return self._step.update(self.variables, self._frozen, batch, seeds)[1]
+
+    def _replica_sums(self, batch):
+        sums = self._step.measure(*self._tensors(), batch)
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce("SUM", sums) if self._backend.replicas > 1 else sums
+
+    def _outputs(self, inputs):
+        return self._step.outputs(*self._tensors(), inputs)
+
+    def _tensors(self) -> tuple[list, list]:
+        weights, frozen = self.variables.weights, self._frozen
+        return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
+
+    def _columns(self, batches, seeds) -> list[str]:
+        local = self._backend.strategy.experimental_local_results
+        labels = {name: local(given)[0] for name, given in batches[1].items()}
+        return self._step.metric_names(labels, axes=3)
+
+
+def _dense(gradients: Sequence, arguments: Sequence) -> list:
+    """Return dense gradients with the shapes of their arguments; 0 where there is none."""
+    found = []
+    for gradient, argument in zip(gradients, arguments, strict=True):
+        zero = tf.zeros(argument.shape, argument.dtype) if gradient is None else gradient
+        dense = tf.convert_to_tensor(zero)  # slices too
+        # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the way
+        # of its fusions; each would draw dropout's random numbers again
+        dense.set_shape(argument.shape)
+        found.append(dense)
+    return found
+
+
+def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
+    """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
+    if jit:
+        return function(of_replica, jit_compile=True)
+    made: list[Callable] = []
+
+    def call(*arguments):
+        if not made:
+            signature = tf.nest.map_structure(
+                lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
+            )
+            made.append(function(of_replica, input_signature=signature))
+        return made[0](*arguments)
+
+    return call
+
+
+def _assign_on_replica(variables: list, values: list) -> None:
+    """Assign values to variables on this replica."""
+    tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
+
+
+def _assign_all(strategy, variables, values) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))

@@ -1,0 +1,224 @@
+"""torch: one device a process, and as many processes as there are devices.
+
+Keras does not distribute on torch. Each process has the whole model and its rows of a batch, and
+the processes sum gradients and losses by torch.distributed (`torch_hosts`). Nothing is compiled.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+import torch
+from torch.optim.adamw import adamw
+
+from kbert.ops.devices import device_names
+from kbert.training.backends import torch_hosts
+from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.state import Counts, TrainingState, Values
+from kbert.training.step import Decision, TrainingStep
+from kbert.training.stopping import ProcessLost, Wishes
+
+
+class TorchBackend(Backend):
+    """See `Backend`. Processes come from torchrun's variables."""
+
+    def __init__(self, devices: int | None = None):
+        if devices not in (None, 1):
+            raise ValueError(
+                f"devices must be 1 with torch, where each device has a process, got {devices}: "
+                "leave it out, and start as many processes by torchrun --nproc-per-node"
+            )
+        self.process, self.processes = torch_hosts.start()
+        if device_names() == ["CPU"]:
+            self.shape_cost = 0.1  # measured, as TensorFlow's
+        self.replicas = self.processes
+
+    def default_jit(self) -> bool:
+        return False
+
+    def any_process(self, wishes: Wishes) -> Wishes:
+        (total,) = self._sum([keras.ops.convert_to_tensor(np.array(wishes, "float32"))])
+        return Wishes(*(total > 0).tolist())
+
+    def lost_another(self, error: Exception) -> bool:
+        return isinstance(error, ProcessLost)
+
+    def to_numpy(self, values: list) -> list[np.ndarray]:
+        # NumPy has no bfloat16 of its own: Keras gives it another's
+        return [
+            keras.ops.convert_to_numpy(value)
+            if value.dtype == torch.bfloat16
+            else value.detach().cpu().numpy()
+            for value in values
+        ]
+
+    def compile(
+        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
+    ) -> "_Program":
+        if jit:
+            raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
+        held = [*keras.tree.flatten(state.variables), *state.frozen]
+        for variable in held:
+            # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
+            # what stands side by side in memory.
+            variable.value.data = variable.value.data.contiguous()
+        if self.processes > 1:
+            # of one seed they are equal already, unless a host's library draws or rounds otherwise
+            weights = [*state.variables.weights, *state.frozen]
+            torch_hosts.take_from_first([weight.value.data for weight in weights])
+        return _Program(self, step, state)
+
+    # Within a step.
+
+    def differentiate(self, function: Callable, arguments: list) -> tuple:
+        arguments = [
+            one if one.requires_grad else one.detach().requires_grad_() for one in arguments
+        ]
+        value, found = function(arguments)
+        gradients = torch.autograd.grad(value, arguments, allow_unused=True)
+        pairs = zip(gradients, arguments, strict=True)
+        dense = [torch.zeros_like(one) if gradient is None else gradient for gradient, one in pairs]
+        return dense, found.detach()
+
+    def checkpoint(self, function: Callable) -> Callable:
+        from torch.utils.checkpoint import checkpoint
+
+        return lambda *tensors: checkpoint(function, *tensors, use_reentrant=False)
+
+    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+        total = None
+        for place, own in enumerate(seeds):
+            part = keras.tree.map_structure(lambda array: array[place], batch)  # noqa: B023
+            with _seeded_by(own):
+                found = function(part, own)
+            total = found if total is None else add(total, found)
+        return total
+
+    def map_micro_batches(self, function: Callable, inputs, seeds):
+        found = []
+        for place, own in enumerate(seeds):
+            part = {name: array[place] for name, array in inputs.items()}
+            with _seeded_by(own), torch.no_grad():
+                found.append(function(part, own))
+        return torch.stack(found)
+
+    def sum_over_devices(self, of_device: Callable) -> Callable:
+        def summed(weights, scale, frozen, batch, seeds):
+            gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
+            *gradients, sums = self._sum([*gradients, sums])
+            return gradients, sums
+
+        return summed
+
+    def all_gather(self, arrays: list) -> list:
+        return [torch_hosts.gathered(array) for array in arrays]
+
+    def device_index(self) -> int:
+        return self.process
+
+    def global_norm(self, gradients: list):
+        return torch.nn.utils.get_total_norm(gradients)
+
+    @torch.no_grad()
+    def apply(
+        self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
+    ) -> Values:
+        """Change the tensors of `values` in place, where torch's own AdamW does the same."""
+        optimizer = step.optimizer
+        wide = all(weight.dtype == torch.float32 for weight in values.weights)
+        if not (optimizer.name == "adamw" and optimizer.bias_correction and wide):
+            return super().apply(step, decision, values, gradients, counts)
+        kinds = list(zip(step.decayed, step.rates, strict=True))
+        for decayed, share in dict.fromkeys(kinds):
+            chosen = [place for place, kind in enumerate(kinds) if kind == (decayed, share)]
+            _adamw(step, decision.at(share), decayed, values, gradients, chosen)
+        return values._replace(counts=counts)
+
+    def _sum(self, tensors: list) -> list:
+        """Sum over all processes."""
+        return torch_hosts.summed(tensors) if self.processes > 1 else tensors
+
+
+def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, chosen) -> None:
+    """Update the chosen weights in one pass, which reads its decision on the device."""
+    settings = step.optimizer
+    # one iteration each: torch counts them
+    steps = decision.iteration.expand(len(chosen)).clone().unbind()
+    adamw(
+        [values.weights[place] for place in chosen],
+        [gradients[place].contiguous() for place in chosen],
+        [values.slots[place]["first"] for place in chosen],
+        [values.slots[place]["second"] for place in chosen],
+        [],
+        list(steps),
+        fused=True,
+        grad_scale=1 / decision.factor,
+        found_inf=torch.logical_not(decision.applied).float(),
+        amsgrad=False,
+        beta1=settings.beta_1,
+        beta2=settings.beta_2,
+        lr=decision.rate,
+        weight_decay=settings.weight_decay if decayed else 0.0,
+        eps=settings.epsilon,
+        maximize=False,
+    )
+
+
+class _Program:
+    """See `kbert.training.backends.backend.Program`."""
+
+    def __init__(self, backend: TorchBackend, step: TrainingStep, state: TrainingState):
+        self._backend, self._step, self._state = backend, step, state
+
+    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
+        (arrays,) = parts
+        values = self._state.values()
+        new, metrics = self._step.update(values, self._frozen(), _placed(arrays), seeds)
+        groups = self._state.variables, values, new
+        flat = [keras.tree.flatten(group) for group in groups]
+        for variable, before, value in zip(*flat, strict=True):
+            if value is not before:
+                variable.assign(value)
+        return metrics
+
+    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
+        sent = [self.update(*one) for one in each]
+        return lambda: [read_metrics(metrics) for metrics in sent]
+
+    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        weights, _, counts = self._state.values()
+        found = []
+        for arrays, own in zip(parts, seeds, strict=False):
+            given = weights, counts.loss_scale, self._frozen(), _placed(arrays), own
+            found.append(self._step.gradients_of_device(*given)[0])
+        return [sum(each).cpu().numpy() for each in zip(*found, strict=True)]
+
+    @torch.no_grad()
+    def measure(self, parts: list[Arrays]) -> np.ndarray:
+        (arrays,) = parts
+        sums = self._step.measure(self._state.values().weights, self._frozen(), _placed(arrays))
+        return self._backend._sum([sums])[0].cpu().numpy()
+
+    @torch.no_grad()
+    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = self._step.outputs(self._state.values().weights, self._frozen(), _placed(inputs))
+        return {name: value.float().cpu().numpy() for name, value in found.items()}
+
+    def _frozen(self) -> list:
+        # no part of autograd's graph, which would keep what their gradients are made of
+        return [variable.value.detach() for variable in self._state.frozen]
+
+
+def _placed(arrays):
+    return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
+
+
+@contextlib.contextmanager
+def _seeded_by(seeds):
+    """Seed torch's own generator, from which Keras's dropout draws if its layer has no seed."""
+    # else those of every GPU that there is, of other processes too
+    devices = [] if device_names() == ["CPU"] else [torch.cuda.current_device()]
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(int(seeds.sum(dtype="int64")))
+        yield

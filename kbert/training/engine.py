@@ -1,0 +1,238 @@
+"""Training and evaluation of a model on the devices and hosts that there are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
+from kbert.ops.devices import device_names
+from kbert.training import backends
+from kbert.training import loss as losses
+from kbert.training.dropout_seeds import seed_states, seeds_of
+from kbert.training.optimizers import Optimizer
+from kbert.training.setting_rules import checked
+from kbert.training.state import TrainingState
+from kbert.training.step import TrainingStep
+from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.trained_weights import TrainedWeights, all_of
+from kbert.training.vector_loss import VectorLoss
+
+
+class Engine:
+    """A prepared training step of a model, and its state.
+
+    Args:
+        devices: see `kbert.training.backends.start`.
+
+    Attributes:
+        backend: devices and hosts.
+        model: the functional model, built within `backend.scope()`.
+        state: every number that the next step depends on, see `TrainingState`.
+        step: what a step computes, see `TrainingStep`.
+        settings: the optimizer's settings.
+        steps_per_execution: maximum number of steps in one call of the device.
+        program: the step's compiled functions, see `kbert.training.backends.backend.Program`.
+        output_names: names of the outputs of `predict`, in order.
+    """
+
+    def __init__(self, devices: int | None = None):
+        self.backend = backends.start(devices)
+
+    def prepare(
+        self,
+        model,
+        optimizer: Optimizer,
+        trained: TrainedWeights | None = None,
+        *,
+        clip_norm: float | None = 1.0,
+        accumulation_steps: int = 1,
+        jit: bool | None = None,
+        gradient_checkpointing: bool = False,
+        label_smoothing: float = 0.0,
+        lessons: Mapping[str, losses.Lesson] = MappingProxyType({}),
+        vectors: VectorLoss | None = None,
+        steps_per_execution: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Make the optimizer's variables, and compile the step.
+
+        Args:
+            model: a functional model, built within `backend.scope()`.
+            optimizer: the optimizer's settings.
+            trained: the trained weights of the model, made within the scope; None: all.
+            clip_norm: maximum global norm of a step's gradients; None: no clipping.
+            accumulation_steps: micro-batches per step.
+            jit: whether XLA compiles the step; None: chosen for the device.
+            gradient_checkpointing: whether the backward pass recomputes each encoder block instead
+                of keeping its activations: less memory, more time, the same numbers.
+            label_smoothing: see `kbert.training.loss.measured`.
+            lessons: auxiliary losses, by the labels that belong to no output, see
+                `kbert.training.loss.objective`.
+            vectors: the loss, if it is one of text embeddings; None: the labels' own.
+            steps_per_execution: maximum number of steps in one call of the device; None: chosen for
+                the device.
+            seed: seed of the dropout.
+
+        Raises:
+            ValueError: a value out of its range; packed rows on several devices.
+        """
+        options: dict[str, Any] = {
+            "clip_norm": clip_norm,
+            "accumulation_steps": accumulation_steps,
+            "gradient_checkpointing": gradient_checkpointing,
+            "label_smoothing": label_smoothing,
+        }
+        others = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
+        checked(options | others, ("clip_norm", "jit", "steps_per_execution"))
+        if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
+            raise ValueError(
+                f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
+                "leave packing out"
+            )
+        self.model, self.settings, self.seed = model, optimizer, seed
+        self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution()
+        # hidden states for a teacher are of use in training alone
+        outputs = [one for one in model.output_names if not one.startswith(names.TEACHER)]
+        self.output_names = outputs
+        trained, seeds = trained or all_of(model), seed_states(model)
+        self.step = TrainingStep(
+            self.backend,
+            model,
+            trained,
+            seeds,
+            optimizer,
+            lessons=lessons,
+            vectors=vectors,
+            **options,
+        )
+        with self.backend.scope():
+            self.state = TrainingState(model, trained, optimizer, seeds, self.backend.to_numpy)
+        self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
+
+    def ahead(self) -> int:
+        """Return how many calls may be in flight before the metrics of the first of them are read.
+
+        An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
+        """
+        return int(device_names() != ["CPU"])
+
+    def rows(self, batch_size: int) -> slice:
+        """Return this process's rows of a batch.
+
+        Raises:
+            ValueError: a batch that replicas and micro-batches do not divide.
+        """
+        backend, micro_batches = self.backend, self.step.accumulation_steps
+        parts = backend.replicas * micro_batches
+        if batch_size % parts:
+            of = f"{backend.replicas} replicas × {micro_batches} micro-batches"
+            near = max(batch_size // parts, 1) * parts
+            raise ValueError(
+                f"batch_size must be a multiple of {parts} ({of}), got {batch_size}: take {near}"
+            )
+        share = batch_size // backend.processes
+        return slice(backend.process * share, (backend.process + 1) * share)
+
+    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
+        """Run one step.
+
+        Args:
+            batch: this process's rows.
+            step: the step's number, which decides the dropout.
+            wishes: this process's stop flags.
+
+        Returns:
+            Scalars of the device, see `TrainingStep.update`. They are the same in each process.
+        """
+        return self.program.update(self.split(batch, wishes), self.seeds(step))
+
+    def updates(
+        self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
+    ) -> Callable[[], list[dict[str, float]]]:
+        """Run several steps, in one call of the device if the backend can.
+
+        Args:
+            batches: this process's rows of each step; of the same shapes, at most
+                `steps_per_execution`.
+            step: the number of the first step, which decides its dropout.
+            wishes: this process's stop flags.
+
+        Returns:
+            A function that waits for their metrics: one dictionary per step, as from `update`.
+        """
+        each = [
+            (self.split(batch, wishes), self.seeds(step + place))
+            for place, batch in enumerate(batches)
+        ]
+        return self.program.updates(each)
+
+    def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
+        """Return a step's gradients by their weights' paths: not clipped, times the loss scale.
+
+        Args:
+            batch: the examples; for one process, or for one device if embeddings are trained.
+            step: the step whose dropout is used.
+        """
+        found = self.program.gradients(self.split(batch), self.seeds(step))
+        weights = self.state.variables.weights
+        return {weight.path: one for weight, one in zip(weights, found, strict=True)}
+
+    def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
+        """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
+        parts = shares(batch, self.backend.local)
+        sums = self.program.measure([(part.inputs, part.labels, part.weights) for part in parts])
+        return losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """Return the model's outputs for some examples, logits, without dropout."""
+        found = self.program.predict(inputs)
+        outputs = [name for name in found if not name.startswith(names.TEACHER)]
+        return [np.asarray(found[name]) for name in outputs]
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        self.backend.any_process(NO_WISH)
+
+    def seeds(self, step: int) -> np.ndarray:
+        """Return the dropout seeds of a step, of all devices; see `seeds_of`."""
+        # Functions of (seed, step), not states that each draw moves on: a run that is resumed draws
+        # what it would have drawn, and each device and micro-batch has masks of its own.
+        devices, micro_batches = range(self.backend.replicas), self.step.accumulation_steps
+        return seeds_of(self.seed, step, devices, micro_batches, self.step.dropouts)
+
+    def split(self, batch: TrainingBatch, wishes: Wishes = NO_WISH) -> list[tuple]:
+        """Split a batch of this process's examples by device: (micro-batches, B, …)."""
+        local, micro_batches = self.backend.local, self.step.accumulation_steps
+        # Each example has its process's stop flags: they are summed with the losses, in the one
+        # exchange that every step has, and each host reads the same total.
+        row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
+        flags = {"wishes": np.tile(row, (len(batch) // local, 1))}
+
+        def split(group):
+            return {
+                name: array.reshape(micro_batches, -1, *array.shape[1:])
+                for name, array in group.items()
+            }
+
+        return [
+            tuple(split(group) for group in (part.inputs, part.labels, part.weights, flags))
+            for part in shares(batch, local, micro_batches)
+        ]
+
+
+def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:
+    """Return a batch in equal parts, one for each replica.
+
+    Raises:
+        ValueError: examples that replicas and micro-batches do not divide.
+    """
+    size, rest = divmod(len(batch), replicas)
+    if rest or size % micro_batches:
+        parts = replicas * micro_batches
+        raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
+    if replicas == 1:
+        return [batch]
+    return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]

@@ -1,0 +1,162 @@
+"""The state of a training run: every number that the next step depends on.
+
+Weights, the optimizer's state of each, and four counts. `TrainingState` holds them as variables;
+a step computes with their `Values`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from kbert.io.wording import first_few
+from kbert.model.matrices import is_adapter
+from kbert.training import optimizers, precision
+from kbert.training.optimizers import Optimizer
+from kbert.training.trained_weights import TrainedWeights
+
+
+class Counts(NamedTuple):
+    """Float32 scalars, exact to 2²⁴.
+
+    Attributes:
+        iteration: steps that were applied.
+        loss_scale: factor of the loss; 1 except in float16.
+        good_updates: finite steps since the loss scale changed.
+        bad_updates: steps in a row that were not applied.
+    """
+
+    iteration: Any
+    loss_scale: Any
+    good_updates: Any
+    bad_updates: Any
+
+
+class Values(NamedTuple):
+    """Tensors or variables that a step changes.
+
+    Attributes:
+        weights: those that are trained.
+        slots: the optimizer's state of each weight, by the optimizer's names.
+        counts: see `Counts`.
+    """
+
+    weights: list
+    slots: list[dict[str, Any]]
+    counts: Counts
+
+
+class TrainingState:
+    """The variables of a trained model and of its optimizer, saved and restored by name.
+
+    Args:
+        model: a functional model.
+        trained: its trained weights.
+        optimizer: the optimizer's settings.
+        seed_states: the variables of the model's dropout seeds.
+        to_numpy: returns values of variables as arrays, copied only if the backend must.
+
+    Attributes:
+        variables: the trained weights, the optimizer's slots and the counts, as `Values`.
+        frozen: the model's weights that are not trained.
+        scaled: whether the loss is scaled, in float16.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        trained: TrainedWeights,
+        optimizer: Optimizer,
+        seed_states: Sequence,
+        to_numpy,
+    ):
+        self._model, self._seed_states, self._to_numpy = model, seed_states, to_numpy
+        self.frozen = trained.frozen
+        self.scaled = precision.needs_scale(model)
+        slots = [
+            {name: _variable(zeros, name) for name, zeros in optimizers.init(optimizer, weight)}
+            for weight in trained.variables
+        ]
+        scale = precision.FIRST_SCALE if self.scaled else 1.0
+        counts = Counts(iteration=0.0, loss_scale=scale, good_updates=0.0, bad_updates=0.0)
+        named = (_variable(value, name) for name, value in counts._asdict().items())
+        self.variables = Values(list(trained.variables), slots, Counts(*named))
+
+    def values(self) -> Values:
+        """Return the values of `variables`: the backend's tensors."""
+        return keras.tree.map_structure(lambda variable: variable.value, self.variables)
+
+    @property
+    def iterations(self) -> int:
+        """Number of steps that changed the weights so far; waits for those under way."""
+        return int(self._to_numpy([self.variables.counts.iteration.value])[0])
+
+    def all(self) -> dict[str, np.ndarray]:
+        """Copy every number that the next step depends on, by name."""
+        return self._copy(self._named())
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Copy the model's part of `all`, adapters included."""
+        return self._copy(self._of_model())
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Set all of it, bit for bit; nothing if names or shapes differ.
+
+        Raises:
+            ValueError: what is missing, unexpected or of another shape.
+        """
+        _restore(self._named(), state)
+        self.variables.counts.bad_updates.assign(np.float32(0))
+
+    def restore_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Set what `weights` gave, and leave the optimizer's state as it is."""
+        _restore(self._of_model(), weights)
+
+    def _named(self) -> dict:
+        """Return every variable of the state by its name."""
+        found, (weights, slots, counts) = self._of_model(), self.variables
+        for weight, own in zip(weights, slots, strict=True):
+            name = _name_of(weight.path).partition("/")[2]
+            found |= {f"optimizer/{slot}/{name}": variable for slot, variable in own.items()}
+        # without bad_updates: what is saved is good
+        return found | {f"optimizer/{name}": getattr(counts, name) for name in Counts._fields[:-1]}
+
+    def _of_model(self) -> dict:
+        # seeds without their paths, which count what the process built before
+        found = {f"model/seed/{place}": state for place, state in enumerate(self._seed_states)}
+        found |= {_name_of(weight.path): weight for weight in self._model.weights}
+        if len(found) != len(self._seed_states) + len(self._model.weights):
+            raise ValueError("two weights of the model have one path: give its layers other names")
+        return found
+
+    def _copy(self, variables: dict) -> dict[str, np.ndarray]:
+        arrays = self._to_numpy([variable.value for variable in variables.values()])
+        # the next step writes to a CPU's memory, which the array may be
+        copies = [np.array(array, order="C") for array in arrays]
+        return dict(zip(variables, copies, strict=True))
+
+
+def _variable(value, name: str) -> keras.Variable:
+    value = np.asarray(value, "float32")
+    return keras.Variable(value, dtype="float32", trainable=False, name=name, autocast=False)
+
+
+def _restore(variables: dict, state: dict[str, np.ndarray]) -> None:
+    problems = [f"missing: {name}" for name in variables if name not in state]
+    problems += [f"unexpected: {name}" for name in state if name not in variables]
+    problems += [
+        f"shape of {name}: expected {tuple(variable.shape)}, found {state[name].shape}"
+        for name, variable in variables.items()
+        if name in state and tuple(variable.shape) != state[name].shape
+    ]
+    if problems:
+        listed = first_few(problems, between="; ")
+        raise ValueError(f"the state is not this model's and optimizer's: {listed}")
+    for name, variable in variables.items():
+        variable.assign(np.array(state[name]))  # JAX may keep the array itself
+
+
+def _name_of(path: str) -> str:
+    """Return the name of the model's weight at a path: "model/…", or "adapter/…"."""
+    return f"adapter/{path.replace('/', '.')}" if is_adapter(path) else f"model/{path}"

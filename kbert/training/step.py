@@ -1,0 +1,311 @@
+"""One training step: (values, batch) -> (values, metrics).
+
+Each device computes the gradients of its part of the batch, one micro-batch after the other. They
+are summed over all devices and hosts, together with the losses and the stop flags: the only
+exchange of a step. Each device then computes the same new weights from the same sums.
+
+What is summed are sums, not means: a label's weight is already divided by the totals of the whole
+step (`TrainingBatch`), so every way to split a batch gives the same update. A mean of means would
+not, where the parts have not as many labels each.
+
+What differs between backends is in `kbert.training.backends`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from kbert.model.scopes import LOSS, OPTIMIZER, scope
+from kbert.model.stateless import stateless
+from kbert.training import loss as losses
+from kbert.training import optimizers, precision
+from kbert.training.gradient_checkpointing import SegmentedModel
+from kbert.training.optimizers import Optimizer
+from kbert.training.state import Counts, Values
+from kbert.training.stopping import Wishes
+from kbert.training.vector_loss import VECTORS, VectorLoss
+
+
+class Decision(NamedTuple):
+    """What a step does with its gradients: scalars of the device.
+
+    Attributes:
+        applied: whether anything changes.
+        factor: factor of the gradients, for clipping and for removing the loss scale.
+        rate: the learning rate.
+        iteration: number of earlier steps.
+    """
+
+    applied: Any
+    factor: Any
+    rate: Any
+    iteration: Any
+
+    def at(self, share: float) -> "Decision":
+        """Return the same at a share of the learning rate."""
+        return self if share == 1 else self._replace(rate=self.rate * share)
+
+
+class TrainingStep:
+    """The functions of a step, in tensors of one device.
+
+    Args:
+        backend: what differs between backends, see `kbert.training.backends.backend.Backend`.
+        model: a functional model.
+        trained: its trained weights.
+        seed_states: the variables of its dropout seeds.
+        optimizer: the optimizer's settings.
+        clip_norm: maximum global norm of the gradients; None: no clipping.
+        accumulation_steps: micro-batches per step.
+        gradient_checkpointing: whether the backward pass recomputes each encoder block.
+        label_smoothing: see `kbert.training.loss.measured`.
+        lessons: auxiliary losses, see `kbert.training.loss.objective`.
+        vectors: the loss, if it is one of text embeddings; None: the labels' own.
+
+    Attributes:
+        dropouts: number of dropout seeds.
+        decayed: of each weight, whether the optimizer decays it.
+        rates: of each weight, the factor of its learning rate.
+    """
+
+    def __init__(
+        self,
+        backend,
+        model,
+        trained,
+        seed_states,
+        optimizer: Optimizer,
+        *,
+        clip_norm: float | None,
+        accumulation_steps: int,
+        gradient_checkpointing: bool,
+        label_smoothing: float,
+        lessons: Mapping[str, losses.Lesson],
+        vectors: VectorLoss | None,
+    ):
+        self.backend, self.model, self.optimizer = backend, model, optimizer
+        self.clip_norm, self.accumulation_steps = clip_norm, accumulation_steps
+        self.label_smoothing, self.lessons, self.vectors = label_smoothing, lessons, vectors
+        self.segments = SegmentedModel(model) if gradient_checkpointing else None
+        self.scaled = precision.needs_scale(model)
+        self._variables = [*trained.variables, *trained.frozen, *seed_states]
+        self.dropouts = len(seed_states)
+        self.decayed = [optimizers.is_decayed(weight.path) for weight in trained.variables]
+        self.rates = trained.rates
+
+    def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
+        """Run a step.
+
+        Args:
+            values: what the step changes.
+            frozen: values of the weights that are not trained.
+            batch: this device's inputs, labels, weights of labels, and stop flags: by name,
+                (micro-batches, B, …).
+            seeds: int32 (micro-batches, dropouts, 2).
+
+        Returns:
+            New values, and metrics: those of `losses.figures`, "gradient_norm", "learning_rate",
+            "finite" (whether the step was applied) and the sums of the stop flags.
+        """
+        gradients, sums = self.gradients(values, frozen, batch, seeds)
+        return self.apply(values, gradients, sums, losses.second_measures(batch[1], axes=2))
+
+    def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
+        """Return the gradients and the losses' sums, over all micro-batches and devices.
+
+        The gradients are not clipped, and still times the loss scale.
+        """
+        each = values.weights, values.counts.loss_scale, frozen, batch, seeds
+        return self.backend.sum_over_devices(self.gradients_of_device)(*each)
+
+    def apply(self, values: Values, gradients, sums, names) -> tuple[Values, dict]:
+        """Clip summed gradients, check them, and apply them.
+
+        Args:
+            values: what the step changes.
+            gradients, sums: over all micro-batches and devices.
+            names: `losses.second_measures` of the labels.
+        """
+        with scope(OPTIMIZER):
+            norm = self.backend.global_norm(gradients)
+            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
+            return self.backend.apply(self, decision, values, gradients, counts), metrics
+
+    def update_weight(
+        self, decision: Decision, decayed: bool, weight, slots: dict, gradient
+    ) -> tuple:
+        """Return a weight's new value and slots; unchanged if the step is not applied."""
+        applied, factor, rate, iteration = decision
+        new, new_slots = optimizers.update(
+            self.optimizer, weight, slots, gradient * factor, rate, iteration, decayed
+        )
+
+        def chosen(after, before):
+            return ops.where(applied, after, before)
+
+        changed = {name: chosen(new_slots[name], slot) for name, slot in slots.items()}
+        return chosen(new, weight), changed
+
+    def outputs(self, weights, frozen, inputs: Mapping, seeds=None) -> dict:
+        """Return the model's outputs by name; with a loss of embeddings, the embeddings.
+
+        Args:
+            weights, frozen: values of the weights.
+            inputs: by name.
+            seeds: of dropout, int32 (dropouts, 2); None: no dropout.
+        """
+        training = seeds is not None
+        seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
+        values, ordered = self._values(weights, frozen, seeds), self._in_order(inputs)
+        if self.segments and training:
+            found = self.segments.outputs(values, ordered, self.backend.checkpoint)
+        else:
+            found = stateless(self.model, values, ordered, training)
+        return self._named(found, inputs)
+
+    def measure(self, weights, frozen, batch):
+        """Return `losses.measured` of each output, float32 (outputs, 3), without dropout."""
+        inputs, labels, label_weights = batch
+        outputs = self.outputs(weights, frozen, inputs)
+        return losses.objective(outputs, labels, label_weights)[1]
+
+    def metric_names(self, labels: Mapping, axes: int) -> list[str]:
+        """Return the names of a step's metrics; `axes`: see `losses.second_measures`."""
+        names = losses.second_measures(labels, axes)
+        of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
+        found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
+        return found + ["loss_scale"] * self.scaled
+
+    def gradients_of_device(self, weights, scale, frozen, batch, seeds) -> tuple:
+        """Sum over the micro-batches, which need the memory of one."""
+        several = self.vectors is not None and self.accumulation_steps > 1
+        if several and len(batch[1][VECTORS].shape) < 4:  # else these are gradients already
+            return self._cached_gradients(weights, scale, frozen, batch, seeds)
+
+        def of_micro_batch(part, seeds):
+            return self._micro_gradients(weights, scale, frozen, part, seeds)
+
+        zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
+        nothing = zeros, ops.zeros((len(batch[1]) + 1, len(losses.MEASURES)))
+        return self.backend.sum_over_micro_batches(of_micro_batch, nothing, batch, seeds)
+
+    def _micro_gradients(self, weights, scale, frozen, part, seeds) -> tuple:
+        inputs, labels, label_weights, flags = part
+
+        def loss_of(outputs: dict) -> tuple:
+            with scope(LOSS):
+                loss, sums = losses.objective(
+                    outputs, labels, label_weights, self._sums, self.lessons
+                )
+            flagged = ops.sum(flags["wishes"], 0, keepdims=True)
+            # The scale comes before the gradients, so that none is too small for float16.
+            return loss * scale, ops.concatenate([sums, flagged])
+
+        def loss_of_weights(weights) -> tuple:
+            return loss_of(self.outputs(weights, frozen, inputs, seeds))
+
+        if self.segments and self.backend.differentiates_segments:
+            return self.backend.differentiate_segments(
+                self.segments,
+                self._in_order(inputs),
+                weights,
+                lambda weights: self._values(weights, frozen, seeds),
+                lambda found: loss_of(self._named(found, inputs)),
+            )
+        return self.backend.differentiate(loss_of_weights, weights)
+
+    def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
+        """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
+
+        GradCache (Gao et al. 2021, arXiv 2101.06983, section 3.2): all vectors without gradients,
+        micro-batch by micro-batch; their loss, and its gradient by them; then each micro-batch
+        again, whose gradients are those of Σ vectors × that gradient. Dropout draws the same masks
+        both times, since they are functions of the seeds.
+        """
+        inputs, labels, label_weights, flags = batch
+
+        def vectors_of(part, seeds):
+            return self.outputs(weights, frozen, part, seeds)[VECTORS]
+
+        def loss_of(arrays) -> tuple:
+            whole = [
+                ops.reshape(group[VECTORS], (-1, *ops.shape(group[VECTORS])[2:]))
+                for group in (labels, label_weights)
+            ]
+            sums = self._sums(arrays[0], *whole)
+            return sums[0], sums
+
+        assert self.vectors is not None
+        shape = (-1, self.vectors.columns, self.vectors.width)
+        vectors = self.backend.map_micro_batches(vectors_of, inputs, seeds)
+        (slopes,), sums = self.backend.differentiate(loss_of, [ops.reshape(vectors, shape)])
+        slopes = ops.reshape(slopes, (self.accumulation_steps, *shape))
+        second = inputs, {VECTORS: slopes}, label_weights, flags
+        found, others = self.gradients_of_device(weights, scale, frozen, second, seeds)
+        return found, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
+
+    def _sums(self, logits, labels, weights):
+        """Return `losses.measured`, or the sums of the loss of embeddings."""
+        if self.vectors is None:
+            return losses.measured(logits, labels, weights, smoothing=self.label_smoothing)
+        if self.backend.replicas == 1 or not self.vectors.meet(labels):
+            return self.vectors.measured(logits, labels, weights)
+        # Each device is sent the others' vectors, and computes the loss of the whole batch. Its
+        # gradient by the device's own vectors is that of one device with all of them.
+        sums = self.vectors.measured(*self._of_all_devices([logits, labels, weights]))
+        value = ops.stop_gradient(sums)  # every device has it, and it counts once
+        return value / self.backend.replicas + (sums - value)
+
+    def _of_all_devices(self, arrays: list) -> list:
+        """Return all devices' rows one after the other; only this device's have gradients."""
+        devices, found = self.backend.replicas, []
+        own = ops.equal(ops.arange(devices, dtype="int32"), self.backend.device_index())
+        sent = self.backend.all_gather([ops.stop_gradient(array) for array in arrays])
+        for array, everywhere in zip(arrays, sent, strict=True):
+            here = ops.reshape(own, (devices, *[1] * len(array.shape)))
+            whole = ops.where(here, ops.expand_dims(array, 0), everywhere)
+            found.append(ops.reshape(whole, (-1, *ops.shape(array)[1:])))
+        return found
+
+    def _decide(self, names, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
+        """Return the decision on the gradients, the new counts and the metrics."""
+        iteration, scale, good, bad = map(ops.convert_to_tensor, counts)
+        # The norm is that of the gradients themselves: the loss scale goes out first.
+        norm = norm / scale if self.scaled else norm
+        # Where anything is not finite, no number changes but the loss scale. Where that ends the
+        # run, the next step changes none either: it may have been sent before the metrics of
+        # this one were read, and the weights are to be those that the bad step began with.
+        finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(ops.sum(sums[:, 0])))
+        ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
+        applied = ops.logical_and(finite, ops.logical_not(ended))
+        # Clipped after the sum: parts that are clipped each add up to another direction.
+        factor = optimizers.clip_factor(norm, self.clip_norm)
+        factor = factor / scale if self.scaled else factor
+        rate = optimizers.learning_rate(self.optimizer, iteration)
+        metrics = losses.figures(names, sums)
+        metrics |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
+        metrics |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
+        done = iteration + ops.cast(applied, "float32")
+        bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
+        if self.scaled:
+            metrics["loss_scale"] = scale * 1.0  # torch assigns in place
+            next_scale, next_good = precision.next_scale(scale, good, finite)
+            scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
+        return Decision(applied, factor, rate, iteration), Counts(done, scale, good, bad), metrics
+
+    def _values(self, weights, frozen, seeds) -> dict:
+        """Return the values of the model's variables and of dropout's seeds, by variable id."""
+        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
+        return dict(zip(map(id, self._variables), given, strict=True))
+
+    def _in_order(self, inputs: Mapping) -> list:
+        """Return the model's inputs in its order."""
+        texts = self.vectors.texts(inputs) if self.vectors else inputs
+        return [texts[name] for name in self.model.input_names]
+
+    def _named(self, outputs: list, inputs: Mapping) -> dict:
+        if self.vectors:
+            return {VECTORS: self.vectors.vectors(outputs[0], inputs)}
+        return dict(zip(self.model.output_names, outputs, strict=True))
