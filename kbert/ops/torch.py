@@ -85,8 +85,13 @@ def bias_activation(x, bias, activation: Callable):
 
 
 def dense(x, kernel, bias, activation: Callable):
-    """See `reference.dense`."""
-    return bias_activation(linear(x, kernel), bias, activation)
+    """See `reference.dense`; without gradients one operation, where products are oneDNN's."""
+    rows, right = x.flatten(0, -2), kernel.to(x.dtype).mT
+    formula = {gelu: "none", gelu_tanh: "tanh"}.get(activation)  # torch's names: no approximation
+    if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(rows, right):
+        return bias_activation(linear(x, kernel), bias, activation)
+    y = _ONEDNN(rows, right, ops.cast(bias, x.dtype), "gelu", [], formula)
+    return y.unflatten(0, x.shape[:-1])
 
 
 def dropout(x, rate: float, seed):

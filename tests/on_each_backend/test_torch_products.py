@@ -10,7 +10,9 @@ if keras.backend.backend() != "torch":
 
 import torch
 
+from kbert.ops import reference
 from kbert.ops import torch as operations
+from kbert.ops.activations import activation
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()),
@@ -76,6 +78,16 @@ def test_gradient_of_a_constant_is_not_computed(shapes):
     x, y = single(numbers(13, 7)), single(numbers(7, 99)).requires_grad_()
     operations.linear(x, y).sum().backward()
     assert shapes == [(13, 7, 99), (7, 13, 99)]
+
+
+@pytest.mark.usefixtures("any_product")
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
+def test_dense_without_gradients_equals_its_definition(hidden_act, shapes):
+    given = [single(numbers(*shape)) for shape in ((13, 5, 7), (7, 99), (99,))]
+    wanted = reference.dense(*given, activation(hidden_act))
+    with torch.no_grad():
+        assert_allclose(operations.dense(*given, activation(hidden_act)), wanted, atol=1e-5)
+    assert shapes == [(13 * 5, 7, 99)]
 
 
 @pytest.mark.parametrize(
