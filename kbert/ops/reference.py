@@ -109,11 +109,11 @@ def keep_mask(shape, rate: float, seed):
     """
 
     def mix(x, shift, factor):
-        return ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor)
+        return _word(ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor))
 
     low, high = ops.unstack(_word(seed), 2)
     index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
-    x = ops.bitwise_xor(index * _word(0x9E3779B9), low)
+    x = ops.bitwise_xor(_word(index * _word(0x9E3779B9)), low)
     x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), high)
     x = mix(mix(x, 15, 0x7FEB352D), 15, 0x846CA68B)
     bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, _word(16))), _word(1))
@@ -121,7 +121,8 @@ def keep_mask(shape, rate: float, seed):
 
 
 def _word(number):
-    return ops.cast(number, "uint32")
+    """Return a number modulo 2³² in uint32; on torch that is int64, and products are larger."""
+    return ops.bitwise_and(ops.cast(number, "uint32"), ops.cast(0xFFFFFFFF, "uint32"))
 
 
 def layer_norm(x, gamma, beta, epsilon: float):

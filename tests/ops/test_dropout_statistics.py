@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from helpers.gradients import to_numpy, to_tensor
 
+from kbert.ops import reference
+
 SHAPE = (61, 127, 33)
 COUNT = int(np.prod(SHAPE))
 
@@ -56,3 +58,23 @@ def test_neighbors_in_a_mask_are_independent(selected):
 def test_mask_is_a_function_of_the_seed(selected):
     one, again = (mask_of(selected, 0.3, [7, 11]) for _ in range(2))
     np.testing.assert_array_equal(one, again)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.75])
+@pytest.mark.parametrize("seed", [[0, 1], [7, 11], [-1, -(2**31)], [2**31 - 1, 2**30]])
+def test_keep_mask_equals_numpy_in_uint32(rate, seed):
+    """The same bits on three backends: each is compared with NumPy's uint32."""
+    found = reference.keep_mask((13, 1027), rate, to_tensor(np.array(seed, "int32")))
+    words = keep_words(13 * 1027, np.array(seed, "int32").view("uint32"))
+    expected = (words >> 1) >= int(rate * 2**31)
+    np.testing.assert_array_equal(to_numpy(found), expected.reshape(13, 1027))
+
+
+def keep_words(count: int, seed: np.ndarray) -> np.ndarray:
+    """Return lowbias32 of the positions, uint32, with the seed in two halves."""
+    factors = np.array([0x7FEB352D, 0x7FEB352D, 0x846CA68B], "uint32")
+    x = np.arange(count, dtype="uint32") * np.uint32(0x9E3779B9) ^ seed[0]
+    x = (x ^ x >> 16) * factors[0] ^ seed[1]
+    x = (x ^ x >> 15) * factors[1]
+    x = (x ^ x >> 15) * factors[2]
+    return x ^ x >> 16
