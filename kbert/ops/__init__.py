@@ -11,8 +11,6 @@ import importlib
 from collections.abc import Iterator
 from types import ModuleType
 
-import keras
-
 _VERSIONS = {
     ("tensorflow", "cpu"): "tensorflow",
     ("tensorflow", "gpu"): "tensorflow",
@@ -56,4 +54,6 @@ def _device_here() -> str:
 def __getattr__(name: str):
     if name.startswith("_"):
         raise AttributeError(name)
+    import keras  # here, so that `kbert.ops.devices` starts no backend
+
     return getattr(select(keras.backend.backend(), _device or _device_here()), name)
