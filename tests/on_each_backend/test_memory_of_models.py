@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from itertools import pairwise
 
 import pytest
+from helpers.rounds import nightly_on
 from helpers.sizes import TESTS
 
-# 20 models, each trained by an engine: custom gradients in TensorFlow's registry, and MiB of the
-# process; then 3 that `fit` trains, which each leave two gradients of Keras's optimizer there.
+# 20 models that an engine trains, then 10 that `fit` trains: after each, the custom gradients in
+# TensorFlow's registry, and MiB of the process. A plain Keras model leaves 2.5 MiB per `fit`.
 _TRAINING = """
 import gc, sys
 import keras
@@ -50,7 +50,7 @@ def train_by_fit():
     for _ in range(2):
         model.fit(inputs, labels, verbose=0)
 
-for train in [train_by_engine] * 20 + [train_by_fit] * 3:
+for train in [train_by_engine] * 20 + [train_by_fit] * 10:
     train()
     gc.collect()
     print(registered(), resident(), flush=True)
@@ -58,14 +58,15 @@ for train in [train_by_engine] * 20 + [train_by_fit] * 3:
 
 
 @pytest.mark.full
+@nightly_on("jax", "torch")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's count of pages")
 def test_memory_is_flat_over_twenty_models():
     paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
     options = {"env": environment, "capture_output": True, "text": True, "check": True}
     found = subprocess.run([sys.executable, "-c", _TRAINING], **options).stdout
-    pairs = [[int(number) for number in line.split()] for line in found.splitlines()[-23:]]
+    pairs = [[int(number) for number in line.split()] for line in found.splitlines()[-30:]]
     gradients, memory = zip(*pairs, strict=True)
-    assert len(set(gradients[:20])) == 1, "gradients are registered per model"
-    assert memory[19] - memory[4] < 20
-    assert all(after - before <= 2 for before, after in pairwise(gradients[20:]))
+    assert len(set(gradients[:20])) == len(set(gradients[20:])) == 1, gradients
+    assert memory[19] - memory[4] < 20, memory
+    assert memory[29] - memory[22] < 30, memory

@@ -164,8 +164,9 @@ class PositionEmbedding(keras.layers.Layer):
 
     def of_sequence(self, table, length):
         """Return the rows (S, H) of a table that a sequence of `length` tokens gets."""
-        table = ops.convert_to_tensor(table)
-        return table[self.first : self.first + length] if self.first else table[:length]
+        # Not a slice, whose gradient is dense on TensorFlow. If all gradients are dense, Keras's
+        # optimizer registers one of its own per `fit`, and TensorFlow keeps it, and the model.
+        return ops.take(table, ops.arange(length) + self.first, axis=0)
 
     def compute_mask(self, inputs, mask=None):
         if not isinstance(inputs, (list, tuple)):
