@@ -1,8 +1,9 @@
-"""Processes on a backend, forked off one that has imported the libraries: imports take seconds.
+"""Processes, forked off one that has imported the libraries: imports take seconds.
 
 A test makes `Forks`; `python -m helpers.forks` is the process that forks.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -15,17 +16,20 @@ from pathlib import Path
 
 
 class Forks:
-    """Starts functions in processes of their own, on a backend."""
+    """Starts functions in processes of their own.
 
-    def __init__(self, backend: str):
-        from helpers.xla_flags import environment_of
+    Args:
+        environment: the variables of these processes.
+        libraries: modules to import first, where they are installed; without any, kbert's training.
+    """
 
+    def __init__(self, environment: dict[str, str], *libraries: str):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.forks"],
+            [sys.executable, "-m", "helpers.forks", *libraries],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | environment_of(backend),
+            env=environment,
         )
 
     def start(self, function: str, *arguments, out: Path | None = None, env=()) -> int:
@@ -57,8 +61,17 @@ class Forks:
         self._process.stdout.close()
 
 
-def import_libraries() -> None:
-    """Import what a run needs; no device is asked for, so that a fork finds no threads."""
+def import_libraries(names: list[str]) -> None:
+    """Import these, or what training needs; no device is asked for: a fork finds no threads."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if not names:
+        import_training()
+    gc.freeze()
+
+
+def import_training() -> None:
     import keras
 
     import kbert.cli.main
@@ -67,7 +80,6 @@ def import_libraries() -> None:
     import kbert.tasks.resume  # noqa: F401
 
     importlib.import_module(f"kbert.training.backends.{keras.backend.backend()}")
-    gc.freeze()
 
 
 def call(function: str, arguments: list, out: str, env: dict) -> None:
@@ -91,7 +103,7 @@ def wait(number: int, seconds: float) -> int:
 
 
 def main() -> None:
-    import_libraries()
+    import_libraries(sys.argv[1:])
     for line in sys.stdin:
         request = json.loads(line)
         if len(request) == 2:

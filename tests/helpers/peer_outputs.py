@@ -10,12 +10,14 @@ Remove the old recordings of a call that changed. tests/test_peer_recordings.py 
 recording again with the installed peers.
 """
 
+import atexit
+import functools
 import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -24,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.forks import Forks
 from helpers.sizes import FILES, HELPERS
 
 FOLDER = "KBERT_TEST_PEERS"  # of the run: tests/conftest.py makes it and removes it
@@ -62,15 +65,33 @@ def run_peer(script: str, out: Path, *arguments: str | Path) -> None:
 
 
 def compute(script: str, words: list[str], out: Path) -> None:
-    """Run the script in a process. Skip the test if a package that it needs is not installed."""
-    environment = {name: text for name, text in os.environ.items() if name != "KERAS_BACKEND"}
-    environment |= {"HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(HELPERS / script), *(w.replace(OUT, str(out)) for w in words)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
+    """Run the script in a process. Skip the test if a package that it needs is not installed.
+
+    The process is forked off one that has imported transformers, which takes 5 seconds.
+    """
+    with tempfile.NamedTemporaryFile("r", suffix=".txt") as file:
+        arguments = str(HELPERS / script), [word.replace(OUT, str(out)) for word in words]
+        forks, said = transformers_forks(), Path(file.name)
+        number = forks.start("helpers.peer_outputs:run_script", *arguments, out=said)
+        status, text = forks.wait(number), said.read_text(encoding="utf-8", errors="replace")
+    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", text)
     if missing and missing[1] not in ("helpers", "kbert"):
         pytest.skip(f"{script} needs {missing[1]}, and no recording has its outputs")
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert status == 0, text[-3000:]
+
+
+@functools.cache
+def transformers_forks() -> Forks:
+    environment = {name: text for name, text in os.environ.items() if name != "KERAS_BACKEND"}
+    environment |= {"HF_HUB_OFFLINE": "1"}
+    forks = Forks(environment, "transformers.models.bert.modeling_bert")
+    atexit.register(forks.close)
+    return forks
+
+
+def run_script(path: str, words: list[str]) -> None:
+    sys.argv = [path, *words]
+    runpy.run_path(path, run_name="__main__")
 
 
 def write_recording(recording: Path, script: str, words: list[str], given: Path) -> None:

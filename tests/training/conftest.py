@@ -1,7 +1,10 @@
 """Share the processes of the training tests."""
 
+import os
+
 import pytest
 from helpers.forks import Forks
+from helpers.xla_flags import environment_of
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +15,7 @@ def forks():
     def on(backend: str) -> Forks:
         if backend not in found:
             pytest.importorskip(backend)
-            found[backend] = Forks(backend)
+            found[backend] = Forks(os.environ | environment_of(backend))
         return found[backend]
 
     yield on
