@@ -42,7 +42,7 @@ def results_of(folder, *line):
 # each process takes seconds to start: all works on all backends are among the long tests
 @pytest.mark.parametrize(
     ("backend", "works"),
-    [("jax", ["update", "products"]), ("torch", ["update"]), ("tensorflow", ["inference"])],
+    [("torch", ["update", "products"]), ("tensorflow", ["inference"])],
 )
 def test_the_program_runs_on_a_cpu(backend, works, tmp_path):
     line = ["--cpu", "--toy", "--backend", backend, "--works", *works, "--rounds", "1"]
