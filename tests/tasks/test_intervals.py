@@ -187,7 +187,8 @@ def test_intervals_are_of_the_weights_that_are_kept():
             self.scores = {"": self.left.pop(0)}
             return self.scores[""].metrics()
 
-    engine = SimpleNamespace(predict=None, output_names=(), weights_now=dict)
+    state = SimpleNamespace(weights=dict)
+    engine = SimpleNamespace(predict=None, output_names=(), state=state)
     best = BestWeights(engine, Dev(), "accuracy", True, None)
     for _ in range(3):
         best.evaluate()
