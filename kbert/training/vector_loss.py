@@ -79,7 +79,7 @@ class VectorLoss:
             labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
                 of one with the same number. Of cosine float32 (B,), scores of pairs; of cosent
                 (B, 1). Or float32 (B, C, H): the gradient of the loss by the vectors, where that
-                is known (`kbert.training.backends.gradient_cache`).
+                is known (`kbert.training.step`, GradCache).
             weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
 
         Returns:
