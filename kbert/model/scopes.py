@@ -2,9 +2,22 @@
 
 import contextlib
 
-EMBEDDINGS, ATTENTION, FEED_FORWARD = "embeddings", "attention", "feed_forward"
-HEADS, LOSS, OPTIMIZER = "heads", "loss", "optimizer"
-SCOPES = (EMBEDDINGS, ATTENTION, FEED_FORWARD, HEADS, LOSS, OPTIMIZER)
+from kbert.graph import names
+
+LOSS, OPTIMIZER = "loss", "optimizer"
+# Part of the model by what the names of its operations have in them: on JAX Keras names each layer.
+SCOPES = {
+    "Embedding-": "embeddings",
+    names.ATTENTION: "attention",
+    names.FEED_FORWARD: "feed_forward",
+    names.MLM: "heads",
+    names.FIRST_TOKEN: "heads",
+    names.NSP: "heads",
+    names.CLASSIFIER: "heads",  # of tokens too
+    names.SPAN: "heads",
+    LOSS: LOSS,
+    OPTIMIZER: OPTIMIZER,
+}
 
 
 def scope(name: str):

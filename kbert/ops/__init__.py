@@ -15,6 +15,7 @@ _VERSIONS = {
     ("tensorflow", "cpu"): "tensorflow",
     ("tensorflow", "gpu"): "tensorflow",
     ("jax", "cpu"): "jax",
+    ("jax", "tpu"): "tpu",
     ("torch", "cpu"): "torch",
     ("torch", "gpu"): "torch",
 }

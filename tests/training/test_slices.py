@@ -18,10 +18,11 @@ needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-k
 # In the words of libtpu 0.0.42, by hand: a product fused in a loop of 4 turns, one all-reduce of a
 # tuple, one of each kind of shape.
 TEXT = (FILES / "update.hlo").read_text(encoding="utf-8")
+PARTS = {"attention": "attention", "optimizer": "optimizer"}
 
 
 def test_cycles_are_summed_by_part_and_loop_turn():
-    found = hlo_text.cycles(TEXT, ("attention", "optimizer"))
+    found = hlo_text.cycles(TEXT, PARTS)
     assert found == {
         "attention": (4 * 100, 0),
         "optimizer": (0, 7),
@@ -37,8 +38,7 @@ def test_loop_turns_are_read_from_the_condition():
     text = TEXT.replace(said, "").replace(
         compared, f"  %d = s32[]{{:T(128)}} constant(4)\n{compared}"
     )
-    parts = "attention", "optimizer"
-    assert hlo_text.cycles(text, parts) == hlo_text.cycles(TEXT, parts)
+    assert hlo_text.cycles(text, PARTS) == hlo_text.cycles(TEXT, PARTS)
 
 
 def test_collectives_count_the_bytes_of_their_results():

@@ -8,7 +8,7 @@ everything in it. Those of a loop's body count once per iteration.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 COLLECTIVES = (
@@ -113,24 +113,25 @@ def _multiplies(one: Instruction) -> bool:
     return one.opcode in ("convolution", "dot")
 
 
-def cycles(text: str, parts: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     """Estimated cycles by part: (of products with what is fused to them, of all else).
 
     Args:
         text: of a compiled program.
-        parts: names of scopes; what is in none of them is "other", collectives are "collectives".
+        parts: of the model, by what their operations' names have in them; what is in none of them
+            is "other", collectives are "collectives".
     """
     found: Counter = Counter()
     for one, times, products in run(text):
         found[_part(one, parts), products] += one.cycles * times
-    names = (*parts, "collectives", "other")
+    names = (*dict.fromkeys(parts.values()), "collectives", "other")
     return {name: (found[name, True], found[name, False]) for name in names}
 
 
-def _part(one: Instruction, parts: tuple[str, ...]) -> str:
+def _part(one: Instruction, parts: Mapping[str, str]) -> str:
     if _collective(one):
         return "collectives"
-    places = {one.scope.find(part): part for part in parts if part in one.scope}
+    places = {one.scope.find(name): part for name, part in parts.items() if name in one.scope}
     return places[min(places)] if places else "other"
 
 
