@@ -28,8 +28,9 @@ def finetuning(packing: bool, precision: str):
     engine = Engine()  # before the checkpoint, as `kbert.finetune` does
     bert = kbert.load(Path(importlib.util.find_spec(CHECKPOINT).origin).parent / "model")
     with engine.backend.scope():
-        model = build(GraphSpec(bert.config, "classifier", num_labels=2, dtype=precision))
-    engine.prepare(model, Optimizer(total_steps=100_000), packing=packing)
+        spec = GraphSpec(bert.config, "classifier", packed=packing, dtype=precision)
+        model = build(spec.for_training())
+    engine.prepare(model, Optimizer(total_steps=100_000))
     batches = some(bert.tokenizer, packing, any_length=engine.backend.shape_cost > 0)
     steps = itertools.count()
 

@@ -23,13 +23,14 @@ CONFIG["num_hidden_layers"] = 2
 
 
 @functools.cache
-def engine_of(dropout, family="bert", seq_len=None, **prepared):
+def engine_of(dropout, family="bert", seq_len=None, selected=False, **prepared):
     """An engine whose weights are the same each time, with B that are not 0."""
     keras.utils.set_random_seed(11)
     config = kbert.BertConfig(**CONFIG)
     if family == "distilbert":
         config = config.replace(model_type=family, type_vocab_size=1)
-    spec = GraphSpec(config, "classifier", num_labels=3, seq_len=seq_len)
+    options = {"num_labels": 3, "seq_len": seq_len, "selected_positions": selected}
+    spec = GraphSpec(config, "classifier", **options)
     engine, random = Engine(), np.random.default_rng(7)
     with engine.backend.scope():
         model = build(spec)
@@ -52,10 +53,11 @@ def furthest(one: dict, other: dict) -> float:
 
 
 @pytest.mark.full
-def test_tiny_adapter_dropout_changes_nothing(backend):
+@pytest.mark.parametrize("selected", [False, True])
+def test_tiny_adapter_dropout_changes_nothing(backend, selected):
     if backend == "jax":
         pytest.skip("as on TensorFlow: two more programs to compile")
-    prepared = {"gradient_checkpointing": True, "accumulation_steps": 3}
+    prepared = {"gradient_checkpointing": True, "accumulation_steps": 3, "selected": selected}
     found, plain = gradients(0, 1e-8, **prepared), gradients(0, 0.0)
     assert len(found) == 2 * 4 * 2 + 2
     for path, gradient in plain.items():

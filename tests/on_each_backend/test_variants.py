@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
@@ -18,6 +18,7 @@ from kbert.training.optimizers import Optimizer
 
 RATES = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 CONFIG = kbert.BertConfig(**SIZES | RATES | {"num_hidden_layers": 2, "initializer_range": 0.2})
+DROPPING = CONFIG.replace(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
 FAMILIES = {
     "bert": CONFIG,
     "roberta": CONFIG.replace(model_type="roberta"),
@@ -26,9 +27,9 @@ FAMILIES = {
 BATCH = 4
 
 
-def engine_of(model):
+def engine_of(model, **options):
     engine = Engine()
-    engine.prepare(model, Optimizer(total_steps=9, warmup_steps=0))
+    engine.prepare(model, Optimizer(total_steps=9, warmup_steps=0), **options)
     return engine
 
 
@@ -82,3 +83,20 @@ def test_a_training_step_on_selected_positions_equals_that_of_all(head):
         found, wanted = one.update(batch, step), other.update(batch, step)
         for metric, value in wanted.items():
             assert float(found[metric]) == pytest.approx(float(value), rel=1e-4), metric
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "head", ["pretraining", pytest.param("classifier", marks=nightly_on("jax"))]
+)
+def test_gradient_checkpointing_keeps_gradients_of_selected_positions(head):
+    keras.utils.set_random_seed(5)
+    _, selected = specs("bert", head)
+    model = build(dataclasses.replace(selected, config=DROPPING))
+    batch = batch_of(arrays(head, 3, 12), 0)
+    kept, again = (
+        engine_of(model, gradient_checkpointing=one).gradients(batch, 1) for one in (False, True)
+    )
+    assert list(kept) == list(again)
+    for name, array in kept.items():
+        np.testing.assert_allclose(again[name], array, atol=2e-6, rtol=1e-4, err_msg=name)

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Copies
+from helpers.interrupted_run import Beginning, Copies
 from helpers.labelled_texts import write_texts
 from helpers.sample_data import TAGGED, sample_bert
 from helpers.small_berts import small_bert
 
 import kbert
-from kbert.graph.names import CLASSIFIER
+from kbert.graph.names import CLASSIFIER, PACKED_TEXTS, QUERIES, encoder
 from kbert.graph.spec import GraphSpec
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
@@ -66,6 +66,36 @@ def test_resume_of_packed_run_is_bit_equal(whole, folder):
     assert set(arrays) == set(others)
     assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
     assert tuned.metrics == whole.metrics
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"gradient_checkpointing": True}, {"lora_rank": 2, "lora_dropout": 0.1}]
+)
+def test_packed_run_trains_the_packed_graph(folder, sources, options):
+    begun = Beginning()
+    with pytest.raises(RuntimeError, match="begun"):
+        finetune(folder / "source", "classify", callbacks=[begun], **sources, **SETTINGS | options)
+    assert {PACKED_TEXTS, encoder(1, QUERIES)} <= set(begun.weights)
+
+
+@pytest.mark.full
+def test_gradient_checkpointing_changes_no_number_of_a_packed_run(whole, folder, sources):
+    options = {"output": folder / "again", "gradient_checkpointing": True}
+    options["callbacks"] = [Copies(folder / "again", folder / "stopped", 23, state=20)]
+    again = finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
+    for one, other in zip(again.history.updates, whole.history.updates, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+    resume(folder / "stopped", **QUIET)
+    last = f"checkpoints/step-{STEPS:08d}.safetensors"
+    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("again", "stopped"))
+    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+
+
+def test_saved_model_of_a_packed_run_is_the_plain_graph(whole, folder):
+    plain = kbert.load(folder / "source").model.input_names
+    for bert in (whole.bert, kbert.load(folder / "whole" / "model.keras")):
+        assert bert.model.input_names == plain
+        assert not (bert.model.spec.packed or bert.model.spec.selected_positions)
 
 
 @pytest.mark.full

@@ -11,10 +11,12 @@ import time
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Beginning
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
 from kbert import BertConfig
+from kbert.graph.names import QUERIES, encoder
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.recipe import Pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
@@ -96,6 +98,25 @@ def test_both_saved_models_hold_the_last_weights(trained):
         weights = bert.model.get_layer("Embedding-Token").get_weights()[0]
         assert np.array_equal(weights, table)
     assert kbert.fill_mask(bert, "the cat [MASK] .", top_k=1)[0][0].token in bert.tokenizer.tokens
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"gradient_checkpointing": True}, {"lora_rank": 2, "lora_dropout": 0.1}]
+)
+def test_run_trains_the_graph_of_selected_positions_and_saves_the_plain_one(
+    data, trained, tmp_path, options
+):
+    begun = Beginning()
+    options = QUIET | QUICK | options | {"output": tmp_path / "r", "callbacks": [begun]}
+    with pytest.raises(RuntimeError, match="begun"):
+        pretrain(data / "shards", init=trained.folder / "model", **options)
+    assert encoder(1, QUERIES) in begun.weights
+    saved = kbert.load(trained.folder / "model.keras").model
+    assert encoder(1, QUERIES) not in [layer.name for layer in saved.layers]
+    for layer in filter(lambda layer: layer.weights, saved.layers):
+        found = begun.weights[layer.name][: len(layer.weights)]  # adapters come last
+        for one, other in zip(layer.get_weights(), found, strict=True):
+            assert np.array_equal(one, other)
 
 
 @pytest.mark.full

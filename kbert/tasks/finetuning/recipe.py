@@ -185,12 +185,9 @@ class Finetuning(Recipe):
 
     def _choose_variant(self) -> GraphSpec:
         """Return the variant of the graph to train."""
-        settings = self.settings
-        if settings.gradient_checkpointing or settings.lora_dropout:
-            return self.spec
         packed = dataclasses.replace(self.spec, packed=self.packing)
         # distillation reads the hidden states of all positions
-        reads_all = self._sources.get("teacher") is not None and settings.hidden_loss
+        reads_all = self._sources.get("teacher") is not None and self.settings.hidden_loss
         return packed if reads_all else packed.for_training()
 
     def _learn_of(self, source, tokens: int) -> None:

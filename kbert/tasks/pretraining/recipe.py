@@ -145,11 +145,9 @@ class Pretraining(Recipe):
             self._learn_of(self._teacher)
 
     def _choose_variant(self) -> GraphSpec:
-        settings = self.settings
         # distillation reads the hidden states of all positions
-        reads_all = self._teacher is not None and settings.hidden_loss
-        old = settings.gradient_checkpointing or settings.lora_dropout
-        return self.spec if reads_all or old else self.spec.for_training()
+        reads_all = self._teacher is not None and self.settings.hidden_loss
+        return self.spec if reads_all else self.spec.for_training()
 
     def _learn_of(self, source: Source) -> None:
         """Open the teacher, of whom the batches then have its word."""
