@@ -9,6 +9,7 @@ LOSS, OPTIMIZER = "loss", "optimizer"
 SCOPES = {
     "Embedding-": "embeddings",
     names.ATTENTION: "attention",
+    f"-{names.QUERIES}": "attention",
     names.FEED_FORWARD: "feed_forward",
     names.MLM: "heads",
     names.FIRST_TOKEN: "heads",

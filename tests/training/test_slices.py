@@ -1,5 +1,6 @@
 """A step is compiled for TPU slices: the compiler's text is parsed and its results are checked."""
 
+import dataclasses
 import importlib.util
 import json
 import math
@@ -9,6 +10,8 @@ from helpers.command_line import kbert as run
 from helpers.sizes import FILES, SIZES
 
 import kbert
+from kbert.graph.spec import HEADS
+from kbert.model.scopes import SCOPES
 from kbert.show.compiled_text import compiled_text
 from kbert.training.slices import compiler, hlo_text
 
@@ -29,6 +32,15 @@ def test_cycles_are_summed_by_part_and_loop_turn():
         "collectives": (0, 50),
         "other": (0, 3),
     }
+
+
+def test_each_layer_is_in_a_part_of_the_report():
+    for head in HEADS:
+        rows = kbert.account("tiny", head=head, selected_positions=head == "classifier").rows
+        for row in rows:
+            scope = f"jit(update)/transpose(jvp({row.layer}))/mul"
+            is_input = row.layer.startswith("Input-")
+            assert is_input or any(name in scope for name in SCOPES), row.layer
 
 
 def test_loop_turns_are_read_from_the_condition():
@@ -60,13 +72,11 @@ def test_compiled_text_names_one_turn_or_core():
     def text(tpu, **options):
         chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
         plan = kbert.plan("tiny", tpu=tpu, batch_size=64, **options)
-        of_a_turn = plan.flops / chips / plan.accumulation_steps
         values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
         sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
-        found = compiler.CompiledUpdate(
-            plan=plan, flops=of_a_turn, dynamic_shapes=[], **sizes, **values
-        )
-        return compiled_text(found)
+        found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
+        of_a_turn = found.counted_flops / chips / plan.accumulation_steps
+        return compiled_text(dataclasses.replace(found, flops=of_a_turn))
 
     four = text("v5e:2x2", accumulation_steps=4)
     (line,) = (line for line in four.splitlines() if "GFLOP" in line)
@@ -112,7 +122,6 @@ OPTIONS = {
 }
 # Each takes the compiler half a minute: the rest are options of these, with `pytest -m nightly`.
 IN_THE_GATE = "v5e:4x4", "all, float32", "tagger"
-SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
 
 
 @needs_compiler
@@ -131,10 +140,11 @@ def test_update_compiles_for_tpu_with_each_option(name):
     assert set(found["collectives"]) == {"all-reduce"}
     assert sum(map(sum, found["cycles"].values())) > 0
     assert found["cycles"]["attention"][0] > 0
-    if name not in SPLIT_BY_XLA:  # each gradient once, and the sums that figures are made of
+    if name != "evaluation":  # each gradient once, and the sums that metrics are made of
         head = OPTIONS[name].get("head", "pretraining")
         gradients = kbert.account(kbert.BertConfig(**ONE_BLOCK), 7, head=head).params
-        sums = 3 * (2 + 1)  # of two outputs, and the wishes to stop
+        outputs = 2 if head in ("pretraining", "qa") else 1
+        sums = 3 * (outputs + 1)  # of each output, and the wishes to stop
         assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
 
 
@@ -209,7 +219,8 @@ def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
     monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
     line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch-size", "64", "--compile")
     found = json.loads(run(capsys, *line, "--format", "json").out)
-    flops = kbert.account("tiny", 128, max_predictions=19).training_flops_per_sequence * 16
+    counted = kbert.account("tiny", 128, max_predictions=19, selected_positions=True)
+    flops = counted.training_flops_per_sequence * 16
     expected = flops / (3e6 / 1.5e9) / 197e12
     assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
     assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kbert.graph.accounting import account
 from kbert.graph.plan import Plan, plan
+from kbert.graph.spec import GraphSpec
 from kbert.io import extras
 
 _ENVIRONMENT = {
@@ -71,10 +73,23 @@ class CompiledUpdate:
         return self.all_cycles / (self.plan.devices.accelerator.clock or float("nan"))
 
     @property
+    def counted_flops(self) -> int:
+        """The accounting's FLOPs of the compiled step over all chips, without recomputation.
+
+        A plan counts every position; the step computes only those that the heads read in the last
+        block (`GraphSpec.for_training`).
+        """
+        one = self.plan
+        sizes = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
+        selected = GraphSpec(one.config, **sizes).for_training().selected_positions
+        counted = account(one.config, **sizes, selected_positions=selected)
+        return counted.training_flops * one.batch_size
+
+    @property
     def utilization(self) -> float:
-        """Utilization: the accounting's FLOPs in these seconds, over the datasheet's peak."""
+        """Utilization: `counted_flops` in the estimated seconds, over the datasheet's peak."""
         peak = self.plan.devices.accelerator.peak_flops * self.plan.devices.chips
-        return self.plan.flops / (self.estimated_seconds * peak)
+        return self.counted_flops / (self.estimated_seconds * peak)
 
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""

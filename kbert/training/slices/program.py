@@ -144,7 +144,7 @@ def _model(config: dict, head: str, seq_len: int, max_predictions: int | None, p
         max_predictions=max_predictions,
         dtype=precision,
     )
-    return build(spec)
+    return build(spec.for_training())
 
 
 def _examples(model, count: int):
