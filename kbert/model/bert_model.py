@@ -10,9 +10,9 @@ from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
-from kbert.model.keras_internals import without_tensorflow
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import print_summary
+from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbert.model import keras_internals
+from kbert.ops import keras_internals
 
 
 @contextlib.contextmanager

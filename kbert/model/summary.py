@@ -9,7 +9,7 @@ from kbert.graph.config import require_positive
 from kbert.graph.summary_rows import Row
 from kbert.graph.summary_table import summary_text, trained_columns, width_shown
 from kbert.graph.trained_parts import TrainedParts
-from kbert.model import keras_internals
+from kbert.ops import keras_internals
 
 if TYPE_CHECKING:
     import keras

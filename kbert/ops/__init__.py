@@ -15,7 +15,7 @@ _VERSIONS = {
     ("tensorflow", "cpu"): "tensorflow",
     ("tensorflow", "gpu"): "tensorflow",
     ("jax", "cpu"): "jax",
-    ("jax", "tpu"): "tpu",
+    ("jax", "tpu"): "jax",
     ("torch", "cpu"): "torch",
     ("torch", "gpu"): "torch",
 }

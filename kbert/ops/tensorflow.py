@@ -194,10 +194,17 @@ def _layer_norm(epsilon: float) -> Callable:
 
 
 def embedding_lookup(table, ids):
-    """See `reference.embedding_lookup`; of a few rows as a product, whose gradient is one too."""
-    if table.shape[0] <= 16:
-        return tf.matmul(tf.one_hot(ids, table.shape[0], dtype=table.dtype), table)
-    return tf.gather(table, ids)
+    """See `reference.embedding_lookup`; the gradient of a few rows is a product, no scatter."""
+    return (_lookup_in_few if table.shape[0] <= 16 else tf.gather)(table, ids)
+
+
+@_traced
+def _lookup_in_few(table, ids):
+    def grad(of_rows):
+        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=of_rows.dtype)
+        return tf.matmul(chosen, _rows(of_rows), transpose_a=True), None
+
+    return tf.gather(table, ids), grad
 
 
 def embedding_lookup_and_table(table, ids, dtype: str):

@@ -16,7 +16,7 @@ from keras import ops
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from kbert.ops import reference
+from kbert.ops import keras_internals, reference
 from kbert.ops.activations import gelu, gelu_tanh
 
 attention_probs = reference.attention_probs
@@ -192,7 +192,7 @@ def cross_entropy(logits, labels, weights):
 
 # Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
 # unused. oneDNN does not, and torch has its product under this name alone.
-_ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_ONEDNN: Any = keras_internals.onednn_product()
 _SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer than MKL's product
 
 

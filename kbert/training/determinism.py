@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 
-from kbert.model.keras_internals import check_seeds_are_pythons
+from kbert.ops.keras_internals import check_seeds_are_pythons
 
 
 @contextlib.contextmanager

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import keras
 
 from kbert.graph import names
-from kbert.model import keras_internals
 from kbert.model.stateless import stateless
+from kbert.ops import keras_internals
 
 
 class Segment(NamedTuple):

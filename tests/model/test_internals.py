@@ -1,4 +1,4 @@
-"""Only `kbert.model.keras_internals` uses private names of libraries; a missing one is reported."""
+"""Only `kbert.ops.keras_internals` uses private names of libraries; a missing one is reported."""
 
 import ast
 import inspect
@@ -7,7 +7,7 @@ import re
 import pytest
 from helpers.sizes import ROOT
 
-PLACE = "kbert/model/keras_internals.py"
+PLACE = "kbert/ops/keras_internals.py"
 # Documented for all their underscores: namedtuple's, os's, and two modules of Python's.
 DOCUMENTED = {"_asdict", "_fields", "_replace", "_exit", "_thread", "__future__"}
 DUNDER = re.compile(r"__(?!internal)\w+__")  # Python's, and protocols'
@@ -123,7 +123,7 @@ def test_missing_private_graph_attribute_is_reported(model, monkeypatch, name):
 def test_initializers_without_pythons_seed_are_refused(monkeypatch):
     import keras
 
-    from kbert.model.keras_internals import check_seeds_are_pythons
+    from kbert.ops.keras_internals import check_seeds_are_pythons
     from kbert.training.determinism import drawn_from
 
     check_seeds_are_pythons.cache_clear()

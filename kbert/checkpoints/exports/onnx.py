@@ -10,7 +10,7 @@ from kbert.checkpoints.exports import quantization, serving
 from kbert.graph import names
 from kbert.io import extras
 from kbert.io.atomic_write import atomic_file
-from kbert.model.keras_internals import TORCHVISION_REMARKS
+from kbert.ops.keras_internals import TORCHVISION_REMARKS
 
 _WHAT = "an ONNX file"
 _BACKENDS = ("tensorflow", "torch")

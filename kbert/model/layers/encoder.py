@@ -20,6 +20,7 @@ import keras
 from keras import ops
 
 from kbert import ops as kops
+from kbert.ops import keras_internals
 from kbert.ops.activations import activation
 
 _register = keras.saving.register_keras_serializable("kbert")
@@ -141,7 +142,7 @@ class PositionEmbedding(keras.layers.Layer):
             name="embeddings",
         )
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):
         if isinstance(inputs, (list, tuple)):
             x, positions, _ = inputs
             rows = kops.embedding_lookup(
@@ -155,18 +156,19 @@ class PositionEmbedding(keras.layers.Layer):
                 f"a sequence must have at most {self.longest} tokens (max_position_embeddings), "
                 f"got {length}: cut it"
             )
-        return x + self.of_sequence(self.embeddings, ops.shape(x)[1])  # (B, S, H)
+        end = self.first + ops.shape(x)[1]
+        if training and keras.backend.backend() == "tensorflow":
+            # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
+            # registers one of its own per `fit`, and TensorFlow keeps it, and the model.
+            rows = ops.take(self.embeddings, ops.arange(self.first, end), axis=0)
+        else:
+            rows = self.embeddings[self.first : end]
+        return x + rows  # (B, S, H)
 
     @property
     def longest(self) -> int:
         """The tokens of the longest sequence."""
         return self.input_dim - self.first
-
-    def of_sequence(self, table, length):
-        """Return the rows (S, H) of a table that a sequence of `length` tokens gets."""
-        # Not a slice, whose gradient is dense on TensorFlow. If all gradients are dense, Keras's
-        # optimizer registers one of its own per `fit`, and TensorFlow keeps it, and the model.
-        return ops.take(table, ops.arange(length) + self.first, axis=0)
 
     def compute_mask(self, inputs, mask=None):
         if not isinstance(inputs, (list, tuple)):
@@ -274,7 +276,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             value,
             _expand_mask(mask),
             rate=self.dropout if drops else 0.0,
-            seed=self._dropout_layer.seed_generator.next() if drops else None,
+            seed=keras_internals.attention_seed(self) if drops else None,
         )  # (B, S, A·D)
         kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
         y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)

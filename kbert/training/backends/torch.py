@@ -38,7 +38,9 @@ class TorchBackend(Backend):
         return False
 
     def any_process(self, wishes: Wishes) -> Wishes:
-        (total,) = self._sum([keras.ops.convert_to_tensor(np.array(wishes, "float32"))])
+        (total,) = self.sum_over_processes(
+            [keras.ops.convert_to_tensor(np.array(wishes, "float32"))]
+        )
         return Wishes(*(total > 0).tolist())
 
     def lost_another(self, error: Exception) -> bool:
@@ -106,7 +108,7 @@ class TorchBackend(Backend):
     def sum_over_devices(self, of_device: Callable) -> Callable:
         def summed(weights, scale, frozen, batch, seeds):
             gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
-            *gradients, sums = self._sum([*gradients, sums])
+            *gradients, sums = self.sum_over_processes([*gradients, sums])
             return gradients, sums
 
         return summed
@@ -135,8 +137,8 @@ class TorchBackend(Backend):
             _adamw(step, decision.at(share), decayed, values, gradients, chosen)
         return values._replace(counts=counts)
 
-    def _sum(self, tensors: list) -> list:
-        """Sum over all processes."""
+    def sum_over_processes(self, tensors: list) -> list:
+        """Return the sums over all processes."""
         return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
 
@@ -198,7 +200,7 @@ class _Program:
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
         sums = self._step.measure(self._state.values().weights, self._frozen(), _placed(arrays))
-        return self._backend._sum([sums])[0].cpu().numpy()
+        return self._backend.sum_over_processes([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

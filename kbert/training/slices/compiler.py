@@ -80,9 +80,14 @@ class CompiledUpdate:
         block (`GraphSpec.for_training`).
         """
         one = self.plan
-        sizes = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
-        selected = GraphSpec(one.config, **sizes).for_training().selected_positions
-        counted = account(one.config, **sizes, selected_positions=selected)
+        length, predictions = one.seq_len, one.max_predictions
+        spec = GraphSpec(one.config, seq_len=length, max_predictions=predictions).for_training()
+        counted = account(
+            one.config,
+            seq_len=length,
+            max_predictions=predictions,
+            selected_positions=spec.selected_positions,
+        )
         return counted.training_flops * one.batch_size
 
     @property

@@ -25,6 +25,28 @@ _logger = logging.getLogger("kbert")
 TORCHVISION_REMARKS = "torch.onnx._internal.exporter._registration"
 
 
+def onednn_product() -> Callable | None:
+    """Return oneDNN's f(x, matrix, bias, activation, scalars, formula) on a CPU, or None.
+
+    x is (N, in), matrix (out, in), bias (out,) or None. It knows no gradient.
+
+    Tried: torch's public products of float32 are MKL's whatever `torch.backends.mkldnn` says, and a
+    convolution of 1 × 1 is as fast forward, but not its gradient.
+    """
+    import torch
+
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+def attention_seed(layer):
+    """Return the next seed for the dropout of a `keras.layers.MultiHeadAttention`.
+
+    Tried: a `SeedGenerator` of kbert's own would be one more variable in every saved model.
+    """
+    with _needed("to draw attention's dropout"):
+        return layer._dropout_layer.seed_generator.next()
+
+
 class Calls(NamedTuple):
     """An operation of a graph: its output and input tensors, and the source of each input.
 
