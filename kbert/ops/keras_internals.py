@@ -47,6 +47,29 @@ def attention_seed(layer):
         return layer._dropout_layer.seed_generator.next()
 
 
+def make_stateless(optimizer) -> None:
+    """Have the `update_step` of an optimizer of one variable work in a `keras.StatelessScope`.
+
+    Tried: `stateless_apply`, which refuses to work on TensorFlow, whose optimizers assign to
+    `tf.Variable`s that they look up by an identity of TensorFlow's.
+    """
+    with _needed("to update weights by an optimizer"):
+        optimizer._get_variable_index  # noqa: B018
+    optimizer._get_variable_index = lambda variable: 0
+    optimizer.assign = lambda variable, value: variable.assign(value)
+    optimizer.assign_add = lambda variable, value: variable.assign(variable.value + value)
+    optimizer.assign_sub = lambda variable, value: variable.assign(variable.value - value)
+
+
+def changes_more_than_a_weight(optimizer) -> bool:
+    """Return whether an optimizer changes something in a step beside each weight and its slots."""
+    import keras
+
+    whole = "_backend_update_step"
+    with _needed("to check an optimizer"):
+        return getattr(type(optimizer), whole) is not getattr(keras.optimizers.Optimizer, whole)
+
+
 class Calls(NamedTuple):
     """An operation of a graph: its output and input tensors, and the source of each input.
 

@@ -9,7 +9,7 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.ops.devices import device_names
-from kbert.training import backends
+from kbert.training import backends, optimizers
 from kbert.training import loss as losses
 from kbert.training.dropout_seeds import seed_states, seeds_of
 from kbert.training.optimizers import Optimizer
@@ -98,18 +98,20 @@ class Engine:
         outputs = [one for one in model.output_names if not one.startswith(names.TEACHER)]
         self.output_names = outputs
         trained, seeds = trained or all_of(model), seed_states(model)
+        with self.backend.scope():
+            rules = optimizers.rules(optimizer, trained.variables)
+            self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
         self.step = TrainingStep(
             self.backend,
             model,
             trained,
             seeds,
             optimizer,
+            rules=rules,
             lessons=lessons,
             vectors=vectors,
             **options,
         )
-        with self.backend.scope():
-            self.state = TrainingState(model, trained, optimizer, seeds, self.backend.to_numpy)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def ahead(self) -> int:

@@ -1,13 +1,14 @@
-"""AdamW as BERT's, and the paper's LAMB: the settings, the schedule, and a weight's update.
+"""AdamW as BERT's, the paper's LAMB, and Keras's: the settings, the schedule, a weight's update.
 
-Pure functions of tensors, in float32. `kbert.training.step` calls them.
+Pure functions of tensors, in float32. `kbert.training.step` calls them. An optimizer with another
+state is one more class with `init` and `update`, as `kbert.training.keras_optimizer` has.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -22,21 +23,22 @@ class Optimizer:
     """The settings of the optimizer and its learning rate schedule.
 
     Attributes:
-        name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers) or
-            "lamb" (You et al., arXiv 1904.00962, algorithm 2).
+        name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers),
+            "lamb" (You et al., arXiv 1904.00962, algorithm 2) or a `keras.optimizers.Optimizer`,
+            kept as its configuration.
         learning_rate: the peak learning rate.
         total_steps: number of steps of the whole run.
         warmup_steps: number of steps over which the learning rate grows from 0.
         schedule: the schedule after the warm-up: "linear" (to 0 at total_steps) or "constant".
         weight_decay: weight decay of all weights except biases and the scales and offsets of
             LayerNorm.
-        beta_1, beta_2: decay rates of the moments.
-        epsilon: added to the square root of the second moment.
+        beta_1, beta_2: decay rates of the moments; a Keras optimizer has its own.
+        epsilon: added to the square root of the second moment; a Keras optimizer has its own.
         bias_correction: whether the moments are corrected for their start at 0. Google's
             optimization.py does not correct them; the paper's Adam and transformers do.
     """
 
-    name: str = "adamw"
+    name: Any = "adamw"
     learning_rate: float = 1e-4
     total_steps: int = 1
     warmup_steps: int = 0
@@ -50,7 +52,7 @@ class Optimizer:
     def __post_init__(self):
         values = dataclasses.asdict(self)
         values["optimizer"] = values.pop("name")
-        checked(values)
+        object.__setattr__(self, "name", checked(values)["optimizer"])
         if self.warmup_steps > self.total_steps:
             raise ValueError(
                 f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "
@@ -77,26 +79,42 @@ def learning_rate(settings: Optimizer, iteration):
     return settings.learning_rate * share
 
 
-def init(settings: Optimizer, weight) -> list[tuple[str, np.ndarray]]:
-    """Return the first values of the optimizer's slots for a weight, by their names."""
-    # np.zeros asks the system for pages that are written once, by the variable
-    return [(name, np.zeros(weight.shape, "float32")) for name in _RULES[settings.name].slots]
+def rules(settings: Optimizer, weights: Sequence) -> list:
+    """Return the rule that updates each weight: a `Rule`, or a `KerasRule` with its `init`."""
+    if isinstance(settings.name, str):
+        return [Rule(settings)] * len(weights)
+    from kbert.training.keras_optimizer import KerasRule
+
+    return [KerasRule(settings, weight) for weight in weights]
 
 
-def update(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
-    """Return a weight's new value and its new slots; all float32.
+class Rule:
+    """AdamW or LAMB.
 
     Args:
         settings: the optimizer's.
-        weight: the weight's value.
-        slots: values of its slots, by name.
-        gradient: clipped already.
-        rate: the learning rate.
-        iteration: number of earlier steps, float32.
-        decayed: see `is_decayed`.
     """
-    new = _RULES[settings.name].update
-    return new(settings, weight, slots, gradient, rate, iteration, decayed)
+
+    def __init__(self, settings: Optimizer):
+        self._settings, self._formula = settings, _FORMULAS[settings.name]
+
+    def init(self, weight) -> dict:
+        """Return the first values of the optimizer's slots for a weight, by their names."""
+        # np.zeros asks the system for pages that are written once, by the variable
+        return {name: np.zeros(weight.shape, "float32") for name in ("first", "second")}
+
+    def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
+        """Return a weight's new value and its new slots; all float32.
+
+        Args:
+            weight: the weight's value.
+            slots: values of its slots, by name.
+            gradient: clipped already.
+            rate: the learning rate.
+            iteration: number of earlier steps, float32.
+            decayed: see `is_decayed`.
+        """
+        return self._formula(self._settings, weight, slots, gradient, rate, iteration, decayed)
 
 
 def _adamw(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
@@ -153,11 +171,4 @@ def clip_factor(norm, clip_norm: float | None):
     return ops.minimum(clip_norm / (norm + 1e-6), 1.0)
 
 
-class _Rule(NamedTuple):
-    """An optimizer: the names of its slots of a weight, and the function behind `update`."""
-
-    slots: tuple[str, ...]
-    update: Callable
-
-
-_RULES = {"adamw": _Rule(("first", "second"), _adamw), "lamb": _Rule(("first", "second"), _lamb)}
+_FORMULAS: dict[str, Callable] = {"adamw": _adamw, "lamb": _lamb}

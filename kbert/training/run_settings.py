@@ -24,7 +24,8 @@ class RunSettings:
 
     Args:
         batch_size: number of examples per training step, over all devices and hosts.
-        optimizer: "adamw", with which BERT was trained, or "lamb".
+        optimizer: "adamw", with which BERT was trained, "lamb", or a `keras.optimizers.Optimizer`.
+            Learning rate, weight decay and clipping are the run's for each of them.
         schedule: "linear" decay of the learning rate to 0 after warm-up, or "constant".
         weight_decay: weight decay of the optimizer. Biases and LayerNorm weights have none.
         clip_norm: global norm to which the gradients are clipped. None: no clipping.
@@ -51,7 +52,7 @@ class RunSettings:
     later: ClassVar[dict] = {"patience": None}
 
     batch_size: int = 32
-    optimizer: str = "adamw"
+    optimizer: Any = "adamw"
     schedule: str = "linear"
     weight_decay: float = 0.01
     clip_norm: float | None = 1.0
@@ -100,12 +101,14 @@ class RunSettings:
 
     def as_hyperparameters(self) -> dict:
         """Return the values for a model card: the usual ones, and those that were changed."""
-        return {
+        found = {
             field.name: getattr(self, field.name)
             for field in self.fields()
             if field.name in _ON_EVERY_CARD
             or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
         }
+        name = found["optimizer"]
+        return found | {"optimizer": name if isinstance(name, str) else name["class_name"]}
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}

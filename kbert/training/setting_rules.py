@@ -72,6 +72,21 @@ def _ascending(values) -> tuple[int, ...]:
     return found
 
 
+class _Refused(ValueError):
+    """A value that is refused for a reason that the rule's text does not say."""
+
+
+def _optimizer(value):
+    if isinstance(value, str):
+        return value
+    from kbert.training.keras_optimizer import read_optimizer  # imports Keras
+
+    try:
+        return read_optimizer(value)
+    except ValueError as error:
+        raise _Refused(str(error)) from None
+
+
 def _freeze(text) -> str:
     read_freeze(text)
     return text
@@ -155,7 +170,12 @@ RULES = {
     "dimensions": Rule("be different whole numbers of at least 1", _different),
     "short_seq_probability": _SHARE,
     "mlm_probability": _NOT_ZERO_SHARE,
-    "optimizer": _one_of(OPTIMIZERS),
+    "optimizer": Rule(
+        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python",
+        _optimizer,
+        lambda value: isinstance(value, dict) or value in OPTIMIZERS,
+        OPTIMIZERS,
+    ),
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),
     "keep_checkpoints": _TRUTH,
@@ -196,6 +216,8 @@ def _checked(name: str, value):
     try:
         found = rule.read(value)
         holds = rule.holds(found)
+    except _Refused as error:
+        raise ValueError(f"{name}: {error}") from None
     except (TypeError, ValueError, OverflowError):
         holds = False
     if not holds:

@@ -12,8 +12,7 @@ import numpy as np
 
 from kbert.io.wording import first_few
 from kbert.model.matrices import is_adapter
-from kbert.training import optimizers, precision
-from kbert.training.optimizers import Optimizer
+from kbert.training import precision
 from kbert.training.trained_weights import TrainedWeights
 
 
@@ -53,7 +52,7 @@ class TrainingState:
     Args:
         model: a functional model.
         trained: its trained weights.
-        optimizer: the optimizer's settings.
+        rules: the rule of each weight, see `kbert.training.optimizers.rules`.
         seed_states: the variables of the model's dropout seeds.
         to_numpy: returns values of variables as arrays, copied only if the backend must.
 
@@ -67,7 +66,7 @@ class TrainingState:
         self,
         model: keras.Model,
         trained: TrainedWeights,
-        optimizer: Optimizer,
+        rules: Sequence,
         seed_states: Sequence,
         to_numpy,
     ):
@@ -75,8 +74,8 @@ class TrainingState:
         self.frozen = trained.frozen
         self.scaled = precision.needs_scale(model)
         slots = [
-            {name: _variable(zeros, name) for name, zeros in optimizers.init(optimizer, weight)}
-            for weight in trained.variables
+            {name: _variable(value, name) for name, value in rule.init(weight).items()}
+            for rule, weight in zip(rules, trained.variables, strict=True)
         ]
         scale = precision.FIRST_SCALE if self.scaled else 1.0
         counts = Counts(iteration=0.0, loss_scale=scale, good_updates=0.0, bad_updates=0.0)
@@ -138,6 +137,8 @@ class TrainingState:
 
 
 def _variable(value, name: str) -> keras.Variable:
+    if isinstance(value, keras.Variable):
+        return value
     value = np.asarray(value, "float32")
     return keras.Variable(value, dtype="float32", trainable=False, name=name, autocast=False)
 

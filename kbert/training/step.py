@@ -11,7 +11,7 @@ not, where the parts have not as many labels each.
 What differs between backends is in `kbert.training.backends`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +57,7 @@ class TrainingStep:
         trained: its trained weights.
         seed_states: the variables of its dropout seeds.
         optimizer: the optimizer's settings.
+        rules: the rule of each weight, see `kbert.training.optimizers.rules`.
         clip_norm: maximum global norm of the gradients; None: no clipping.
         accumulation_steps: micro-batches per step.
         gradient_checkpointing: whether the backward pass recomputes each encoder block.
@@ -78,6 +79,7 @@ class TrainingStep:
         seed_states,
         optimizer: Optimizer,
         *,
+        rules: Sequence,
         clip_norm: float | None,
         accumulation_steps: int,
         gradient_checkpointing: bool,
@@ -92,6 +94,7 @@ class TrainingStep:
         self.scaled = precision.needs_scale(model)
         self._variables = [*trained.variables, *trained.frozen, *seed_states]
         self.dropouts = len(seed_states)
+        self.rules = rules
         self.decayed = [optimizers.is_decayed(weight.path) for weight in trained.variables]
         self.rates = trained.rates
 
@@ -133,14 +136,18 @@ class TrainingStep:
             decision, counts, metrics = self._decide(names, values.counts, sums, norm)
             return self.backend.apply(self, decision, values, gradients, counts), metrics
 
+    def each_weight(self, decision: Decision, values: Values, gradients):
+        """Return the arguments of `update_weight` for each weight."""
+        decisions = [decision.at(share) for share in self.rates]
+        own = self.rules, self.decayed, values.weights, values.slots, gradients
+        return zip(decisions, *own, strict=True)
+
     def update_weight(
-        self, decision: Decision, decayed: bool, weight, slots: dict, gradient
+        self, decision: Decision, rule, decayed: bool, weight, slots: dict, gradient
     ) -> tuple:
         """Return a weight's new value and slots; unchanged if the step is not applied."""
         applied, factor, rate, iteration = decision
-        new, new_slots = optimizers.update(
-            self.optimizer, weight, slots, gradient * factor, rate, iteration, decayed
-        )
+        new, new_slots = rule.update(weight, slots, gradient * factor, rate, iteration, decayed)
 
         def chosen(after, before):
             return ops.where(applied, after, before)

@@ -1,4 +1,7 @@
-"""AdamW equals torch, LAMB the paper's lines in NumPy, learning rates transformers."""
+"""AdamW equals torch, LAMB the paper's lines in NumPy, learning rates transformers.
+
+Keras's optimizers, within kbert's step, equal their own `apply`.
+"""
 
 import numpy as np
 import pytest
@@ -16,19 +19,28 @@ def gradients() -> np.ndarray:
     return (random.standard_normal((UPDATES, *SHAPE)) * sizes).astype("float32")
 
 
+def first_weight():
+    import keras
+
+    first = np.random.default_rng(5).standard_normal(SHAPE)
+    return keras.Variable(first, dtype="float32", name="kernel")
+
+
 def ours(settings: Optimizer, decayed: bool) -> np.ndarray:
     """The weight after each update, (UPDATES, 7, 5), as the engines compute it."""
     from keras import ops
 
-    weight = ops.convert_to_tensor(np.random.default_rng(5).standard_normal(SHAPE), "float32")
-    slots = {name: ops.zeros_like(weight) for name, _ in optimizers.init(settings, weight)}
+    variable = first_weight()
+    (rule,) = optimizers.rules(settings, [variable])
+    weight = ops.convert_to_tensor(variable)
+    slots = {name: ops.convert_to_tensor(slot) for name, slot in rule.init(variable).items()}
     found = []
     for done, gradient in enumerate(gradients()):
         iteration = ops.convert_to_tensor(done, "float32")
         rate = optimizers.learning_rate(settings, iteration)
         gradient = ops.convert_to_tensor(gradient)
         given = weight, slots, gradient, rate, iteration, decayed
-        weight, slots = optimizers.update(settings, *given)
+        weight, slots = rule.update(*given)
         found.append(ops.convert_to_numpy(weight))
     return np.stack(found)
 
@@ -84,6 +96,59 @@ def test_lamb_equals_algorithm_2_of_the_paper(decayed, corrected):
     np.testing.assert_allclose(ours(settings, decayed), expected, rtol=0, atol=3e-6)
 
 
+KERAS = {
+    "Lion": {"beta_1": 0.8},
+    "Adafactor": {"epsilon_2": 1e-2},
+    "SGD": {"momentum": 0.7, "nesterov": True},
+    "RMSprop": {"centered": True, "momentum": 0.3},
+    "Adagrad": {},  # whose slots do not begin at 0
+    "Adamax": {},
+    "Adam": {"amsgrad": True},
+    "AdamW": {},
+    "Lamb": {},
+    "Muon": {},
+}
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_keras_optimizers_equal_their_own_apply(name):
+    import keras
+
+    expected, variable = [], first_weight()
+    peer = getattr(keras.optimizers, name)(**KERAS[name])
+    settings = Optimizer(peer, 0.02, schedule="constant", total_steps=UPDATES, weight_decay=0.3)
+    peer = type(peer).from_config(peer.get_config() | {"learning_rate": 0.02, "weight_decay": 0.3})
+    for gradient in gradients():
+        peer.apply([keras.ops.convert_to_tensor(gradient)], [variable])
+        expected.append(keras.ops.convert_to_numpy(variable))
+    weights = ours(settings, True)
+    np.testing.assert_allclose(weights, np.stack(expected), rtol=0, atol=2e-6)
+    assert np.abs(changes(weights)).max() > 0.01
+
+
+def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
+    import keras
+
+    cases = {
+        "Lion's learning_rate is not used here: give the run learning_rate":
+            keras.optimizers.Lion(3e-5),
+        "Lion's weight_decay is not used here: give the run weight_decay":
+            keras.optimizers.Lion(weight_decay=0.1),
+        "SGD's global_clipnorm is not used here: give the run clip_norm":
+            keras.optimizers.SGD(global_clipnorm=1.0),
+        "Adam's use_ema is not used here: leave it out": keras.optimizers.Adam(use_ema=True),
+        "Nadam changes more in a step than each weight": keras.optimizers.Nadam(),
+        "LossScaleOptimizer changes more": keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.Adam()
+        ),
+        "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, got 5": 5,
+    }  # fmt: skip
+    for said, optimizer in cases.items():
+        with pytest.raises(ValueError, match=said) as raised:
+            Optimizer(optimizer)
+        assert "\n" not in str(raised.value)
+
+
 def test_biases_and_layer_norm_are_not_decayed(small):
     """google-research/bert's exclude_from_weight_decay: LayerNorm, layer_norm, bias."""
     paths = [weight.path for weight in kbert.build_bert(small, seq_len=7).weights]
@@ -99,7 +164,8 @@ def test_lamb_moves_a_weight_of_zeros():
     settings = Optimizer("lamb", 0.02, schedule="constant")
     gradient, iteration = ops.ones(SHAPE), ops.convert_to_tensor(0.0)
     slots = {"first": zeros, "second": zeros}
-    weight, _ = optimizers.update(settings, zeros, slots, gradient, 0.02, iteration, True)
+    (rule,) = optimizers.rules(settings, [zeros])
+    weight, _ = rule.update(zeros, slots, gradient, 0.02, iteration, True)
     np.testing.assert_allclose(ops.convert_to_numpy(weight), -0.02, rtol=1e-4)  # a ratio of 1
 
 

@@ -146,6 +146,29 @@ def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
+@pytest.mark.parametrize("name", ["Lion", pytest.param("Adafactor", marks=pytest.mark.full)])
+def test_run_with_an_optimizer_of_keras_resumes_bit_equal(data, tmp_path, name):
+    import keras
+
+    from kbert.training.run.state_files import read_state
+
+    chosen = getattr(keras.optimizers, name)
+    folder, last = tmp_path / "run", "checkpoints/step-00000006.safetensors"
+    options = QUIET | QUICK | {"output": folder, "keep_checkpoints": True}
+    optimizer = chosen(**({"beta_1": 0.8} if name == "Lion" else {"epsilon_2": 2e-3}))
+    run = pretrain(data / "shards", BertConfig(**CONFIG), optimizer=optimizer, **options)
+    assert run.history.updates[-1]["loss"] < 1.1 * run.history.updates[0]["loss"]
+    wanted, _ = read_state(folder / last)
+    (folder / "result.json").unlink()
+    (folder / last).unlink()
+    resume(folder, **QUIET)
+    found, _ = read_state(folder / last)
+    assert found.keys() == wanted.keys()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert name in (folder / "report.html").read_text(encoding="utf-8")
+    assert f"`optimizer` | {name}" in (folder / "model" / "README.md").read_text(encoding="utf-8")
+
+
 def test_resume_refuses_other_settings_by_name(unfinished):
     with pytest.raises(ValueError, match=r"learning_rate: the run has 0\.003, now 0\.1: use"):
         resume(unfinished, learning_rate=0.1, **QUIET)

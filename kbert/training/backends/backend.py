@@ -162,8 +162,8 @@ class Backend:
         self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
     ) -> Values:
         """Return new values of the weights, their slots and the counts."""
-        each = zip(step.rates, step.decayed, values.weights, values.slots, gradients, strict=True)
-        found = [step.update_weight(decision.at(share), *one) for share, *one in each]
+        each = step.each_weight(decision, values, gradients)
+        found = [step.update_weight(*one) for one in each]
         return Values([one for one, _ in found], [slots for _, slots in found], counts)
 
 

@@ -86,7 +86,8 @@ class TensorFlowBackend(Backend):
         whole = self.spread.on_tpu or (jit and self.replicas == 1)
         self._jit_gradients = jit and not whole and step.vectors is None
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
-        compiles = jit_updates and not whole
+        # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
+        compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
         self.update_in_place = function(_update_in_place, jit_compile=True)
         if not compiles:
             self.update_in_place = _update_in_place
@@ -162,17 +163,18 @@ class TensorFlowBackend(Backend):
             new = super().apply(step, decision, tensors, gradients, counts)
             _assign_on_replica(tf.nest.flatten(values), tf.nest.flatten(new))
             return values
-        each = zip(step.rates, step.decayed, values.weights, values.slots, gradients, strict=True)
-        for share, *of_weight in each:
-            self.update_in_place(step, decision.at(share), *of_weight)
+        for of_weight in step.each_weight(decision, values, gradients):
+            self.update_in_place(step, *of_weight)
         for variable, count in zip(values.counts, counts, strict=True):
             variable.assign(count, read_value=False)
         return values
 
 
-def _update_in_place(step, decision: Decision, decayed: bool, weight, slots, gradient) -> None:
+def _update_in_place(
+    step, decision: Decision, rule, decayed: bool, weight, slots, gradient
+) -> None:
     old = {name: slot.read_value() for name, slot in slots.items()}
-    new, new_slots = step.update_weight(decision, decayed, weight.read_value(), old, gradient)
+    new, new_slots = step.update_weight(decision, rule, decayed, weight.read_value(), old, gradient)
     weight.assign(new, read_value=False)
     for name, slot in slots.items():
         slot.assign(new_slots[name], read_value=False)

@@ -119,11 +119,14 @@ class Callbacks:
 
     def _compile(self, batch: TrainingBatch) -> None:
         settings, model = self._engine.settings, self._engine.model
-        kind = keras.optimizers.Lamb if settings.name == "lamb" else keras.optimizers.AdamW
-        names = ("weight_decay", "beta_1", "beta_2", "epsilon")
-        options = {name: getattr(settings, name) for name in names}
         self._rate = float(settings.learning_rate)
-        optimizer = kind(self._rate, global_clipnorm=self._engine.step.clip_norm, **options)
+        if isinstance(settings.name, str):
+            kind = keras.optimizers.Lamb if settings.name == "lamb" else keras.optimizers.AdamW
+            names = ("weight_decay", "beta_1", "beta_2", "epsilon")
+            options = {name: getattr(settings, name) for name in names}
+            optimizer = kind(self._rate, global_clipnorm=self._engine.step.clip_norm, **options)
+        else:
+            optimizer = keras.optimizers.deserialize(settings.name)
         losses, metrics = {}, {}
         for name in self._outputs:
             losses[name], metrics[name] = _loss_and_metric(batch.labels[name])
