@@ -23,7 +23,7 @@ _OF_THE_RUN = {
 
 
 def read_optimizer(value) -> dict:
-    """Return the JSON of a `keras.optimizers.Optimizer`; its own JSON is returned as it is.
+    """Return the JSON of a `keras.optimizers.Optimizer`, from itself or from its JSON.
 
     Raises:
         TypeError: another object.
@@ -31,8 +31,7 @@ def read_optimizer(value) -> dict:
             than each weight and its slots.
     """
     if isinstance(value, dict):
-        keras.optimizers.deserialize(value)
-        return value
+        value = keras.saving.deserialize_keras_object(value)
     if not isinstance(value, keras.optimizers.Optimizer):
         raise TypeError
     name = type(value).__name__
@@ -44,7 +43,7 @@ def read_optimizer(value) -> dict:
         if config.get(setting) != default.get(setting):
             instead = f"give the run {own}" if own else "leave it out"
             raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    return keras.optimizers.serialize(value)
+    return keras.saving.serialize_keras_object(value)
 
 
 class KerasRule:
@@ -57,7 +56,7 @@ class KerasRule:
 
     def __init__(self, settings, weight):
         self._decay, self._weight = settings.weight_decay, weight
-        self._optimizer = keras.optimizers.deserialize(settings.name)
+        self._optimizer = keras.saving.deserialize_keras_object(settings.name)
         self._optimizer.build([weight])
         keras_internals.make_stateless(self._optimizer)
         shared = self._optimizer.iterations, self._optimizer.learning_rate

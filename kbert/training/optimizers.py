@@ -8,7 +8,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -38,7 +37,7 @@ class Optimizer:
             optimization.py does not correct them; the paper's Adam and transformers do.
     """
 
-    name: Any = "adamw"
+    name: str | dict = "adamw"
     learning_rate: float = 1e-4
     total_steps: int = 1
     warmup_steps: int = 0
@@ -82,7 +81,7 @@ def learning_rate(settings: Optimizer, iteration):
 def rules(settings: Optimizer, weights: Sequence) -> list:
     """Return the rule that updates each weight: a `Rule`, or a `KerasRule` with its `init`."""
     if isinstance(settings.name, str):
-        return [Rule(settings)] * len(weights)
+        return [Rule(settings, _FORMULAS[settings.name])] * len(weights)
     from kbert.training.keras_optimizer import KerasRule
 
     return [KerasRule(settings, weight) for weight in weights]
@@ -93,10 +92,11 @@ class Rule:
 
     Args:
         settings: the optimizer's.
+        formula: a function of the settings and of what `update` takes.
     """
 
-    def __init__(self, settings: Optimizer):
-        self._settings, self._formula = settings, _FORMULAS[settings.name]
+    def __init__(self, settings: Optimizer, formula: Callable):
+        self._settings, self._formula = settings, formula
 
     def init(self, weight) -> dict:
         """Return the first values of the optimizer's slots for a weight, by their names."""

@@ -52,7 +52,7 @@ class RunSettings:
     later: ClassVar[dict] = {"patience": None}
 
     batch_size: int = 32
-    optimizer: Any = "adamw"
+    optimizer: str | dict = "adamw"
     schedule: str = "linear"
     weight_decay: float = 0.01
     clip_norm: float | None = 1.0

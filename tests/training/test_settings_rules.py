@@ -53,8 +53,8 @@ SHARES = {
 def kind_of(annotation) -> tuple[type, bool]:
     """The type, and whether None is allowed."""
     parts = annotation.__args__ if isinstance(annotation, types.UnionType) else (annotation,)
-    (kind,) = (part for part in parts if part is not type(None))
-    return getattr(kind, "__origin__", kind), len(parts) > 1
+    kind = next(part for part in parts if part is not type(None))
+    return getattr(kind, "__origin__", kind), type(None) in parts
 
 
 def cases(names: dict[str, object]) -> list[tuple[str, object]]:

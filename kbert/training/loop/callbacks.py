@@ -126,7 +126,7 @@ class Callbacks:
             options = {name: getattr(settings, name) for name in names}
             optimizer = kind(self._rate, global_clipnorm=self._engine.step.clip_norm, **options)
         else:
-            optimizer = keras.optimizers.deserialize(settings.name)
+            optimizer = keras.saving.deserialize_keras_object(settings.name)
         losses, metrics = {}, {}
         for name in self._outputs:
             losses[name], metrics[name] = _loss_and_metric(batch.labels[name])
