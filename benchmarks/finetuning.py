@@ -166,13 +166,13 @@ def _of_precision(name: str, precision: str, options: dict, needs: tuple, files)
     peers = ("transformers, by length", "transformers")
     row = "13" if precision == "float32" else "13 bfloat16"
     claims = [
-        Claim(f"{row}{of}", own, peers, 1.8, 2.5)
+        Claim(f"{row}{of}", own, peers, 1.0, 1.5)
         for own, of in {"kbert": "", "kbert, packed": " packed", "kbert, torch": " torch"}.items()
     ]
     claims += [
-        Claim(f"{row} random order", "kbert", peers[1:], 1.8, 2.5),
-        Claim(f"{row} packed, random order", "kbert, packed", peers[1:], 1.8, 2.5),
-        Claim(f"{row} torch, random order", "kbert, torch", peers[1:], 1.8, 2.5),
+        Claim(f"{row} random order", "kbert", peers[1:], 1.5, 2.5),
+        Claim(f"{row} packed, random order", "kbert, packed", peers[1:], 1.5, 2.5),
+        Claim(f"{row} torch, random order", "kbert, torch", peers[1:], 1.5, 2.5),
     ]
     return Work(
         name,
