@@ -19,6 +19,11 @@ _VERSIONS = {
     ("torch", "cpu"): "torch",
     ("torch", "gpu"): "torch",
 }
+_OPERATIONS = {
+    *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
+    *("embedding_lookup", "embedding_lookup_and_table", "gather_positions", "keep_mask"),
+    *("layer_norm", "linear", "project_heads", "tied_logits"),
+}
 _device: str | None = None  # of a program that is compiled for a device that is not here
 
 
@@ -53,8 +58,8 @@ def _device_here() -> str:
 
 
 def __getattr__(name: str):
-    if name.startswith("_"):
+    if name not in _OPERATIONS:  # perhaps a module of this package
         raise AttributeError(name)
-    import keras  # here, so that `kbert.ops.devices` starts no backend
+    import keras  # here, so that the modules of this package start no backend
 
     return getattr(select(keras.backend.backend(), _device or _device_here()), name)
