@@ -80,9 +80,9 @@ def engine_and_run(head, size, batch, length, precision, layers=None, **options)
     return engine, run
 
 
-def kbert_fit(head, size, batch, length, precision, jit, layers=None):
+def kbert_fit(head, size, batch, length, precision, jit, layers=None, **variant):
     """Keras's own `compile` and `fit` of kbert's graph."""
-    model, config = kbert_model(head, size, length, precision, layers)
+    model, config = kbert_model(head, size, length, precision, layers, **variant)
     arrays = data(config.vocab_size, batch, length)
     inputs, labels = (arrays["tokens"], arrays["segments"]), (arrays["pairs"],)
     if head == "pretraining":
