@@ -1,6 +1,8 @@
 """What every command has: examples in its --help, --quiet, colours where a terminal has them."""
 
+import logging
 import os
+import shlex
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,6 +12,8 @@ from kbert.io import progress
 from kbert.io.wording import hint, hint_of_path
 
 _CLOSE_OPTION = 0.72  # similarity; below it are options that mean something else
+# Arguments that are texts, not paths.
+_TEXTS = {"text", "texts", "pair", "a", "b", "query", "question", "context"}
 
 
 class _Formatter(click.HelpFormatter):
@@ -62,12 +66,29 @@ class Command(click.Command):
         return next((line for line in lines if len(line.split()) > 2), lines[0])
 
     def invoke(self, ctx):
+        self._warn_of_files(ctx)
         try:
             return super().invoke(ctx)
         except OSError as error:
             if text := self._explain_file(error, ctx):
                 raise click.UsageError(text, ctx) from error
             raise
+
+    def _warn_of_files(self, ctx) -> None:
+        """Report a text that is the path of a file: its name is read, not the file."""
+        has_lines = "--lines" in (option for param in self.params for option in param.opts)
+        for param in self.params:
+            if not isinstance(param, click.Argument) or param.name not in _TEXTS:
+                continue
+            value = ctx.params.get(param.name) or ()
+            for text in (value,) if isinstance(value, str) else value:
+                if os.path.isfile(text):
+                    path = shlex.quote(text)
+                    lines = has_lines and param.name == "texts"
+                    way = f"--lines {path}" if lines else f'"$(cat {path})"'
+                    logging.getLogger("kbert").warning(
+                        "%s is a file: give %s to read it", *(text, way)
+                    )
 
     def _explain_file(self, error: OSError, ctx) -> str | None:
         """Name what gave the path that an error begins with: an option or an argument.

@@ -217,3 +217,24 @@ def test_graphviz_failure_gives_one_line(refused, monkeypatch):
 
     monkeypatch.setattr(kbert.show.graphviz, "draw", fail)
     refused("plot", "tiny", "-o", "bert.svg", says=["Graphviz failed: status 1"])
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("classify none {}", "--lines {}"),
+        ("tag none {}", "--lines {}"),
+        ("search none query {}", "--lines {}"),
+        ("rank none query {}", "--lines {}"),
+        ("rank none {} text", '"$(cat {})"'),
+        ("similarity none text {}", '"$(cat {})"'),
+        ("answer none who? {}", '"$(cat {})"'),
+        ("attribute none {}", '"$(cat {})"'),
+    ],
+)
+def test_text_that_is_the_path_of_a_file_is_reported(capsys, tmp_path, line, way):
+    file = tmp_path / "short.txt"
+    file.write_text("A fine film.\n")
+    done = kbert(capsys, *line.format(file).split())
+    assert f"kbert: {file} is a file: give {way.format(file)} to read it\n" in done.err
+    assert done.err.count(" is a file:") == 1
