@@ -30,6 +30,7 @@ from kbert.tasks.classification.reading import (
     labels_of,
     read_labelled,
 )
+from kbert.tasks.finetuning.task import read_data, task_of
 
 COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
 STEPS = 4
@@ -614,3 +615,17 @@ def test_the_fingerprint_tells_data_and_settings_apart(examples):
     prints = [batches_of(examples), batches_of(other), batches_of(examples, seed=4)]
     assert len({str(batches.fingerprint) for batches in prints}) == 3
     assert batches_of(examples).fingerprint == prints[0].fingerprint
+
+
+def test_columns_of_pairs_without_a_header_are_logged(write, caplog):
+    read_labelled(write("1\ta film\tgood\n2\tb\tbad\n"))
+    assert "some.tsv: the columns are read as text, second text, label. If" in caplog.text
+
+
+def test_training_and_dev_data_of_different_kinds_are_refused(write):
+    pairs = write("a\tb\tgood\nc\td\tbad\n", "pairs.tsv")
+    single = write("a\tgood\nc\tbad\n", "single.tsv")
+    with pytest.raises(ValueError, match=r"got pairs in .*pairs\.tsv and single texts in .*single"):
+        read_data(task_of("classify"), pairs, single)
+    with pytest.raises(ValueError, match=r"got single texts in .*single\.tsv and pairs in"):
+        read_data(task_of("classify"), single, pairs)

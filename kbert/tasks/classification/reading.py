@@ -240,6 +240,12 @@ def _unnamed(cells: Sequence[str], place: str, between: str, options: ColumnOpti
             f"{place}: expected a text, or two, and a label, between {between}, got {len(cells)} "
             f"column{'s' if len(cells) > 1 else ''}"
         )
+    if len(cells) == 3:
+        _logger.warning(
+            "%s: the columns are read as text, second text, label. If the first is no text, give "
+            "--text-column 2 --label-column 3 --no-header",
+            data_of(place),
+        )
     return Columns(0, 1 if len(cells) == 3 else None, len(cells) - 1)
 
 

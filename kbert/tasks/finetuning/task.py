@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
 from kbert.io import printable
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import data_of, unknown_choice
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
@@ -132,7 +132,8 @@ def read_data(
     """Return the records of training and dev data, and the labels of the training data.
 
     Raises:
-        OSError, ValueError: as `Task.read` and `Task.take`; dev data with other labels.
+        OSError, ValueError: as `Task.read` and `Task.take`; dev data with other labels; pairs of
+            texts in one of the two, single texts in the other.
     """
     records = records_of(task, train, "train", columns)
     labels = task.labels(records)
@@ -140,6 +141,20 @@ def read_data(
         return records, None, labels
     columns = with_known_labels(columns, task, labels)
     dev_records = records_of(task, dev, "dev", columns)
+    _check_same_kind(records[0], dev_records[0])
     if labels and task.problem_type != "regression":
         task.check_labels(dev_records, labels)
     return records, dev_records, labels
+
+
+def _check_same_kind(*records) -> None:
+    """Refuse training and dev data if one has pairs of texts and the other single texts."""
+    kinds = [
+        "single texts" if getattr(record, "pair", None) is None else "pairs" for record in records
+    ]
+    if kinds[0] != kinds[1]:
+        train, dev = (data_of(record.place) for record in records)
+        raise ValueError(
+            "train and dev must both have pairs of texts or both single texts, got "
+            f"{kinds[0]} in {train} and {kinds[1]} in {dev}"
+        )
