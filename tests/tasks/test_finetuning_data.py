@@ -404,8 +404,10 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
             "a.csv",
             "a;1\nb;2\n",
             "line 1: expected columns between commas, got 1 column: the columns "
-            "seem to be separated by ';'",
+            "seem to be separated by semicolons",
         ),
+        ("a.csv", "text;label\na, b, c;1\n", "seem to be separated by semicolons. Save them"),
+        ("a.csv", 'text;label\n"a; b";1\n', "expected after '\"': the columns seem to be"),
         ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs. Save them"),
         ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'. Save them"),
         ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: expected UTF-8 text, got byte 0xe9"),

@@ -51,13 +51,17 @@ def between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield rows with the number of their first line: a quoted text may have several."""
-    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
+    lines = [line for _, line in numbered_lines(path)]
+    rows = csv.reader((f"{line}\n" for line in lines), strict=True)
     number = 1
     while True:
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            raise ValueError(f"{path}, line {number}: expected a row of CSV: {error}") from None
+            hint = "" if "," in lines[0] else hint_of_separator([("", lines[:1])])
+            raise ValueError(
+                f"{path}, line {number}: expected a row of CSV: {error}" + (hint and f": {hint}")
+            ) from None
         if cells is None:
             return
         if len(cells) > 1 or any(map(str.strip, cells)):
@@ -66,10 +70,15 @@ def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """Name another separator that every line has; "" where there is none."""
-    cells = [row[0] for _, row in rows if len(row) == 1]
-    for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
-        if len(cells) == len(rows) and all(mark in cell for cell in cells):
+    """Name another separator that every line has; "" where there is none.
+
+    The first line has one cell; texts below it may have the file's own separator.
+    """
+    if len(rows[0][1]) != 1:
+        return ""
+    lines = [" ".join(row) for _, row in rows]
+    for mark, name in (("\t", "tabs"), (";", "semicolons"), ("|", "'|'"), (",", "commas")):
+        if all(mark in line for line in lines):
             return (
                 f"the columns seem to be separated by {name}. Save them between commas as .csv, "
                 "or between tabs as .tsv"
