@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbert.checkpoints.torch_activations import is_known
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
+from kbert.io.wording import hint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +187,9 @@ def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return a pooling, or a tuple of several; raise a ValueError for an unknown one."""
     several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
     if not several or any(one not in known for one in several) or len(set(several)) < len(several):
-        raise ValueError(f"pooling must be one of {', '.join(known)}, got {js.shown(pooling)}")
+        near = next((hint(one, known, "") for one in several if one not in known), "")
+        text = f"pooling must be one of {', '.join(known)}, got {js.shown(pooling)}"
+        raise ValueError(f"{text}: {near}" if near else text)
     if len(several) == 1:
         return several[0]
     if "last" in several:

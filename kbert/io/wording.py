@@ -20,6 +20,16 @@ def data_of(place: str) -> str:
 
 
 _SHORTEST_BEGINNING = 3  # characters
+_MEANT = {  # other libraries' names that look like none of kbert's, where kbert's is known
+    "keras_bert": "google",  # which keras_bert reads
+    "tensorflow": "saved_model",
+    "tf": "saved_model",
+    "h5": "keras",
+    "avg": "mean",
+    "average": "mean",
+    "pool_avg": "mean",
+    "pool_max": "max",
+}
 
 
 def hint(
@@ -48,6 +58,8 @@ def hint(
     close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
     if beginnings and len(lower) >= _SHORTEST_BEGINNING and lower not in by_lower:
         close = [one for one in reversed(by_lower) if one.startswith(lower)] or close
+    if (meant := _MEANT.get(lower)) and meant in known:
+        close = [meant]
     if close:
         return f"did you mean {before}{by_lower[close[0]]}?"
     return f"{what} {', '.join(known)}" if what else ""

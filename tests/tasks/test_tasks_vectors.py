@@ -109,6 +109,8 @@ def test_bad_embed_options_are_refused(bert):
         ({"pooling": "last", "layers": 3}, "layers must be at most the model's 2, got 3"),
         ({"layers": 2}, "layers goes with pooling='last', got pooling='mean': leave it out"),
         ({"pooling": "sum"}, "pooling must be one of mean, cls, .*, pooler, last, got 'sum'"),
+        ({"pooling": "avg"}, "last, got 'avg': did you mean mean?"),
+        ({"pooling": "POOL_MAX"}, "did you mean max?"),
         ({"pooling": ["cls", "last"]}, "pooling 'last' goes with no other pooling"),
         (
             {"prompt": "a ", "prompt_name": "query"},
