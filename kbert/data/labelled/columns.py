@@ -58,6 +58,9 @@ class ColumnOptions:
             raise ValueError(
                 "text_pair_column must go with text_column, got text_pair_column alone: name both"
             )
+        names = [name.strip().lower() for name in self.named]
+        if twice := [name for name in self.named if names.count(name.strip().lower()) > 1]:
+            raise ValueError(f"both options name the column {twice[0]!r}: name different columns")
         for name in self.named if self.no_header else ():
             if not name.isdecimal():
                 raise ValueError(
