@@ -70,8 +70,8 @@ def test_a_revision_is_no_path(revision):
 def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
     with pytest.raises(FileNotFoundError, match="is a configuration without weights") as caught:
         kbert.load(preset)
-    address = str(caught.value).split("load('")[1].split("'")[0]
-    row = next(row for row in known_models().values() if row["address"] == address)
+    name = str(caught.value).split("load('")[1].split("'")[0]
+    row = next(row for row in known_models().values() if row["name"] == name)
     sizes = {
         key: value for key, value in vars(PRESETS[row["preset"]]).items() if "vocab" not in key
     }

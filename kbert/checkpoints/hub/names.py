@@ -112,7 +112,7 @@ def explain_missing(text: str, *, local: bool = True) -> str:
     if text in PRESETS:
         return (
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
-            f"random ones, load({_released_as(text)!r}) loads Google's"
+            f"random ones, load({released_as(text)!r}) loads Google's"
         )
     near = hint_of_path(text, _may_be_checkpoint, known_models()) if local else ""
     if text.endswith(_FILES) or "/" in text or os.sep in text:
@@ -133,8 +133,8 @@ def _may_be_checkpoint(path: str) -> bool:
         return False
 
 
-def _released_as(preset: str) -> str:
-    """Return the address of Google's weights of a preset's sizes, but for the vocabulary's."""
+def released_as(preset: str) -> str:
+    """Return the name of Google's weights of a preset's sizes, but for the vocabulary's."""
     released = {"base": "base_uncased", "large": "large_uncased"}.get(preset, preset)
     rows = known_models().values()
-    return next(r["address"] for r in rows if PRESETS.get(r["preset"]) == PRESETS[released])
+    return next(r["name"] for r in rows if PRESETS.get(r["preset"]) == PRESETS[released])
