@@ -85,6 +85,7 @@ class _LabelledFile(Input):
 
 
 _DATA = _LabelledFile()
+_FILES = "a .tsv, .csv, .jsonl or .json file"
 _TASK_HELP = "Task: classify, regress and multilabel for texts, tag for words, qa, embed."
 _BASIC = (
     *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
@@ -103,9 +104,12 @@ _BASIC = (
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
 @click.option("--task", type=_TASKS, help=_TASK_HELP)
-@click.option("--train", metavar="FILE", type=_DATA, help="Labelled training data.")
+@click.option("--train", metavar="FILE", type=_DATA, help=f"Labelled training data: {_FILES}.")
 @click.option(
-    "--dev", metavar="FILE", type=_DATA, help="Labelled data for evaluation after each epoch."
+    "--dev",
+    metavar="FILE",
+    type=_DATA,
+    help=f"Labelled data for evaluation after each epoch: {_FILES}.",
 )
 @click.option(
     "--teacher",

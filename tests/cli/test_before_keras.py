@@ -148,7 +148,7 @@ BAD = [  # command line, what the line must say
     ("finetune --resume=", "expected a path, got an empty one"),
     ("finetune encoder --task tag -o run --train=", "expected a path, got an empty one"),
     ("finetune encoder --task tag --train samples.TRAINN -o run", "you mean samples.TRAIN?"),
-    ("finetune encoder --task tag --train TOKEN -o run", "Expected: Labelled training data."),
+    ("finetune encoder --task tag --train TOKEN -o run", "Expected: Labelled training data:"),
     ("finetune encoder --task tag --train encoder -o run", "encoder (--train): Is a directory"),
     ("finetune encoder --task tag --train gone.tsv -o run", "directory: did you mean good.tsv?"),
     ("finetune nowhere --task tag --train good.tsv -o good.tsv", "good.tsv (--train and --output)"),

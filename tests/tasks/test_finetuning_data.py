@@ -260,6 +260,8 @@ def test_columns_of_rows_can_be_named():
         ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
     ):
         given_labelled(rows, "train", ColumnOptions(1))
+    with pytest.raises(ValueError, match="both options name the column 'body'"):
+        ColumnOptions("body", label="body")
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
         ColumnOptions(text_pair="other")
     with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
@@ -410,7 +412,11 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         ("a.csv", 'text;label\n"a; b";1\n', "expected after '\"': the columns seem to be"),
         ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs. Save them"),
         ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'. Save them"),
-        ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: expected UTF-8 text, got byte 0xe9"),
+        (
+            "a.csv",
+            b"a,1\ncaf\xe9,0\n",
+            "line 2: expected UTF-8 text, got byte 0xe9: save the file as",
+        ),
         (
             "a.csv",
             "label,note\n1,a\n",
@@ -631,3 +637,8 @@ def test_training_and_dev_data_of_different_kinds_are_refused(write):
         read_data(task_of("classify"), pairs, single)
     with pytest.raises(ValueError, match=r"got single texts in .*single\.tsv and pairs in"):
         read_data(task_of("classify"), single, pairs)
+
+
+def test_excel_file_is_refused_with_what_to_do(write):
+    with pytest.raises(ValueError, match=r"a\.xlsx: Excel files are not read: save it as \.csv"):
+        read_data(task_of("classify"), write(b"PK\x03\x04\xff", "a.xlsx"), None)

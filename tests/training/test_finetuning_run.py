@@ -300,11 +300,13 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
         (["--resume", "."], ". (--resume) has no run: there is no settings.json in it"),
         (
             ["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"],
-            "no.tsv (--train): No such file or directory. Expected: Labelled training data.",
+            "no.tsv (--train): No such file or directory. Expected: Labelled training data: "
+            "a .tsv, .csv, .jsonl or .json file.",
         ),
         (
             ["SRC", "--task", "classify", "--train", ".", "-o", "RUN"],
-            ". (--train): Is a directory. Expected: Labelled training data.",
+            ". (--train): Is a directory. Expected: Labelled training data: "
+            "a .tsv, .csv, .jsonl or .json file.",
         ),
     ],
 )

@@ -165,7 +165,7 @@ def decoded(line: bytes, where: str) -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         byte = f"0x{line[error.start]:02x} at byte {error.start + 1}"
-        raise ValueError(f"{where}: must be UTF-8, got {byte}") from None
+        raise ValueError(f"{where}: must be UTF-8, got {byte}: save it as UTF-8") from None
 
 
 def describe(path: Path) -> dict:

@@ -25,7 +25,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}, line {number}: expected UTF-8 text, got byte 0x{line[error.start]:02x}"
+                f"{path}, line {number}: expected UTF-8 text, got byte 0x{line[error.start]:02x}: "
+                "save the file as UTF-8"
             ) from None
 
 

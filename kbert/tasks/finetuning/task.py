@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
@@ -23,6 +24,7 @@ TASKS = {
     "qa": "kbert.tasks.answering.training",
     "embed": "kbert.tasks.embedding.training",
 }
+_EXCEL = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 class Task(Protocol):
@@ -110,6 +112,8 @@ def task_of(name: str) -> Task:
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
     if isinstance(data, (str, os.PathLike)):
+        if Path(data).suffix.lower() in _EXCEL:
+            raise ValueError(f"{data}: Excel files are not read: save it as .csv")
         return task.read(data, columns)
     records = task.take(data, name, columns)
     if not records:
