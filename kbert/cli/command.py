@@ -96,6 +96,12 @@ class Command(click.Command):
         kbert's own errors say what to do; for the system's, say what the option expects.
         """
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        source = ctx.params.get("source")
+        if text.startswith(f"{source!r} is a configuration without weights:"):
+            from kbert.checkpoints.hub.names import released_as
+
+            model = f"{ctx.command_path} {released_as(source)}"
+            return f"{source!r} is a configuration without weights: give a model, as in {model}"
         options: dict[str, tuple] = {}
         arguments: dict[str, tuple] = {}
         for param in self.params:
@@ -201,6 +207,10 @@ def _explain_option(name: str, ctx: click.Context) -> str:
             options += [*one.opts, *one.secondary_opts]
         elif found := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
             return f"{text}: give {found.pop()} without an option, as in {example}"
+        elif one.name == "config" and (way := aliases.no_option(name)):
+            return f"{text}: {way}"
+    if new.split()[0] not in options:  # transformers' name, then one of this command
+        new = aliases.option(ctx.command.name, new)
     if new.split()[0] in options:
         return f"{text}: it is called {new}."
     long = [opt[2:] for opt in options if opt[:2] == "--"]

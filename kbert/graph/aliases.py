@@ -56,6 +56,11 @@ def no_command(name: str) -> str | None:
     return table()["no command"].get(_plain(name))
 
 
+def no_option(name: str) -> str | None:
+    """Return what to do instead of an option that no command with CONFIG has, such as --layers."""
+    return table()["no option"].get(name.lstrip("-").replace("-", "_"))
+
+
 def setting(name: str) -> str | None:
     """Return what kbert calls a setting of another library or of an older release."""
     return table()["setting"].get(name) or table()["old setting"].get(name)

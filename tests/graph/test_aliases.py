@@ -148,3 +148,32 @@ def test_value_in_the_answer_to_an_old_option_is_accepted_by_the_command():
                 options[option].type.convert(value[0], options[option], context)
                 values += 1
     assert values > 30
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("convert none x --to keras_bert", "did you mean google?"),
+        ("convert none x --to tensorflow", "did you mean saved_model?"),
+        ("convert none x --to tf", "did you mean saved_model?"),
+        ("convert none x --to h5", "did you mean keras?"),
+        ("account base --layers 6", 'a config.json: write {"vocab_size": 30522, "num_hidden_la'),
+        ("summary base --hidden-size 512", "sizes are changed in a config.json"),
+        ("account base --max-seq-length 64", "it is called --seq-len."),
+        ("summary base --max-seq-length 64", "it is called --seq-len."),
+        ("plan base --max-seq-length 64", "it is called --seq-len."),
+        ("explore base --max-seq-length 64", "it is called --seq-len."),
+        ("pretrain none --max-seq-length 64", "it is called --seq-len."),
+        ("finetune none --max-seq-length 64", "it is called --max-length."),
+        ("classify base text", "give a model, as in kbert classify bert-base-uncased"),
+        ("inspect base", "give a model, as in kbert inspect bert-base-uncased"),
+    ],
+)
+def test_name_of_another_library_on_the_command_line_is_answered(capsys, line, says):
+    done = run(capsys, *line.split())
+    assert done.status == 2 and says in done.err
+
+
+def test_search_names_top_k():
+    with pytest.raises(TypeError, match="search has no option 'top': it is called top_k"):
+        kbert.search(None, "query", ["text"], top=1)

@@ -20,6 +20,7 @@ from kbert.checkpoints.sentence_settings import (
     settings_of,
 )
 from kbert.checkpoints.torch_activations import keras_activation
+from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
@@ -78,6 +79,7 @@ def search(
     precision: str | None = ...,
     progress: bool = ...,
 ) -> list[list[Hit]]: ...
+@aliases.answer_old_names
 def search(
     bert: Bert,
     query: str | Iterable[str],
