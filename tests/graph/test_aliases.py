@@ -82,8 +82,8 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         (
             lambda: kbert.finetune("x", "classify", train=[], optimizer="adamm"),
             ValueError,
-            "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, got 'adamm': "
-            "did you mean adamw?",
+            "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, "
+            "got 'adamm': did you mean adamw?",
         ),
     ],
 )
