@@ -48,8 +48,6 @@ class RunSettings:
     first: ClassVar[tuple[str, ...]]
     last: ClassVar[tuple[str, ...]] = ()  # those that stand behind all others there
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
-    # settings that the first runs did not have, and what they did
-    later: ClassVar[dict] = {"patience": None}
 
     batch_size: int = 32
     optimizer: str | dict = "adamw"
@@ -81,10 +79,9 @@ class RunSettings:
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
-        values = run.later | run.settings
-        js.check(values, js.fields(kinds), source, "settings")
+        js.check(run.settings, js.fields(kinds), source, "settings")
         try:
-            return cls(**{name: values[name] for name in names})
+            return cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 

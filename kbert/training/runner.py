@@ -89,15 +89,15 @@ def resume(
         BlockingIOError: another process trains this run.
         Exception: what `start` raises.
     """
-    run.later = kind.settings_type.later
+    if surroundings.keep_checkpoints is not None:
+        run.keep_checkpoints = surroundings.keep_checkpoints
+    if (result := run.finished) is not None:  # of any version: its settings may have other names
+        run.check(run.fingerprint, run.settings | options)
+        return _opened(kind, run, result)
+    run.check_computation()
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    if surroundings.keep_checkpoints is not None:
-        run.keep_checkpoints = surroundings.keep_checkpoints
-    if (result := run.finished) is not None:
-        return _opened(kind, run, result)
-    run.check_computation()
     recipe = kind.of_run(run, settings, moved)
     engine = _engine(recipe, surroundings)
     run.chief = engine.backend.process == 0

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.io import json_schema as js
-from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
-from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
+from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.part_settings import PartSettings
 from kbert.training.run_settings import RunSettings
 
@@ -79,16 +78,6 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     of_vectors: ClassVar[dict] = {
         **{"loss": None, "pooling": None, "dimensions": None},
         **{"scale": 20.0, "margin": 5.0},
-    }
-    later: ClassVar[dict] = {
-        **RunSettings.later,
-        **{"text_column": None, "text_pair_column": None, "label_column": None},
-        **{"no_header": False, "lowercase": None},
-        **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
-        **{"head_learning_rate": None, "layer_decay": None},
-        **PART_DEFAULTS,
-        **of_vectors,
-        **DEFAULTS,
     }
 
     text_column: str | None = None

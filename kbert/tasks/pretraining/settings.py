@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
-from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
+from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
 from kbert.training.part_settings import PartSettings
 from kbert.training.run_settings import RunSettings
@@ -51,7 +51,6 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
     )
     last: ClassVar[tuple[str, ...]] = tuple(PART_DEFAULTS)
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = RunSettings.later | PART_DEFAULTS | DEFAULTS
 
     steps: int
     seq_len: int = 128

@@ -25,7 +25,7 @@ from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
-from kbert.training import environment, old_names
+from kbert.training import environment
 from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
@@ -69,7 +69,6 @@ class RunFolder:
         fingerprint: everything that its batches depend on.
         places: the paths of its data when it began.
         keep_checkpoints: whether a finished run keeps its training states.
-        later: values of settings that the first runs did not have.
         computation: the version of the computation that it began with.
     """
 
@@ -80,7 +79,6 @@ class RunFolder:
         self.computation = content.get("computation", 1)
         self.places = content.get("places", {})
         self.keep_checkpoints = content.get("keep_checkpoints", True)
-        self.later: dict = {}
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
         self._records: RecordFile | None = None
@@ -153,9 +151,7 @@ class RunFolder:
             raise FileNotFoundError(
                 f"{path} has no run: there is no settings.json in it. Give the folder of a run"
             )
-        content = old_names.renamed(js.read_object(file))
-        js.check(content, _CONTENT, str(file))
-        return cls(path, content, chief)
+        return cls(path, js.read(file, _CONTENT), chief)
 
     @property
     def finished(self) -> dict | None:
@@ -209,8 +205,7 @@ class RunFolder:
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
-        own, others = (self.later | each for each in (self.settings, settings or self.settings))
-        different = differences(own, _as_json(others), "")
+        different = differences(self.settings, _as_json(settings or self.settings), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
             first = first_few(different, 3, "; ")

@@ -18,8 +18,8 @@ from kbert.training.run.state_files import DamagedState, read_facts, read_state
 _logger = logging.getLogger("kbert")
 _SCORE = js.or_null(js.number(-np.inf, np.inf))
 _FACTS = js.fields(
-    {"step": js.whole(0, 2**62), "score": _SCORE, "settings": js.OBJECT, "fingerprint": js.OBJECT},
-    {"tie": _SCORE},
+    {"step": js.whole(0, 2**62), "score": _SCORE, "tie": _SCORE}
+    | {"settings": js.OBJECT, "fingerprint": js.OBJECT}
 )
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 KEPT = 2  # beside the best
@@ -122,7 +122,7 @@ class States:
 
 
 def _score(path: Path) -> tuple[float, float]:
-    """Return the score and what breaks ties, higher is better; states of older runs have no tie."""
+    """Return the score and what breaks ties, higher is better."""
     try:
         facts = read_facts(path)
     except (DamagedState, OSError):
