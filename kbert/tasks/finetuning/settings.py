@@ -6,16 +6,15 @@ from typing import ClassVar
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings
-from kbert.training.part_settings import PartSettings
 from kbert.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
+class FinetuningSettings(DistillationSettings, RunSettings):
     """Settings of `finetune`.
 
-    The settings of every run (`RunSettings`), of the trained parts (`PartSettings`) and of
-    distillation (`DistillationSettings`) belong to them.
+    The settings of every run (`RunSettings`) and of distillation (`DistillationSettings`) belong to
+    them.
 
     Args:
         epochs: number of passes over the training data.
@@ -107,7 +106,6 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_adapters()
         _ = self.columns
 
     @property
