@@ -12,9 +12,11 @@ RUN/settings.json        what the run was asked for and a fingerprint of its dat
 
 import contextlib
 import errno
+import importlib
 import json
 import logging
 import os
+import platform
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -25,7 +27,6 @@ from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
-from kbert.training import environment
 from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
@@ -329,12 +330,12 @@ class RunFolder:
     def write_environment(self, engine, **more) -> None:
         """Write environment.json: versions and devices, no names of folders or hosts."""
         if self.chief:
-            _write_json(self.path / "environment.json", environment.described(engine) | more)
+            _write_json(self.path / "environment.json", _describe_environment(engine) | more)
 
     def warn_of_another_environment(self, engine) -> None:
         """Say where the result will be equal to rounding only, since the run began otherwise."""
         file = self.path / "environment.json"
-        before, now = js.read_object(file) if file.is_file() else {}, environment.described(engine)
+        before, now = js.read_object(file) if file.is_file() else {}, _describe_environment(engine)
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
@@ -370,6 +371,41 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
         raise FileExistsError(f"{path} must be a new or an empty folder")
+
+
+def describe_sizes(folder: Path) -> str:
+    """Return a folder's size and that of its large parts, in megabytes of 10⁶ bytes."""
+    parts = {name: folder / name for name in ("model", "model.keras", "checkpoints")}
+    sizes = ", ".join(f"{name} {_megabytes(path)}" for name, path in parts.items() if path.exists())
+    return f"{_megabytes(folder)} ({sizes})"
+
+
+def _megabytes(path: Path) -> str:
+    size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _describe_environment(engine) -> dict:
+    """Return versions, devices and processes, as JSON; no names of folders, hosts or people."""
+    import keras
+
+    import kbert
+    from kbert.ops.devices import device_names
+
+    backend = keras.backend.backend()
+    packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
+    packages += ["jaxlib"] if backend == "jax" else []
+    return {
+        "kbert": kbert.__version__,
+        "python": platform.python_version(),
+        "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
+        "backend": backend,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_cores": os.cpu_count(),
+        "devices": device_names(),
+        "replicas": engine.backend.replicas,
+        "processes": engine.backend.processes,
+    }
 
 
 def _as_json(value):
