@@ -65,9 +65,9 @@ def _column(value) -> str:
     return value
 
 
-def _ascending(values) -> tuple[int, ...]:
+def _lengths(values) -> tuple[int, ...]:
     found = tuple(map(_whole, values))
-    if isinstance(values, (set, dict)) or list(found) != sorted(set(found)) or found[:1] < (1,):
+    if isinstance(values, (str, set, dict)) or not found:
         raise ValueError
     return found
 
@@ -92,19 +92,6 @@ def _freeze(text) -> str:
     return text
 
 
-def _lora_targets(text) -> str:
-    return ",".join(read_lora_targets(text))  # in one order, however it is said
-
-
-def _different(values) -> tuple[int, ...]:
-    found = tuple(map(_whole, values))
-    if isinstance(values, (str, set, dict)) or len(set(found)) < len(found) or not found:
-        raise ValueError
-    if min(found) < 1:
-        raise ValueError
-    return found
-
-
 def _at_least(least: int) -> Rule:
     return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
 
@@ -114,96 +101,79 @@ def _one_of(names: tuple[str, ...]) -> Rule:
     return Rule(f"be {listed}", lambda value: value, lambda value: value in names, names)
 
 
-_POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
-_NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: value >= 0)
-_SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
-_BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
-_NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
-_TRUTH = Rule("be True or False", _truth)
-_COLUMN = Rule("be the name or the number of a column", _column)
+def _rules(names: str, rule: Rule) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
+
 
 RULES = {
-    "steps": _at_least(1),
-    "total_steps": _at_least(1),
-    "epochs": _at_least(1),
-    "batch_size": _at_least(1),
-    "seq_len": _at_least(8),  # two segments and their marks
-    "max_length": _at_least(1),
-    "max_predictions": _at_least(1),
-    "accumulation_steps": _at_least(1),
-    "evaluate_every": _at_least(1),
-    "evaluation_batches": _at_least(1),
-    "save_every": _at_least(1),
-    "log_every": _at_least(1),
-    "patience": _at_least(1),
-    "devices": _at_least(1),
-    "steps_per_execution": _at_least(1),
-    "warmup_steps": _at_least(0),
-    "seed": _at_least(0),
-    "lengths": Rule("ascend, in whole numbers of at least 1", _ascending),
-    "learning_rate": _POSITIVE,
-    "head_learning_rate": _POSITIVE,
-    "layer_decay": _NOT_ZERO_SHARE,
+    **_rules("steps total_steps epochs batch_size max_length max_predictions", _at_least(1)),
+    **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _at_least(1)),
+    **_rules("log_every patience devices steps_per_execution lora_rank", _at_least(1)),
+    **_rules("seq_len", _at_least(8)),  # two segments and their marks
+    **_rules("warmup_steps seed", _at_least(0)),
+    **_rules(
+        "learning_rate head_learning_rate lora_alpha clip_norm epsilon peak_flops temperature "
+        "hidden_loss_weight scale margin",
+        Rule("be a finite number above 0", _number, lambda value: value > 0),
+    ),
+    **_rules(
+        "weight_decay",
+        Rule("be a finite number of at least 0", _number, lambda value: value >= 0),
+    ),
+    **_rules(
+        "warmup_ratio alpha short_seq_probability",
+        Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1),
+    ),
+    **_rules(
+        "lora_dropout beta_1 beta_2 dev_ratio label_smoothing",
+        Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1),
+    ),
+    **_rules(
+        "layer_decay mlm_probability",
+        Rule("be a share, above 0 and at most 1", _number, lambda value: 0 < value <= 1),
+    ),
+    **_rules(
+        "keep_checkpoints no_header lowercase jit gradient_checkpointing packing whole_word "
+        "mlm_only keep_best bias_correction progress",
+        Rule("be True or False", _truth),
+    ),
+    **_rules(
+        "text_column text_pair_column label_column",
+        Rule("be the name or the number of a column", _column),
+    ),
+    "lengths": Rule(
+        "ascend, in whole numbers of at least 1",
+        _lengths,
+        lambda found: list(found) == sorted(set(found)) and found[0] >= 1,
+    ),
+    "dimensions": Rule(
+        "be different whole numbers of at least 1",
+        _lengths,
+        lambda found: len(set(found)) == len(found) and min(found) >= 1,
+    ),
     "freeze": Rule(FREEZE, _freeze),
-    "lora_rank": _at_least(1),
-    "lora_targets": Rule(ON, _lora_targets),
-    "lora_alpha": _POSITIVE,
-    "lora_dropout": _BELOW_ONE,
-    "clip_norm": _POSITIVE,
-    "epsilon": _POSITIVE,
-    "peak_flops": _POSITIVE,
-    "weight_decay": _NOT_NEGATIVE,
-    "beta_1": _BELOW_ONE,
-    "beta_2": _BELOW_ONE,
-    "dev_ratio": _BELOW_ONE,
-    "warmup_ratio": _SHARE,
-    "label_smoothing": _BELOW_ONE,
+    # in one order, however it is said
+    "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
     "class_weights": _one_of(CLASS_WEIGHTS),
-    "temperature": _POSITIVE,
-    "alpha": _SHARE,
     "hidden_loss": _one_of(HIDDEN_LOSSES),
-    "hidden_loss_weight": _POSITIVE,
     "loss": _one_of(LOSSES),
     "pooling": _one_of(VECTOR_POOLINGS),
-    "scale": _POSITIVE,
-    "margin": _POSITIVE,
-    "dimensions": Rule("be different whole numbers of at least 1", _different),
-    "short_seq_probability": _SHARE,
-    "mlm_probability": _NOT_ZERO_SHARE,
+    "schedule": _one_of(SCHEDULES),
+    "precision": _one_of(PRECISIONS),
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python",
         _optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,
     ),
-    "schedule": _one_of(SCHEDULES),
-    "precision": _one_of(PRECISIONS),
-    "keep_checkpoints": _TRUTH,
-    "text_column": _COLUMN,
-    "text_pair_column": _COLUMN,
-    "label_column": _COLUMN,
-    "no_header": _TRUTH,
-    "lowercase": _TRUTH,
-    "jit": _TRUTH,
-    "gradient_checkpointing": _TRUTH,
-    "packing": _TRUTH,
-    "whole_word": _TRUTH,
-    "mlm_only": _TRUTH,
-    "keep_best": _TRUTH,
-    "bias_correction": _TRUTH,
-    "progress": _TRUTH,
 }
 
 
 def checked(values: dict, optional: Collection[str] = ()) -> dict:
-    """Return the values by name, NumPy's numbers as Python's.
-
-    Args:
-        values: each one's rule stands in `RULES`.
-        optional: which of them may be None.
+    """Return the values by name, NumPy's numbers as Python's; those of `optional` may be None.
 
     Raises:
-        ValueError: one that breaks its rule: names it, what it must be, and what it is.
+        ValueError: a value breaks its rule in `RULES`.
     """
     return {
         name: None if value is None and name in optional else _checked(name, value)
