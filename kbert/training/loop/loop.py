@@ -17,9 +17,8 @@ import keras
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
-from kbert.training.loop.calls import Call, calls
+from kbert.training.loop.calls import Call, calls, prefetch
 from kbert.training.loop.history import History
-from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import WORST, Plan
@@ -107,7 +106,7 @@ def train(
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
         # goes on, the number of steps done is all of its position in the data.
-        Prefetched(batches, part, start, steps, ahead=at_once) as prefetched,
+        prefetch(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
         speed, size = Speed(flops, peak), batches.batch_size
         told = _callbacks(callbacks, engine, batches, part, plan, start)
