@@ -285,8 +285,8 @@ class _Trainer:
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
             values["skipped"] = 1.0  # the scale was too high: it is halved, and on
             return
-        found = diagnosis.first_bad(self.engine, batch, step)
-        where = found.text(self.engine.rows(self.batch_size).start or 0)
+        first_row = self.engine.rows(self.batch_size).start or 0
+        where = diagnosis.first_bad(self.engine, batch, step, first_row)
         again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
         raise NotFinite(
             f"the loss or gradient of step {step + 1}{again} is not finite "
