@@ -61,14 +61,9 @@ class Agreement:
     """
 
     def __init__(self, engine, request: StopRequest):
-        self._engine, self._request = engine, request
+        self._engine, self.request = engine, request
         self._sent = self._heard = 0  # calls of the device
         self._known: tuple[int, Wishes] | None = None  # since the call of that number
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that this host had."""
-        return self._request.signal
 
     def told(self) -> Wishes:
         """Return this host's stop flags, which are sent with the next call."""
@@ -100,7 +95,7 @@ class Agreement:
         return self._engine.backend.any_process(self._own())
 
     def _own(self) -> Wishes:
-        return Wishes(bool(self._engine.model.stop_training), bool(self._request))
+        return Wishes(bool(self._engine.model.stop_training), bool(self.request))
 
 
 @contextlib.contextmanager

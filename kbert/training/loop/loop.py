@@ -11,10 +11,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
+from kbert.graph import names
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
 from kbert.training.loop.calls import Call, calls, prefetch
@@ -22,11 +25,11 @@ from kbert.training.loop.history import History
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import WORST, Plan
-from kbert.training.loop.throughput import Speed, tokens_of
+from kbert.training.loop.throughput import Speed
 from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.setting_rules import checked
-from kbert.training.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
+from kbert.training.stopping import Agreement, ProcessLost, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
 
@@ -54,23 +57,18 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Train from step `start` to step `steps` − 1 with a prepared engine.
+    """Train from step `start` to step `steps` − 1 with a prepared engine, restored to `start`.
 
     Args:
-        engine: see `kbert.training.backends`; restored if `start` is not 0.
+        engine: see `kbert.training.engine`.
         batches: makes the batch of each step.
-        steps: number of steps of the whole run.
+        steps: number of steps of the whole run, `start` of which are done.
         run: the folder for records and states; None: nothing is saved.
-        start: number of steps done.
-        evaluate: computes metrics of the current weights, by name ("loss", "accuracy"); every host
-            calls it.
+        evaluate: computes metrics of the current weights, by name; every host calls it.
         evaluate_every: steps between two evaluations; None: one evaluation, at the end.
         save_every: steps between two states; None: after each evaluation that is the best so far,
             and at the end.
-        score: the metric that decides which evaluation is best; with a minus before it, lower is
-            better.
-        patience: number of consecutive evaluations without a better score after which the run ends;
-            None: it ends after `steps`.
+        score, patience: see `kbert.training.recipe.Recipe` and `RunSettings`.
         log_every: steps between two records.
         callbacks: Keras's callbacks. One epoch is the time between two evaluations; its logs are
             means over it. Their own state is not saved when a run is resumed.
@@ -108,11 +106,15 @@ def train(
         # goes on, the number of steps done is all of its position in the data.
         prefetch(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
-        speed, size = Speed(flops, peak), batches.batch_size
-        told = _callbacks(callbacks, engine, batches, part, plan, start)
-        trainer = _Trainer(engine, plan, run, start, size, told, ahead, speed, live, report)
+        told = None
+        if callbacks:
+            params = {"epochs": -(-steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
+            told = Callbacks(callbacks, engine, batches.batch(start, part), **params)
+        agreement, speed = Agreement(engine, stop_request), Speed(flops, peak)
+        made_of = engine, plan, run, start, batches.batch_size, told
+        trainer = _Trainer(*made_of, ahead, agreement, speed, live, report)
         try:
-            trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
+            trainer.fit(calls(prefetched, at_once, plan.pauses))
         except Exception as error:
             if engine.backend.lost_another(error):
                 raise ProcessLost(trainer.without_another(error)) from error
@@ -124,39 +126,30 @@ def train(
     return trainer.history
 
 
-def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, start: int):
-    """Return the callbacks and the compiled model that they see; None without callbacks."""
-    if not callbacks:
-        return None
-    params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-    return Callbacks(callbacks, engine, batches.batch(start, part), **params)
-
-
 def _first(engine) -> str:
     """Return the line until the first step is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
     return f"{doing} the first step …"
 
 
+@dataclass
 class _Trainer:
     """A run under way: `done` steps are sent, the metrics of those in flight are not read yet."""
 
-    def __init__(
-        self,
-        engine,
-        plan: Plan,
-        run: RunFolder | None,
-        start: int,
-        batch_size: int,
-        callbacks: Callbacks | None,
-        ahead: int,
-        speed: Speed,
-        live: Live,
-        report: Callable[[int, list[dict]], None] | None,
-    ):
-        self.engine, self.plan, self.run = engine, plan, run
-        self.batch_size, self.speed, self.live = batch_size, speed, live
-        self.done, self.ahead, self.report = start, ahead, report
+    engine: Any
+    plan: Plan
+    run: RunFolder | None
+    done: int
+    batch_size: int
+    callbacks: Callbacks | None
+    ahead: int
+    agreement: Agreement
+    speed: Speed
+    live: Live
+    report: Callable[[int, list[dict]], None] | None
+
+    def __post_init__(self):
+        plan, run = self.plan, self.run
         self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
@@ -164,20 +157,18 @@ class _Trainer:
         self.score: tuple[float, float] | None = None  # of the weights as they are
         self.history = History()
         if run is not None:
-            self.history.updates = run.begin(start)
-        has_state = run is not None and run.has_state(start)
-        self.saver = Saver(engine, run, start if has_state else None)
+            self.history.updates = run.begin(self.done)
+        has_state = run is not None and run.has_state(self.done)
+        self.saver = Saver(self.engine, run, self.done if has_state else None)
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)
-        if start < plan.steps:  # it may have been killed once its patience was at its end
+        if self.done < plan.steps:  # it may have been killed once its patience was at its end
             self.history.stopped = plan.why_to_stop(self.history.evaluations)
-        engine.model.stop_training = False
-        self.callbacks = callbacks
+        self.engine.model.stop_training = False
 
-    def fit(self, sent_together: Iterator[Call], stop_request: StopRequest) -> None:
-        """All steps that are left."""
-        self.agreement = Agreement(self.engine, stop_request)
+    def fit(self, sent_together: Iterator[Call]) -> None:
+        """Do all steps that are left."""
         if self.saver.saved is None:
             # The first state is written before the first update: where that one is not finite, or
             # the machine fails, there is something to go on from.
@@ -191,14 +182,11 @@ class _Trainer:
                 raise
             self._send(step, batches)
             self._between_calls()
-        self._end()
-
-    def _end(self) -> None:
-        """Tell the callbacks, and find out whether one of them has set other weights."""
-        alone = self.engine.backend.processes == 1  # else they may differ in their callbacks
-        before = self._digest() if self.callbacks and alone else None
+        # a callback may set other weights; several hosts may differ in their callbacks
+        compared = self.callbacks and self.engine.backend.processes == 1
+        before = self._digest() if compared else b""
         self._tell("on_train_end")
-        self.history.restored = before is not None and self._digest() != before
+        self.history.restored = bool(compared) and self._digest() != before
 
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
@@ -249,7 +237,11 @@ class _Trainer:
             self.speed.pause()
         self.saver.check()
         if wishes.signal and not last:
-            raise Stopped(self._how_to_go_on(), self.agreement.signal)
+            text = f"stopped after step {self.done:,} of {plan.steps:,}"
+            saved = ". Nothing is saved without a run folder"
+            if self.run is not None:
+                saved = f" and saved. To resume: {self.run.way_on}"
+            raise Stopped(text + saved, self.agreement.request.signal)
         if wishes.callback and not last:
             patience = plan.why_to_stop(self.history.evaluations)
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
@@ -260,8 +252,9 @@ class _Trainer:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device
             self.agreement.hear(found)
-            tokens = sum(tokens_of(batch, self.batch_size) for batch in batches)
-            rates = self.speed.add(tokens, len(batches))
+            # of whole steps, from this process's part of them; with padding
+            sizes = (batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches)
+            rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
             for place, (batch, values) in enumerate(zip(batches, found, strict=True), start=step):
                 self._check_finite(place, batch, values)
                 self._take(place, values | rates)
@@ -336,9 +329,3 @@ class _Trainer:
         go_on = f". Start all of them again: {self.run.way_on}" if self.run is not None else ""
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
         return f"another process of this run is gone ({why}). {self.saver.last_good()}{go_on}"
-
-    def _how_to_go_on(self) -> str:
-        text = f"stopped after step {self.done:,} of {self.plan.steps:,}"
-        if self.run is None:
-            return f"{text}. Nothing is saved without a run folder"
-        return f"{text} and saved. To resume: {self.run.way_on}"

@@ -6,10 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from kbert.data.training_batch import TrainingBatch
-from kbert.graph import names
-
-WINDOW = 20  # updates that a figure is the mean of
+_WINDOW = 20  # updates that a figure is the mean of
 _SIDE, _PRODUCTS = 8192, 10  # of the matrices whose product is timed
 _OUTLIER = 5  # times the median: a step that compiled something for a new length
 
@@ -32,7 +29,7 @@ class Speed:
         now = time.perf_counter()
         if self._clock is not None:
             self._last.append((tokens, updates, now - self._clock))
-        while len(self._last) > 1 and self._updates() - self._last[0][1] >= WINDOW:
+        while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
         return self.rates()
@@ -61,11 +58,6 @@ class Speed:
         seconds = [spent / count for _, count, spent in self._last]
         most = _OUTLIER * statistics.median(seconds)
         return updates * statistics.mean(one for one in seconds if one <= most)
-
-
-def tokens_of(batch: TrainingBatch, batch_size: int) -> float:
-    """Return the number of tokens in a whole step, from a process's part of it, with padding."""
-    return batch.inputs[names.TOKEN_IDS].size / len(batch) * batch_size
 
 
 def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
