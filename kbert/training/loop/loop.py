@@ -222,7 +222,7 @@ class _Trainer:
         # their next sum. So a wish to stop travels in the update's own sums, and is due once the
         # host that is furthest ahead can have read them.
         wishes = self.agreement.due()
-        if plan.evaluate is not None and plan.evaluates(self.done):
+        if plan.evaluate is not None and ends:
             save = self._evaluate(plan.evaluate) or save
         elif ends or wishes.callback:
             self._end_epoch({})

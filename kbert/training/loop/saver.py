@@ -18,10 +18,7 @@ class Saver:
     Args:
         engine: the engine whose state is saved.
         run: the run's folder; None: nothing is saved.
-        saved: number of steps of the state on the disk; None: there is none.
-
-    Attributes:
-        saved: the same, as far as is known.
+        saved: number of steps of the state on the disk, as far as is known; None: there is none.
     """
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
@@ -31,21 +28,12 @@ class Saver:
         self._thread = ThreadPoolExecutor(1, "kbert-states")
 
     def save(
-        self,
-        done: int,
-        score: tuple[float, float] | None,
-        *,
-        beside: bool = False,
-        alone: bool = False,
+        self, done: int, score: tuple[float, float] | None, *, beside=False, alone=False
     ) -> None:
-        """Save the state after `done` steps; do nothing if that has been started.
+        """Save the state after `done` steps, with its `Plan.score_of`, unless that was started.
 
-        Args:
-            done: number of steps done.
-            score: score of these weights' evaluation (`Plan.score_of`).
-            beside: whether training continues while it is written; otherwise the state is on the
-                disk when this returns.
-            alone: whether only this host saves; otherwise all hosts call this.
+        With `beside` training continues while it is written; otherwise it is on the disk when this
+        returns. All hosts call this, unless this one saves `alone`.
 
         Raises:
             OSError: this state, or the previous one, could not be written; the message says how to
@@ -83,8 +71,7 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        place = self._run.place
-        if place is None:
+        if (place := self._run.place) is None:
             return "The folder was moved or removed, and its states with it"
         return f"The last good state is from step {self.saved:,} in {place}"
 
@@ -98,15 +85,14 @@ class Saver:
     @contextlib.contextmanager
     def explained(self):
         """Add to an error of the disk how to resume."""
+        assert self._run is not None
         try:
             try:
                 yield
             except OSError:
-                if self._run is not None:
-                    self._run.check_in_place()  # the cause, where it was moved within a write
+                self._run.check_in_place()  # the cause, where it was moved within a write
                 raise
         except OSError as error:
-            assert self._run is not None
             good = f"{self.last_good()}. " if self.saved is not None else ""
             room = "Free space, then resume: " if error.errno in _FULL else "To resume: "
             text = f"{error.strerror or error}. {good}{room}{self._run.way_on}"

@@ -25,7 +25,7 @@ class Speed:
         self._clock: float | None = None
 
     def add(self, tokens: float, updates: int = 1) -> dict[str, float]:
-        """More steps, of so many tokens, padding included: the rates, once there are any."""
+        """Take steps of so many tokens, padding included; return `rates`."""
         now = time.perf_counter()
         if self._clock is not None:
             self._last.append((tokens, updates, now - self._clock))
