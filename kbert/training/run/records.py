@@ -15,21 +15,18 @@ _STEP = js.fields({"step": js.whole(0, 2**62)})
 class RecordFile:
     """The lines of one run, on the disk as soon as they are added.
 
-    Args:
-        path: the file; made where it is not there.
-        step: steps done so far. Later lines, which a killed run left, are cut, and a line that
-            is not whole.
+    Lines after `step`, which a killed run left, are cut, and a line that is not whole.
     """
 
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self._path = Path(path)
         lines = [line for line in read_records(path) if line["step"] <= step]
-        write_atomically(path, "".join(map(_text, lines)).encode())
+        write_atomically(path, b"".join(map(_encode, lines)))
         self._file = self._path.open("ab", buffering=0)
 
     def add(self, step: int, values: dict[str, float]) -> None:
         """Add a line; raise an OSError that names the file where the disk is full."""
-        data = _text({"step": step} | values).encode()
+        data = _encode({"step": step} | values)
         try:
             written = self._file.write(data)
             if written < len(data):  # the disk filled up within the line
@@ -47,12 +44,7 @@ class RecordFile:
 
 
 def read_records(path: str | os.PathLike) -> list[dict]:
-    """Return the lines of a metrics.jsonl, up to the first that is not whole.
-
-    None where it is not there.
-
-    A number that JSON has no word for stands as null, and is read as NaN.
-    """
+    """Return the lines of a metrics.jsonl, up to the first that is not whole; null is NaN."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -69,9 +61,10 @@ def read_records(path: str | os.PathLike) -> list[dict]:
     return lines
 
 
-def _text(line: dict) -> str:
-    line = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in line.items()
-    }
-    return json.dumps(line) + "\n"
+def as_json(value):
+    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
+
+
+def _encode(line: dict) -> bytes:
+    return json.dumps(as_json(line)).encode() + b"\n"

@@ -29,7 +29,7 @@ from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
 from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
-from kbert.training.run.records import RecordFile, read_records
+from kbert.training.run.records import RecordFile, as_json, read_records
 from kbert.training.run.state_files import write_state
 from kbert.training.run.states import State, States
 
@@ -124,8 +124,8 @@ class RunFolder:
             "computation": COMPUTATION,
             "places": places or {},
             "keep_checkpoints": keep_checkpoints,
-            "settings": _as_json(settings),
-            "fingerprint": _as_json(fingerprint),
+            "settings": as_json(settings),
+            "fingerprint": as_json(fingerprint),
         }
         if chief:
             with folder_lock.hold(path):
@@ -206,8 +206,8 @@ class RunFolder:
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
-        different = differences(self.settings, _as_json(settings or self.settings), "")
-        different += differences(self.fingerprint, _as_json(fingerprint), "data")
+        different = differences(self.settings, as_json(settings or self.settings), "")
+        different += differences(self.fingerprint, as_json(fingerprint), "data")
         if different:
             first = first_few(different, 3, "; ")
             raise ValueError(
@@ -309,7 +309,7 @@ class RunFolder:
             save(bert, self.path / "adapter", format="peft")
         model = bert.config, bert.model.count_params()
         self.write_report(self.read_records(), result, *model, data, title=title, score=score)
-        _write_json(self.path / "result.json", _as_json(result))
+        _write_json(self.path / "result.json", result)
 
     def write_report(self, *arguments, **options) -> None:
         """Write report.html; see `kbert.training.run.report_page.write_report`."""
@@ -408,11 +408,6 @@ def _describe_environment(engine) -> dict:
     }
 
 
-def _as_json(value):
-    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
-    return json.loads(json.dumps(value), parse_constant=lambda name: None)
-
-
 def _write_json(path: Path, content: dict) -> None:
-    text = json.dumps(_as_json(content), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(as_json(content), indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode())

@@ -25,12 +25,7 @@ class DamagedState(ValueError):
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
-    """Write a state: beside its place, flushed to the disk, then renamed.
-
-    Args:
-        path: the file; its folder is there.
-        arrays: by name, of any shape and of a dtype that safetensors has.
-        facts: what else is known of it, as JSON: the number of steps, the run.
+    """Write a state, with facts as JSON: beside its place, flushed to the disk, then renamed.
 
     Raises:
         OSError: it cannot be written; an old file stays, and nothing half-written.
@@ -39,14 +34,18 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
     from safetensors.numpy import save_file
 
     path = Path(path)
-    arrays = {name: _in_order(array) for name, array in arrays.items()}
+    # safetensors requires C order; np.ascontiguousarray would give a scalar a dimension
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
     metadata = {"format": _FORMAT, "facts": text, "sha256": _checksum(arrays, text)}
     with atomic_file(path) as part:
         try:
             save_file(arrays, part, metadata=metadata)
-        except SafetensorError as error:  # it says a full disk as text
-            raise OSError(*_reason(error), str(path)) from None
+        except SafetensorError as error:  # it says a full disk as text: … (os error 28)
+            found = re.search(r"os error (\d+)", str(error))
+            number = int(found[1]) if found else errno.EIO
+            text = os.strerror(number) if found else str(error)
+            raise OSError(number, text, str(path)) from None
         os.chmod(part, 0o666 & ~_umask())  # safetensors' files are the owner's alone
         _flush(part)
     _flush(path.parent)
@@ -59,27 +58,22 @@ def read_facts(path: str | os.PathLike) -> dict:
         OSError: it cannot be read.
         DamagedState: not a state, or a damaged one.
     """
-    with _opened(path) as file:
-        return _facts(path, file.metadata())
+    with _open(path) as file:
+        return _parse_facts(path, file.metadata())
 
 
 def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the arrays of a state and its facts, after the checksum was found right.
-
-    Raises:
-        OSError: it cannot be read.
-        DamagedState: not a state, or one whose content is not what was written.
-    """
-    with _opened(path) as file:
+    """Return the arrays and facts of a state whose checksum is right; raise as `read_facts`."""
+    with _open(path) as file:
         metadata = file.metadata()
-        facts = _facts(path, metadata)
+        facts = _parse_facts(path, metadata)
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if _checksum(arrays, metadata["facts"]) != metadata["sha256"]:
         raise DamagedState(f"{path} is damaged: its content does not have the checksum it names")
     return arrays, facts
 
 
-def _opened(path):
+def _open(path):
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -88,19 +82,17 @@ def _opened(path):
         raise DamagedState(f"{path} is damaged or no checkpoint: {error}") from None
 
 
-def _facts(path, metadata: dict | None) -> dict:
-    metadata = metadata or {}
-    if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
+def _parse_facts(path, metadata: dict | None) -> dict:
+    if (
+        not metadata
+        or metadata.get("format") != _FORMAT
+        or not {"facts", "sha256"} <= set(metadata)
+    ):
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
     try:
         return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
     except ValueError:
         raise DamagedState(f"{path} is damaged: its metadata are not JSON") from None
-
-
-def _in_order(array) -> np.ndarray:
-    """Return a C-contiguous array, which safetensors requires; a scalar stays one."""
-    return np.asarray(array, order="C")
 
 
 def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
@@ -110,13 +102,6 @@ def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
         digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
     return digest.hexdigest()
-
-
-def _reason(error) -> tuple[int, str]:
-    """Error number and text of what the Rust code says as `… (os error 28)`."""
-    found = re.search(r"os error (\d+)", str(error))
-    number = int(found.group(1)) if found else errno.EIO
-    return number, os.strerror(number) if found else str(error)
 
 
 def _flush(path: Path) -> None:

@@ -27,28 +27,17 @@ KEPT = 2  # beside the best
 
 @dataclass(frozen=True)
 class State:
-    """A state that was read and found whole.
-
-    Attributes:
-        step: steps done.
-        arrays: what `engine.state.restore` takes.
-        score: of the evaluation at that step, higher is better; None without one.
-        path: its file.
-    """
+    """A whole state after `step` steps; `score` is its evaluation's, higher is better."""
 
     step: int
     arrays: dict[str, np.ndarray]
     score: float | None
-    path: Path
 
 
 class States:
-    """The states of one run.
+    """The states of the run with the id `run`, in a folder; those of another are passed over.
 
-    Args:
-        folder: where they are.
-        run: the run's id; states of another are passed over.
-        check: raises a ValueError for a fingerprint and settings that are not the run's.
+    `check` raises a ValueError for a fingerprint and settings that are not the run's.
     """
 
     def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
@@ -59,11 +48,7 @@ class States:
         return self.folder / f"step-{step:08d}.safetensors"
 
     def last(self) -> State | None:
-        """Return the last one that is whole and of this run; None where there is none.
-
-        Raises:
-            ValueError: one of this run made with other settings.
-        """
+        """Return the last one that is whole and of this run; None where there is none."""
         for path in reversed(self._files()):
             if state := self._read(path):
                 return state
@@ -118,20 +103,17 @@ class States:
             _logger.warning("%s is damaged: its metadata are not those of a training state", path)
             return None
         self._check(facts["fingerprint"], facts["settings"])
-        return State(facts["step"], arrays, facts["score"], path)
+        return State(facts["step"], arrays, facts["score"])
 
 
 def _score(path: Path) -> tuple[float, float]:
     """Return the score and what breaks ties, higher is better."""
     try:
-        facts = read_facts(path)
-    except (DamagedState, OSError):
-        facts = {}
-    return _number(facts.get("score")), _number(facts.get("tie"))
-
-
-def _number(value) -> float:
-    return -np.inf if value is None or not _SCORE.fits(value) else value
+        facts = js.check(read_facts(path), _FACTS, str(path))
+    except (ValueError, OSError):  # damaged
+        facts = {"score": None, "tie": None}
+    first, second = (-np.inf if facts[key] is None else facts[key] for key in ("score", "tie"))
+    return first, second
 
 
 def _step(path: Path) -> int:
