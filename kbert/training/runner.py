@@ -205,7 +205,6 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
 
     peak, how = surroundings.peak(recipe.settings.precision, engine.backend.replicas)
     if run is not None:
-        run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
     batches = recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches
     history = train(

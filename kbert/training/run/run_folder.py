@@ -56,28 +56,23 @@ _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
-    """The folder of a run; create one with `create` or `open`.
-
-    Args:
-        path: the folder.
-        content: the content of its settings.json.
-        chief: whether this process writes; only one process does, all read.
+    """The folder of a run, with the content of its settings.json; from `create` or `open`.
 
     Attributes:
         path: the folder.
         task: "pretrain" or "finetune".
-        settings: the run's settings.
-        fingerprint: everything that its batches depend on.
-        places: the paths of its data when it began.
-        keep_checkpoints: whether a finished run keeps its training states.
-        computation: the version of the computation that it began with.
+        settings: everything that the result depends on, as JSON.
+        fingerprint: everything that its batches depend on, as JSON.
+        places: the paths of its data when it began; the paths may change, the data may not.
+        keep_checkpoints: whether a finished run keeps its training states; it may change.
+        chief: whether this process writes; only one process does, all read.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
         self.path = Path(path)
         self.task, self.settings = content["task"], content["settings"]
         self.fingerprint, self._id = content["fingerprint"], content["run"]
-        self.computation = content.get("computation", 1)
+        self._computation = content.get("computation", 1)
         self.places = content.get("places", {})
         self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.chief = chief
@@ -97,18 +92,10 @@ class RunFolder:
         task: str = "pretrain",
         places: dict | None = None,
         keep_checkpoints: bool = False,
-        chief: bool = True,
     ) -> "RunFolder":
-        """Create the folder of a new run.
+        """Create the folder of a new run; arguments as the attributes.
 
-        Args:
-            path: a folder that does not exist, or is empty.
-            settings: the run's settings, as JSON: everything that its result depends on.
-            fingerprint: everything that its batches depend on, as JSON (`Batches.fingerprint`).
-            task: the name of the command that resumes it.
-            places: paths of its data, by name; the paths may change, the data may not.
-            keep_checkpoints: whether the finished run keeps its training states; it may change.
-            chief: whether this process writes it; the others call `open` once it exists.
+        One process does so, the others call `open` once it exists.
 
         Raises:
             FileExistsError: the folder holds a run, or something else.
@@ -127,11 +114,10 @@ class RunFolder:
             "settings": as_json(settings),
             "fingerprint": as_json(fingerprint),
         }
-        if chief:
-            with folder_lock.hold(path):
-                refuse_used(path, task)  # by another process that started in it just now
-                _write_json(path / "settings.json", content)
-        return cls(path, content, chief)
+        with folder_lock.hold(path):
+            refuse_used(path, task)  # by another process that started in it just now
+            _write_json(path / "settings.json", content)
+        return cls(path, content)
 
     @classmethod
     @printable.escaped_errors()
@@ -172,11 +158,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from training this run for as long as the context lasts.
-
-        Raises:
-            BlockingIOError: another process trains it.
-        """
+        """Keep other processes from training this run; a BlockingIOError if one does already."""
         if not self.chief:
             yield
             return
@@ -196,10 +178,10 @@ class RunFolder:
 
     def check_computation(self) -> None:
         """Raise a ValueError if the run began with another version of the computation."""
-        if self.computation != COMPUTATION:
+        if self._computation != COMPUTATION:
             raise ValueError(
                 f"{self.path} must have version {COMPUTATION} of the computation to be resumed, "
-                f"got {self.computation}: another version of kbert started it, and its steps are "
+                f"got {self._computation}: another version of kbert started it, and its steps are "
                 "not those of this one. Start a new run, or resume it with that version "
                 f"({self.path / 'environment.json'} names it)"
             )
@@ -218,10 +200,7 @@ class RunFolder:
     def last_state(self) -> State | None:
         """Return the last state that is whole and of this run; None where there is none.
 
-        What is damaged or of another run is passed over, and the log says so.
-
-        Raises:
-            ValueError: a state of this run made with other settings: settings.json was changed.
+        The log names those that are passed over. One with other settings is a ValueError.
         """
         if state := self._states.last():
             self._whole = state.step
@@ -236,15 +215,10 @@ class RunFolder:
         return self._whole == step
 
     def begin(self, step: int) -> list[dict]:
-        """Open metrics.jsonl and TensorBoard's file, without what was recorded after `step`.
+        """Open metrics.jsonl and TensorBoard's file until `close`; return the lines up to `step`.
 
-        `close` goes with it.
-
-        States of later steps, which cannot be used, or they would have been, are set aside as
-        `….refused`.
-
-        Returns:
-            The lines of metrics.jsonl up to `step`.
+        Later lines are cut. States of later steps, which cannot be used, or they would have been,
+        are set aside as `….refused`.
         """
         if not self.chief:
             return [line for line in self.read_records() if line["step"] <= step]
@@ -265,13 +239,8 @@ class RunFolder:
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Write a state and remove those that are neither of the last two nor the best.
 
-        Args:
-            arrays: `engine.state.all()`.
-            step: steps done.
-            score: of an evaluation at that step, and what breaks ties; higher is better.
-
-        Raises:
-            OSError: it cannot be written; those before it are whole.
+        `score` is that of an evaluation at that step, and what breaks ties; higher is better. An
+        OSError leaves the states before it whole.
         """
         if not self.chief:
             return
@@ -289,13 +258,8 @@ class RunFolder:
     def finish(self, bert, result: dict, data: dict[str, str], *, title: str, score: str) -> None:
         """Write the final model in both formats and the report, and last that it is finished.
 
-        Args:
-            bert: a `kbert.Bert`.
-            result: what the run came to, as JSON.
-            data, title, score: see `kbert.training.run.report_page.write_report`.
-
-        Raises:
-            OSError, ValueError: as `kbert.save`.
+        `result` is JSON; data, title and score are as for `report_page.write_report`. It raises as
+        `kbert.save`.
         """
         from kbert.checkpoints.bert import save
 
@@ -320,31 +284,22 @@ class RunFolder:
             write_report(self, *arguments, **options)
 
     def tidy(self) -> None:
-        """Remove the states of a run that is finished, unless it keeps all.
-
-        Where there are several processes, once none reads them any more.
-        """
+        """Remove the states of a finished run, unless it keeps them; no process may read them."""
         if self.chief and not self.keep_checkpoints and self.finished is not None:
             self._states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
-        """Write environment.json: versions and devices, no names of folders or hosts."""
-        if self.chief:
-            _write_json(self.path / "environment.json", _describe_environment(engine) | more)
-
-    def warn_of_another_environment(self, engine) -> None:
-        """Say where the result will be equal to rounding only, since the run began otherwise."""
+        """Write environment.json; warn where another one makes results equal only to rounding."""
         file = self.path / "environment.json"
         before, now = js.read_object(file) if file.is_file() else {}, _describe_environment(engine)
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
                     "%s was started with %s %s, now it is %s: results are equal up to rounding",
-                    self.path,
-                    name,
-                    before[name],
-                    now[name],
+                    *(self.path, name, before[name], now[name]),
                 )
+        if self.chief:
+            _write_json(file, now | more)
 
     def read_records(self) -> list[dict]:
         """Return the lines of metrics.jsonl."""
