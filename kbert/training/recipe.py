@@ -20,11 +20,9 @@ class Teaching(Protocol):
 
     Attributes:
         lessons: auxiliary losses, by the names of those labels of a batch that belong to no output.
-        digest: a digest of the teacher.
     """
 
     lessons: Mapping[str, Lesson]
-    digest: str
 
     def taught(self, model):
         """Return the model with the additional outputs of `lessons`; or the model itself."""
@@ -41,7 +39,6 @@ class Recipe(Protocol):
 
     Attributes:
         command: the command that resumes such a run.
-        settings_type: the class of `settings`.
         may_move: the arguments for data that may have moved when the run is resumed.
         title: the title of the run's page.
         score: the metric that decides which evaluation is best; with a minus before it, lower is
@@ -55,7 +52,6 @@ class Recipe(Protocol):
         steps, warmup_steps: number of steps of the whole run, and of its warm-up.
         evaluate_every: steps between two evaluations.
         flops: FLOPs of a step, over all hosts; see `kbert.training.loop.throughput.Speed`.
-        packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
         teaching: distillation targets; None without a teacher.
         vectors: the loss, if it is one of text embeddings; else the outputs have labels.
@@ -75,27 +71,21 @@ class Recipe(Protocol):
     warmup_steps: int
     evaluate_every: int
     flops: float
-    packing: bool = False
     label_smoothing: float = 0.0
     teaching: Teaching | None = None
     vectors: VectorLoss | None = None
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
-        """Recreate the recipe of a resumed run from its settings.
-
-        `moved` has the new paths of data, by the argument's name; None: the data have not moved.
-        """
+        """Recreate the recipe of a resumed run; `moved` as in `kbert.training.runner.resume`."""
 
     def read(self) -> None:
         """Read the data. No backend yet: hosts must find each other before one is used."""
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
-        """Make the batches; open what they depend on.
+        """Make the batches, where XLA compiles the step or not; open what they depend on.
 
-        Args:
-            compiled: whether XLA compiles the step.
-            shape_cost: one-time cost of a batch of a new shape, in steps; 0: unknown.
+        `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
 
     def trained_part(self, model):
@@ -107,10 +97,9 @@ class Recipe(Protocol):
         return None
 
     def first_layers(self) -> Mapping[str, Any]:
-        """Return Keras layers by name: their weights initialize the graph of `spec`.
+        """Return Keras layers by name, whose weights initialize a run that has no state yet.
 
-        A value of None means a newly initialized layer; an empty result, that all layers are. This
-        is called if no state is restored.
+        A value of None means a newly initialized layer; an empty result, that all layers are.
         """
         return {}
 

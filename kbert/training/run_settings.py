@@ -81,7 +81,7 @@ class RunSettings:
 
     @classmethod
     def of(cls, options: dict, command: str | None = None) -> Self:
-        """From keyword arguments of a command; a ValueError names one that there is not."""
+        """Return the settings of keyword arguments; a ValueError names one that there is not."""
         names = [field.name for field in cls.fields()]
         known = {*names, *(field.name for field in dataclasses.fields(Surroundings))}
         for name in options:
@@ -173,11 +173,3 @@ class Surroundings:
         given = () if self.callbacks is None else self.callbacks
         callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
         object.__setattr__(self, "callbacks", callbacks)
-
-    def peak(self, precision: str, replicas: int) -> tuple[float | None, str]:
-        """FLOP/s of all devices together, None: not known; and where the number is from."""
-        from kbert.training.loop.throughput import measured_peak
-
-        if self.peak_flops is not None:
-            return self.peak_flops, "given"
-        return measured_peak(precision, replicas)

@@ -41,7 +41,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     if output is not None:
         chief = engine.backend.process == 0
         if chief:  # one process makes it, all open it
-            options = {"task": recipe.command, "places": recipe.places()}
+            options: dict = {"task": recipe.command, "places": recipe.places()}
             options["keep_checkpoints"] = bool(surroundings.keep_checkpoints)
             RunFolder.create(output, recipe.content(), recipe.fingerprint, **options)
         engine.barrier()
@@ -143,16 +143,13 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     settings = recipe.settings
     with drawn_from(settings.seed):
         given = recipe.first_layers() if begin else {}
+        spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
-            model = build_with(
-                dataclasses.replace(recipe.training_spec, dtype=settings.precision), given
-            )
-            model = recipe.trained_part(model)
+            model = recipe.trained_part(build_with(spec, given))
             trained = recipe.trained_weights(model)
-        if recipe.teaching:
-            with engine.backend.scope():
+            if recipe.teaching:
                 model = recipe.teaching.taught(model)
-            trained = trained and trained.and_all_new_of(model)
+                trained = trained and trained.and_all_new_of(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -177,11 +174,13 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
     """Do the steps that are left; write the result, and return it as the user gets it."""
     from kbert.training.loop.loop import train
+    from kbert.training.loop.throughput import measured_peak
 
-    peak, how = surroundings.peak(recipe.settings.precision, engine.backend.replicas)
+    settings, peak, how = recipe.settings, surroundings.peak_flops, "given"
+    if peak is None:
+        peak, how = measured_peak(settings.precision, engine.backend.replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
-    settings = recipe.settings
     history = train(
         engine,
         recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches,
