@@ -21,18 +21,14 @@ VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 class Rule:
     """A rule for a setting's value.
 
-    Attributes:
-        text: the rule in words, after "must".
-        read: returns the value as Python's own number, which JSON can hold; raises a ValueError,
-            TypeError or OverflowError for any other value.
-        holds: returns whether the value is within the range.
-        names: the values, where they are names.
+    `read` returns the value as Python's own number, which JSON can hold, or raises a ValueError,
+    TypeError or OverflowError.
     """
 
-    text: str
+    text: str  # the rule in words, after "must"
     read: Callable
-    holds: Callable = lambda value: True
-    names: tuple[str, ...] = ()
+    holds: Callable = lambda value: True  # whether the value is within the range
+    names: tuple[str, ...] = ()  # the values, where they are names
 
 
 def _whole(value) -> int:

@@ -14,9 +14,8 @@ _OUTLIER = 5  # times the median: a step that compiled something for a new lengt
 class Speed:
     """The speed of the last steps; the first one, which compiles, is left out.
 
-    Args:
-        flops: of one step, over all hosts (`kbert.account`'s training FLOPs); None: not known.
-        peak: FLOP/s of all the devices together; None: not known.
+    `flops` are those of one step, over all hosts (`kbert.account`'s training FLOPs), `peak` is in
+    FLOP/s of all the devices together; None: not known.
     """
 
     def __init__(self, flops: float | None = None, peak: float | None = None):
@@ -76,15 +75,13 @@ def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     with on_accelerator():
         matrix = keras.ops.cast(np.ones((_SIDE, _SIDE), "float32") / _SIDE, dtype)
-        best = min(_seconds(matrix) for _ in range(_PRODUCTS))
+        times = []
+        for _ in range(_PRODUCTS):
+            start = time.perf_counter()
+            product = keras.ops.matmul(matrix, matrix)
+            float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
+            times.append(time.perf_counter() - start)
     how = f"the fastest of {_PRODUCTS} {dtype} products of {_SIDE} × {_SIDE} matrices on one {kind}"
-    return 2 * _SIDE**3 / best * replicas, how + (f", times {replicas}" if replicas > 1 else "")
-
-
-def _seconds(matrix) -> float:
-    import keras
-
-    start = time.perf_counter()
-    product = keras.ops.matmul(matrix, matrix)
-    float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
-    return time.perf_counter() - start
+    return 2 * _SIDE**3 / min(times) * replicas, how + (
+        f", times {replicas}" if replicas > 1 else ""
+    )

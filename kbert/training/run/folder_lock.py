@@ -39,20 +39,13 @@ class FolderLock:
 
     def remove_file(self) -> None:
         """Remove the lock's file, once nothing more is trained in the folder."""
-        folder = self.find_folder()
-        if folder is not None:
+        if (folder := self.find_folder()) is not None:
             (folder / _NAME).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def hold(folder: Path) -> Iterator[FolderLock]:
-    """Hold the folder's lock for as long as the context lasts.
-
-    A file system without locks gives none.
-
-    Raises:
-        BlockingIOError: another process holds it.
-    """
+    """Hold the folder's lock, if the file system has any; a BlockingIOError if another does."""
     file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if fcntl is not None:

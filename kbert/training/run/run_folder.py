@@ -76,8 +76,7 @@ class RunFolder:
         self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
-        self._records: RecordFile | None = None
-        self._events: EventFile | None = None
+        self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
         self._lock: folder_lock.FolderLock | None = None
         self._whole: int | None = None  # the step of the last state that is known to be whole
 
@@ -92,13 +91,10 @@ class RunFolder:
         places: dict | None = None,
         keep_checkpoints: bool = False,
     ) -> "RunFolder":
-        """Create the folder of a new run; arguments as the attributes.
-
-        One process does so, the others call `open` once it exists.
+        """Create the folder of a new run: one process does so, the others `open` it then.
 
         Raises:
             FileExistsError: the folder holds a run, or something else.
-            OSError: it cannot be created.
         """
         path = Path(path)
         refuse_used(path, task)
@@ -121,12 +117,7 @@ class RunFolder:
     @classmethod
     @printable.escaped_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
-        """Open the folder of a run.
-
-        Raises:
-            FileNotFoundError: no run there.
-            ValueError: its settings.json is damaged.
-        """
+        """Open the folder of a run; a ValueError says that its settings.json is damaged."""
         path = Path(path)
         file = path / "settings.json"
         if not path.exists():
@@ -225,15 +216,14 @@ class RunFolder:
         for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
         self._states.set_aside_after(step)
-        self._records = RecordFile(self.path / "metrics.jsonl", step)
-        self._events = EventFile(self.path / "tensorboard", step)
+        lines = RecordFile(self.path / "metrics.jsonl", step)
+        self._records = lines, EventFile(self.path / "tensorboard", step)
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Record one step: a line of metrics.jsonl and TensorBoard's scalars."""
-        if self._records is not None and self._events is not None:  # the chief's
-            self._records.add(step, values)
-            self._events.add(step, values)
+        for file in self._records:
+            file.add(step, values)
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Write a state and remove those that are neither of the last two nor the best.
@@ -244,8 +234,8 @@ class RunFolder:
         if not self.chief:
             return
         self.check_in_place()
-        if self._records is not None:
-            self._records.flush()  # a state never outlives the lines up to it
+        if self._records:
+            self._records[0].flush()  # a state never outlives the lines up to it
         value, tie = score or (None, None)
         facts = {"step": step, "score": value, "tie": tie, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
@@ -275,7 +265,7 @@ class RunFolder:
         _write_json(self.path / "result.json", result)
 
     def write_report(self, *arguments, **options) -> None:
-        """Write report.html; see `kbert.training.run.report_page.write_report`."""
+        """Write report.html, see `report_page.write_report`."""
         from kbert.training.run.report_page import write_report
 
         if self.chief:
@@ -306,10 +296,9 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files that it has open."""
-        for file in (self._records, self._events):
-            if file is not None:
-                file.close()
-        self._records = self._events = None
+        for file in self._records:
+            file.close()
+        self._records = ()
 
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
