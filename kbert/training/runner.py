@@ -204,7 +204,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
     result |= recipe.result(last)
     bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
     if run is not None:
-        run.finish(bert, result, recipe.described(last["step"]), **_about(recipe))
+        run.finish(bert, result, recipe)
         engine.barrier()  # the others have read the best state
         run.tidy()
     return recipe.outcome(bert, history, result, None if run is None else run.path)
@@ -217,8 +217,4 @@ def _report(recipe: Recipe, run: RunFolder, done: int, records: list[dict]) -> N
     spec = recipe.spec
     params = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels).params
     result = {"steps": done, "asked": recipe.steps}
-    run.write_report(records, result, spec.config, params, recipe.described(done), **_about(recipe))
-
-
-def _about(recipe: Recipe) -> dict[str, str]:
-    return {"title": recipe.title, "score": recipe.score.removeprefix("-")}
+    run.write_report(records, result, recipe, spec.config, params)

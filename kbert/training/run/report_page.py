@@ -59,37 +59,27 @@ _ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora
 _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 
 
-def write_report(
-    run,
-    records: list[dict],
-    result: dict,
-    config,
-    params: int,
-    data: dict,
-    *,
-    title: str,
-    score: str,
-) -> None:
+def write_report(run, records: list[dict], result: dict, recipe, config, params: int) -> None:
     """Write RUN/report.html: after each evaluation, and at the end.
 
     Args:
         run: the `RunFolder`.
         records: the lines of metrics.jsonl.
         result: as in result.json; while the run trains, "steps" and "asked" alone.
+        recipe: the `Recipe`; the metric that is its score comes first.
         config, params: the model's `BertConfig` and number of parameters.
-        data: how much it was trained on, in words by name.
-        title: what was trained.
-        score: the metric that says which weights are best; it comes first.
     """
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
-    texts = _facts(records, run.settings, environment, config, params) | data
+    texts = _facts(records, run.settings, environment, config, params)
+    texts |= recipe.described(result["steps"])
     facts = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
     )
+    ending = f"{html.escape(run.path.name)} · {_ending(result)}"
     parts = [
-        f"<h1>{title}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
-        _cards(records, result, score),
+        f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
+        _cards(records, result, recipe.score.removeprefix("-")),
         f"<dl>{facts}</dl>",
         f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),

@@ -244,12 +244,8 @@ class RunFolder:
         self._whole = step
         self._states.remove_superseded(step)
 
-    def finish(self, bert, result: dict, data: dict[str, str], *, title: str, score: str) -> None:
-        """Write the final model in both formats and the report, and last that it is finished.
-
-        `result` is JSON; data, title and score are as for `report_page.write_report`. It raises as
-        `kbert.save`.
-        """
+    def finish(self, bert, result: dict, recipe) -> None:
+        """Write the final model in both formats and the report, and last that it is finished."""
         from kbert.checkpoints.bert import save
 
         if not self.chief:
@@ -261,16 +257,16 @@ class RunFolder:
         if bert.adapter is not None:
             save(bert, self.path / "adapter", format="peft")
         model = bert.config, bert.model.count_params()
-        self.write_report(self.read_records(), result, *model, data, title=title, score=score)
+        self.write_report(self.read_records(), result, recipe, *model)
         _write_json(self.path / "result.json", result)
 
-    def write_report(self, *arguments, **options) -> None:
+    def write_report(self, *arguments) -> None:
         """Write report.html, see `report_page.write_report`."""
         from kbert.training.run.report_page import write_report
 
         if self.chief:
             self.check_in_place()
-            write_report(self, *arguments, **options)
+            write_report(self, *arguments)
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
