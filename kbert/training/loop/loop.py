@@ -57,11 +57,10 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Train from step `start` to step `steps` − 1 with a prepared engine, restored to `start`.
+    """Train from step `start` to step `steps` − 1 with an engine at `start`; return the history.
 
     Args:
-        engine: see `kbert.training.engine`.
-        batches: makes the batch of each step.
+        engine, batches: the engine, and the batch of each step.
         steps: number of steps of the whole run, `start` of which are done.
         run: the folder for records and states; None: nothing is saved.
         evaluate: computes metrics of the current weights, by name; every host calls it.
@@ -75,9 +74,6 @@ def train(
         progress: whether to show the progress line.
         flops, peak: see `Speed`.
         report: writes the run's page after each evaluation, from the steps done and their records.
-
-    Returns:
-        A `History`, from the run's first step on.
 
     Raises:
         NotFinite: the loss or the gradients were NaN or infinite.
@@ -257,18 +253,15 @@ class _Trainer:
             rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
             for place, (batch, values) in enumerate(zip(batches, found, strict=True), start=step):
                 self._check_finite(place, batch, values)
-                self._take(place, values | rates)
-
-    def _take(self, step: int, values: dict[str, float]) -> None:
-        """Pass the metrics of a step to everything that wants them."""
-        for name, value in values.items():
-            self.sums.setdefault(name, []).append(value)
-        left = self.speed.seconds_for(self.plan.steps - step - 1)
-        self.live.update(step + 1, values, left)
-        self._tell("on_train_batch_end", step % self.plan.epoch, values)
-        self.line = values  # where it is evaluated, the line is written with the evaluation
-        if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
-            self._record(step + 1, values)
+                # where it is evaluated, the line is written with the evaluation
+                self.line = values = values | rates
+                for name, value in values.items():
+                    self.sums.setdefault(name, []).append(value)
+                left = self.speed.seconds_for(self.plan.steps - place - 1)
+                self.live.update(place + 1, values, left)
+                self._tell("on_train_batch_end", place % self.plan.epoch, values)
+                if self.plan.records(place + 1) and not self.plan.evaluates(place + 1):
+                    self._record(place + 1, values)
 
     def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
         if values.pop("finite", 1.0):
@@ -315,7 +308,6 @@ class _Trainer:
         self.in_epoch = False
 
     def _save_before_an_error(self) -> None:
-        """Save the state before an error is raised; ignore errors of saving."""
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
             self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it

@@ -21,12 +21,10 @@ _START = b"\x08\x01"  # SessionLog.status = START
 
 
 class EventFile:
-    """An event file of one start of a run.
+    """An event file of one start of a run, in TensorBoard's log folder.
 
-    Args:
-        folder: TensorBoard's log folder; made where it is not there.
-        step: steps done so far. What older files of the folder say of later ones is void:
-            TensorBoard drops it, so that a resumed run has no step twice.
+    What older files there say of steps after `step` is void: TensorBoard drops it, so that a
+    resumed run has no step twice.
     """
 
     def __init__(self, folder: str | os.PathLike, step: int = 0):
@@ -36,16 +34,16 @@ class EventFile:
         now = int(time.time())
         name = f"events.out.tfevents.{now:010d}.kbert.{count:04d}"  # read in the order of names
         self._file = (folder / name).open("xb", buffering=0)
-        self._write(_string(3, "brain.Event:2"))
-        self._write(_integer(2, step + 1) + _bytes(7, _START))
+        self._write(_field(3, b"brain.Event:2"))
+        self._write(_field(2, step + 1) + _field(7, _START))
 
     def add(self, step: int, values: dict[str, float]) -> None:
         """Add the values of one step, by their tags."""
         summary = b"".join(
-            _bytes(1, _string(1, tag) + b"\x15" + struct.pack("<f", value))
+            _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
             for tag, value in values.items()
         )
-        self._write(_integer(2, step) + _bytes(5, summary))
+        self._write(_field(2, step) + _field(5, summary))
 
     def close(self) -> None:
         """Close the file."""
@@ -65,16 +63,11 @@ def _varint(number: int) -> bytes:
     return bytes(parts) + bytes([number])
 
 
-def _integer(field: int, number: int) -> bytes:
-    return _varint(field << 3) + _varint(number)
-
-
-def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _string(field: int, text: str) -> bytes:
-    return _bytes(field, text.encode())
+def _field(number: int, content: int | bytes) -> bytes:
+    """Return a field of a protocol buffer: a number, or bytes behind their length."""
+    if isinstance(content, int):
+        return _varint(number << 3) + _varint(content)
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _masked(data: bytes) -> bytes:
