@@ -171,22 +171,19 @@ def checked(values: dict, optional: Collection[str] = ()) -> dict:
     Raises:
         ValueError: a value breaks its rule in `RULES`.
     """
-    return {
-        name: None if value is None and name in optional else _checked(name, value)
-        for name, value in values.items()
-    }
-
-
-def _checked(name: str, value):
-    rule = RULES[name]
-    try:
-        found = rule.read(value)
-        holds = rule.holds(found)
-    except _Refused as error:
-        raise ValueError(f"{name}: {error}") from None
-    except (TypeError, ValueError, OverflowError):
-        holds = False
-    if not holds:
-        text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
-        raise ValueError(f"{text}: {close}" if close else text)
+    found = dict(values)
+    for name, value in values.items():
+        if value is None and name in optional:
+            continue
+        rule = RULES[name]
+        try:
+            found[name] = rule.read(value)
+            holds = rule.holds(found[name])
+        except _Refused as error:
+            raise ValueError(f"{name}: {error}") from None
+        except (TypeError, ValueError, OverflowError):
+            holds = False
+        if not holds:
+            text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
+            raise ValueError(f"{text}: {close}" if close else text)
     return found

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from kbert.io.json_differences import differences
-from kbert.training.run.event_file import EventFile
-from kbert.training.run.records import RecordFile, read_records
+from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import DamagedState, read_facts, read_state, write_state
 

@@ -28,8 +28,7 @@ from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
 from kbert.training.run import folder_lock
-from kbert.training.run.event_file import EventFile
-from kbert.training.run.records import RecordFile, as_json, read_records
+from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
 from kbert.training.run.state_files import State, States, write_state
 
 _logger = logging.getLogger("kbert")
