@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from kbert.checkpoints.bert import load
 from kbert.training.determinism import drawn_from, make_deterministic
+from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import Surroundings
@@ -27,11 +28,10 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
-    """Do a new run, from its first step to its result, and return the recipe's outcome.
+    """Do a new run in the folder `output`, or without one, and return the recipe's outcome.
 
-    Raises:
-        FileExistsError: `output` holds something; it is the run's folder, None: nothing is kept.
-        Exception: what the recipe, the engine and `kbert.training.loop.loop.train` raise.
+    It raises a FileExistsError if `output` holds something, and what the recipe, the engine and
+    `kbert.training.loop.loop.train` raise.
     """
     if output is not None:
         refuse_used(output, recipe.command)
@@ -73,11 +73,8 @@ def resume(
     `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
     are settings, which must be the run's own.
 
-    Raises:
-        ValueError: data or settings are others than the run's; names the difference. Or another
-            version of kbert began the run, with other steps.
-        BlockingIOError: another process trains this run.
-        Exception: what `start` raises.
+    It raises what `start` raises; a ValueError that names the difference, where data, settings or
+    kbert's computation are others than the run's; a BlockingIOError if another process trains it.
     """
     if surroundings.keep_checkpoints is not None:
         run.keep_checkpoints = surroundings.keep_checkpoints
@@ -105,8 +102,6 @@ def resume(
 
 
 def _opened(kind: type[Recipe], run: RunFolder, result: dict):
-    from kbert.training.loop.history import History
-
     run.tidy()  # it may have been killed before
     _logger.warning(
         "%s is finished already, after %s step%s: nothing is trained",

@@ -28,7 +28,6 @@ from kbert.training.loop.schedule import WORST, Plan
 from kbert.training.loop.throughput import Speed
 from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.setting_rules import checked
 from kbert.training.stopping import Agreement, ProcessLost, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
@@ -82,8 +81,6 @@ def train(
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    counts = {"evaluate_every": evaluate_every, "save_every": save_every}
-    checked({"steps": steps, "log_every": log_every} | counts, counts)
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every, patience)
     part = engine.rows(batches.batch_size)
     # a callback of each batch is to see its weights, not those of the updates after it

@@ -10,15 +10,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saver:
-    """A writer of states, one at a time, in a thread.
+    """A writer of the engine's states, one at a time, in a thread.
 
-    The files on the disk are whole even if the process is killed: a file gets its name after it is
-    flushed (`kbert.training.run.state_files`), and older states are removed after that.
-
-    Args:
-        engine: the engine whose state is saved.
-        run: the run's folder; None: nothing is saved.
-        saved: number of steps of the state on the disk, as far as is known; None: there is none.
+    `run` is None where nothing is saved. `saved` is the number of steps of the state on the disk,
+    as far as is known; None: there is none.
     """
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
@@ -33,11 +28,8 @@ class Saver:
         """Save the state after `done` steps, with its `Plan.score_of`, unless that was started.
 
         With `beside` training continues while it is written; otherwise it is on the disk when this
-        returns. All hosts call this, unless this one saves `alone`.
-
-        Raises:
-            OSError: this state, or the previous one, could not be written; the message says how to
-                resume.
+        returns. All hosts call this, unless this one saves `alone`. An OSError, of this state or
+        the previous one, says how to resume.
         """
         if self._run is None:
             return

@@ -42,13 +42,9 @@ class Plan:
         return done % self.log_every == 0 or done == self.steps
 
     def score_of(self, figures: dict[str, float]) -> tuple[float, float]:
-        """Rank an evaluation's metrics (`rank`); a ValueError if the score is not among them."""
-        name = self.score.removeprefix("-")
-        if f"val_{name}" not in figures:
-            known = ", ".join(key.removeprefix("val_") for key in figures)
-            raise ValueError(f"score must be one of the evaluation's {known}, got {self.score!r}")
-        sign = -1 if self.score.startswith("-") else 1
-        return rank(sign * figures[f"val_{name}"], figures.get("val_loss"))
+        """Rank an evaluation's metrics, see `rank`."""
+        value = figures[f"val_{self.score.removeprefix('-')}"]
+        return rank(-value if self.score.startswith("-") else value, figures.get("val_loss"))
 
     def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
         """Say why the last `patience` evaluations, without a better one, end the run; else None."""

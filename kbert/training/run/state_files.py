@@ -35,14 +35,13 @@ _FORMAT = "kbert-state-1"
 
 
 class DamagedState(ValueError):
-    """A file that is not, or no longer, a file of `write_state`."""
+    """A file that is not, or no longer, one of `write_state`."""
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
     """Write a state, with facts as JSON: beside its place, flushed to the disk, then renamed.
 
-    Raises:
-        OSError: it cannot be written; an old file stays, and nothing half-written.
+    An OSError leaves an old file as it is, and nothing half-written.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -66,12 +65,7 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
 
 
 def read_facts(path: str | os.PathLike) -> dict:
-    """Read the facts that `write_state` stored with a state, from the header alone.
-
-    Raises:
-        OSError: it cannot be read.
-        DamagedState: not a state, or a damaged one.
-    """
+    """Read a state's facts from the header alone; raise an OSError, or `DamagedState`."""
     with _open(path) as file:
         return _parse_facts(path, file.metadata())
 
@@ -97,11 +91,8 @@ def _open(path):
 
 
 def _parse_facts(path, metadata: dict | None) -> dict:
-    if (
-        not metadata
-        or metadata.get("format") != _FORMAT
-        or not {"facts", "sha256"} <= set(metadata)
-    ):
+    metadata = metadata or {}
+    if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
     try:
         return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
@@ -194,7 +185,7 @@ class States:
                 file.rename(file.with_name(f"{file.name}.refused"))
 
     def _files(self) -> list[Path]:
-        """By step."""
+        """List them by step."""
         files = self.folder.glob("step-*.safetensors")
         return sorted((file for file in files if _NAME.fullmatch(file.name)), key=_step)
 
