@@ -16,13 +16,9 @@ from kbert.training.vector_loss import VectorLoss
 
 
 class Teaching(Protocol):
-    """Distillation targets of a model besides its labels.
+    """Distillation targets of a model besides its labels."""
 
-    Attributes:
-        lessons: auxiliary losses, by the names of those labels of a batch that belong to no output.
-    """
-
-    lessons: Mapping[str, Lesson]
+    lessons: Mapping[str, Lesson]  # by the names of a batch's labels that belong to no output
 
     def taught(self, model):
         """Return the model with the additional outputs of `lessons`; or the model itself."""

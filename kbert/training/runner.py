@@ -80,7 +80,13 @@ def resume(
         run.keep_checkpoints = surroundings.keep_checkpoints
     if (result := run.finished) is not None:  # of any version: its settings may have other names
         run.check(run.fingerprint, run.settings | options)
-        return _opened(kind, run, result)
+        run.tidy()  # it may have been killed before
+        _logger.warning(
+            "%s is finished already, after %s step%s: nothing is trained",
+            *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
+        )
+        history = History(run.read_records())
+        return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
     run.check_computation()
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
@@ -99,16 +105,6 @@ def resume(
             "%s has no usable training state: training starts from the beginning", run.path
         )
         return _train(engine, recipe, run, surroundings)
-
-
-def _opened(kind: type[Recipe], run: RunFolder, result: dict):
-    run.tidy()  # it may have been killed before
-    _logger.warning(
-        "%s is finished already, after %s step%s: nothing is trained",
-        *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
-    )
-    history = History(run.read_records())
-    return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
 
 
 def _engine(recipe: Recipe, surroundings: Surroundings):

@@ -32,10 +32,8 @@ class Rule:
 
 
 def _whole(value) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError
-    if int(value) >= 2**63:
-        raise OverflowError  # no counter of any backend has more
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) >= 2**63:
+        raise TypeError  # no counter of any backend has more
     return int(value)
 
 
@@ -54,10 +52,8 @@ def _truth(value) -> bool:
 def _column(value) -> str:
     if type(value) is int:
         value = str(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip():
         raise TypeError
-    if not value.strip():
-        raise ValueError
     return value
 
 
@@ -166,10 +162,9 @@ RULES = {
 
 
 def checked(values: dict, optional: Collection[str] = ()) -> dict:
-    """Return the values by name, NumPy's numbers as Python's; those of `optional` may be None.
+    """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule.
 
-    Raises:
-        ValueError: a value breaks its rule in `RULES`.
+    Those of `optional` may be None.
     """
     found = dict(values)
     for name, value in values.items():

@@ -86,11 +86,7 @@ class Callbacks:
         self._list = keras.callbacks.CallbackList(list(callbacks), **options)
 
     def tell(self, event: str, *arguments) -> None:
-        """Call one of the callbacks' methods; a dict among its arguments is the logs.
-
-        Raises:
-            ValueError: a callback has set the learning rate, which the run's schedule sets.
-        """
+        """Call one of the callbacks' methods; a dict among its arguments is the logs."""
         if event in _BATCH_EVENTS and not self._watched:
             return
         given = [self._keras_logs(one) if isinstance(one, dict) else one for one in arguments]
@@ -150,10 +146,7 @@ def _loss_and_metric(labels) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
 
 
 def _infer_mode(callback) -> None:
-    """Tell a callback that monitors a metric of kbert's whether higher is better.
-
-    Keras knows this of its own metrics alone, once they are built.
-    """
+    """Tell a callback whether higher is better: Keras knows it of its own metrics, once built."""
     monitor = getattr(callback, "monitor", None)
     if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
         return

@@ -11,14 +11,10 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line, a context, which ends it with the last step.
+    """The progress line of a run of `steps`, a context, which ends it with the last step.
 
-    Args:
-        steps: steps of the whole run.
-        progress: False writes nothing.
-        stream: where to; None: stderr.
-        first: what is said until there are metrics of a step; "" says nothing.
-        steps_per_epoch: steps of one pass over the data; None: no epochs are shown.
+    `progress=False` writes nothing, `first` is said until there are metrics of a step, and `stream`
+    is None for stderr. Epochs are shown where there is more than one of `steps_per_epoch`.
     """
 
     def __init__(

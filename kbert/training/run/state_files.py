@@ -59,7 +59,8 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
             number = int(found[1]) if found else errno.EIO
             text = os.strerror(number) if found else str(error)
             raise OSError(number, text, str(path)) from None
-        os.chmod(part, 0o666 & ~_umask())  # safetensors' files are the owner's alone
+        os.umask(mask := os.umask(0))
+        os.chmod(part, 0o666 & ~mask)  # safetensors' files are the owner's alone
         _flush(part)
     _flush(path.parent)
 
@@ -116,12 +117,6 @@ def _flush(path: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @dataclass(frozen=True)
