@@ -96,7 +96,7 @@ def resume(
     run.chief = engine.backend.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.content())
     with _held(engine, run):
-        state = run.last_state()
+        state = run.states.last()
         _prepare(engine, recipe, surroundings, begin=state is None)
         if state is not None:
             engine.state.restore(state.arrays)

@@ -380,7 +380,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
     assert f"The last good state is from step {BAD} in" in text
     assert_equal(engine.state.all(), good)
-    assert_equal(run.last_state().arrays, good)
+    assert_equal(run.states.last().arrays, good)
     engine.state.restore(good)  # and from there it goes on
     assert float(engine.update(batches.batch(0), BAD)["finite"])
 

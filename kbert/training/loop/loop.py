@@ -151,8 +151,7 @@ class _Trainer:
         self.history = History()
         if run is not None:
             self.history.updates = run.begin(self.done)
-        has_state = run is not None and run.has_state(self.done)
-        self.saver = Saver(self.engine, run, self.done if has_state else None)
+        self.saver = Saver(self.engine, run, self.done or None)  # there is one where it was resumed
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)

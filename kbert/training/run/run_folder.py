@@ -29,7 +29,7 @@ from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
 from kbert.training.run import folder_lock
 from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
-from kbert.training.run.state_files import State, States, write_state
+from kbert.training.run.state_files import States, write_state
 
 _logger = logging.getLogger("kbert")
 
@@ -64,6 +64,7 @@ class RunFolder:
         places: the paths of its data when it began; the paths may change, the data may not.
         keep_checkpoints: whether a finished run keeps its training states; it may change.
         chief: whether this process writes; only one process does, all read.
+        states: its training states on the disk.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
@@ -74,10 +75,9 @@ class RunFolder:
         self.places = content.get("places", {})
         self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.chief = chief
-        self._states = States(self.path / "checkpoints", self._id, self.check)
+        self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
         self._lock: folder_lock.FolderLock | None = None
-        self._whole: int | None = None  # the step of the last state that is known to be whole
 
     @classmethod
     def create(
@@ -186,23 +186,6 @@ class RunFolder:
                 "or start a new run"
             )
 
-    def last_state(self) -> State | None:
-        """Return the last state that is whole and of this run; None where there is none.
-
-        The log names those that are passed over. One with other settings is a ValueError.
-        """
-        if state := self._states.last():
-            self._whole = state.step
-        return state
-
-    def best_state(self) -> State | None:
-        """Return the whole state with the highest score; None where no state has one."""
-        return self._states.best()
-
-    def has_state(self, step: int) -> bool:
-        """Return whether the last state that was read or written is of that step."""
-        return self._whole == step
-
     def begin(self, step: int) -> list[dict]:
         """Open metrics.jsonl and TensorBoard's file until `close`; return the lines up to `step`.
 
@@ -214,7 +197,7 @@ class RunFolder:
         self.close()
         for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
-        self._states.set_aside_after(step)
+        self.states.set_aside_after(step)
         lines = RecordFile(self.path / "metrics.jsonl", step)
         self._records = lines, EventFile(self.path / "tensorboard", step)
         return self.read_records()
@@ -238,10 +221,9 @@ class RunFolder:
         value, tie = score or (None, None)
         facts = {"step": step, "score": value, "tie": tie, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
-        self._states.folder.mkdir(exist_ok=True)
-        write_state(self._states.path(step), arrays, facts)
-        self._whole = step
-        self._states.remove_superseded(step)
+        self.states.folder.mkdir(exist_ok=True)
+        write_state(self.states.path(step), arrays, facts)
+        self.states.remove_superseded(step)
 
     def finish(self, bert, result: dict, recipe) -> None:
         """Write the final model in both formats and the report, and last that it is finished."""
@@ -270,7 +252,7 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
         if self.chief and not self.keep_checkpoints and self.finished is not None:
-            self._states.remove_all()
+            self.states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
         """Write environment.json; warn where another one makes results equal only to rounding."""

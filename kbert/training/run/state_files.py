@@ -59,7 +59,8 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
             number = int(found[1]) if found else errno.EIO
             text = os.strerror(number) if found else str(error)
             raise OSError(number, text, str(path)) from None
-        os.umask(mask := os.umask(0))
+        mask = os.umask(0)
+        os.umask(mask)
         os.chmod(part, 0o666 & ~mask)  # safetensors' files are the owner's alone
         _flush(part)
     _flush(path.parent)
@@ -142,7 +143,7 @@ class States:
         return self.folder / f"step-{step:08d}.safetensors"
 
     def last(self) -> State | None:
-        """Return the last one that is whole and of this run; None where there is none."""
+        """Return the last whole one of this run, None without; a ValueError for other settings."""
         for path in reversed(self._files()):
             if state := self._read(path):
                 return state
