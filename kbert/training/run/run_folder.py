@@ -77,7 +77,7 @@ class RunFolder:
         self.chief = chief
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
-        self._lock: folder_lock.FolderLock | None = None
+        self._lock: int | None = None  # its file
 
     @classmethod
     def create(
@@ -138,7 +138,7 @@ class RunFolder:
     @property
     def place(self) -> Path | None:
         """Find the folder again after somebody moved it; None where it cannot be found."""
-        return self.path if self._lock is None else self._lock.find_folder()
+        return self.path if self._lock is None else folder_lock.find_folder(self.path, self._lock)
 
     @property
     def way_on(self) -> str:
@@ -154,8 +154,8 @@ class RunFolder:
         with folder_lock.hold(self.path) as self._lock:
             try:
                 yield
-                if self.finished is not None:
-                    self._lock.remove_file()
+                if self.finished is not None and self.place is not None:
+                    (self.place / folder_lock.NAME).unlink(missing_ok=True)
             finally:
                 self._lock = None
 
