@@ -97,42 +97,29 @@ def _rules(names: str, rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
+_POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
+_NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: value >= 0)
+_SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
+_BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
+_NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
+_TRUTH = Rule("be True or False", _truth)
+_COLUMN = Rule("be the name or the number of a column", _column)
+
 RULES = {
     **_rules("steps total_steps epochs batch_size max_length max_predictions", _at_least(1)),
     **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _at_least(1)),
     **_rules("log_every patience devices steps_per_execution lora_rank", _at_least(1)),
     **_rules("seq_len", _at_least(8)),  # two segments and their marks
     **_rules("warmup_steps seed", _at_least(0)),
-    **_rules(
-        "learning_rate head_learning_rate lora_alpha clip_norm epsilon peak_flops temperature "
-        "hidden_loss_weight scale margin",
-        Rule("be a finite number above 0", _number, lambda value: value > 0),
-    ),
-    **_rules(
-        "weight_decay",
-        Rule("be a finite number of at least 0", _number, lambda value: value >= 0),
-    ),
-    **_rules(
-        "warmup_ratio alpha short_seq_probability",
-        Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1),
-    ),
-    **_rules(
-        "lora_dropout beta_1 beta_2 dev_ratio label_smoothing",
-        Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1),
-    ),
-    **_rules(
-        "layer_decay mlm_probability",
-        Rule("be a share, above 0 and at most 1", _number, lambda value: 0 < value <= 1),
-    ),
-    **_rules(
-        "keep_checkpoints no_header lowercase jit gradient_checkpointing packing whole_word "
-        "mlm_only keep_best bias_correction progress",
-        Rule("be True or False", _truth),
-    ),
-    **_rules(
-        "text_column text_pair_column label_column",
-        Rule("be the name or the number of a column", _column),
-    ),
+    **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
+    **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
+    **_rules("weight_decay", _NOT_NEGATIVE),
+    **_rules("warmup_ratio alpha short_seq_probability", _SHARE),
+    **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
+    **_rules("layer_decay mlm_probability", _NOT_ZERO_SHARE),
+    **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
+    **_rules("whole_word mlm_only keep_best bias_correction progress", _TRUTH),
+    **_rules("text_column text_pair_column label_column", _COLUMN),
     "lengths": Rule(
         "ascend, in whole numbers of at least 1",
         _lengths,
