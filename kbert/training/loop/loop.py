@@ -170,7 +170,12 @@ class _Trainer:
             try:
                 step, batches = next(sent_together)
             except Exception:
-                self._save_before_an_error()
+                with contextlib.suppress(OSError, NotFinite):
+                    self._read(at_most=0)
+                    self.saver.save(self.done, self.score, alone=True)  # others know nothing of it
+                    if self.run is not None and self.run.chief:
+                        text = "saved after step %d. To resume: %s"
+                        _logger.warning(text, self.done, self.run.way_on)
                 raise
             self._send(step, batches)
             self._between_calls()
@@ -302,13 +307,6 @@ class _Trainer:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
-
-    def _save_before_an_error(self) -> None:
-        with contextlib.suppress(OSError, NotFinite):
-            self._read(at_most=0)
-            self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it
-            if self.run is not None and self.run.chief:
-                _logger.warning("saved after step %d. To resume: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
         """Return the message where another process is gone."""

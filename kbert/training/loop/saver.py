@@ -18,8 +18,8 @@ class Saver:
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
         self._engine, self._run = engine, run
-        self.saved = self._begun = saved
-        self._written: Future | None = None
+        self.saved = saved
+        self._begun: tuple[int, Future] | None = None
         self._thread = ThreadPoolExecutor(1, "kbert-states")
 
     def save(
@@ -34,12 +34,12 @@ class Saver:
         if self._run is None:
             return
         with self.explained():
-            if self._begun != done:
+            if done != (self._begun[0] if self._begun else self.saved):
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
                 arrays = self._engine.state.all() if self._run.chief else {}
-                self._begun = done
-                self._written = self._thread.submit(self._run.save_state, arrays, done, score=score)
+                written = self._thread.submit(self._run.save_state, arrays, done, score=score)
+                self._begun = done, written
             if not beside:
                 self._finish()
         if not beside and not alone:
@@ -47,7 +47,7 @@ class Saver:
 
     def check(self) -> None:
         """Raise the error of a write that has ended; do not wait for one."""
-        if self._written is not None and self._written.done():
+        if self._begun and self._begun[1].done():
             with self.explained():
                 self._finish()
 
@@ -68,11 +68,10 @@ class Saver:
         return f"The last good state is from step {self.saved:,} in {place}"
 
     def _finish(self) -> None:
-        if self._written is not None:
-            written, self._written = self._written, None
-            done, self._begun = self._begun, self.saved
+        if self._begun:
+            (done, written), self._begun = self._begun, None
             written.result()
-            self.saved = self._begun = done
+            self.saved = done
 
     @contextlib.contextmanager
     def explained(self):
