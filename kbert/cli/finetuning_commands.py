@@ -196,7 +196,6 @@ def _go_on(run: Path, settings: dict, **options) -> None:
     from kbert.training.run.run_folder import RunFolder
 
     folder = RunFolder.open(run)
-    folder.later = FinetuningSettings.later
     refuse_other_task(folder, "finetune")
     if say_finished(folder, settings, options["keep_checkpoints"]):
         return

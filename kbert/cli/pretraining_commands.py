@@ -10,7 +10,6 @@ from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Input, Output, check_source, check_writable
 from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.run.folder_size import described
 
 _HELP = {
     "seq_len": "Number of tokens per example.",
@@ -186,11 +185,13 @@ def stoppable(function, *arguments, **options):
 
 def say_where(trained) -> None:
     """What a run has written."""
+    from kbert.training.run.run_folder import describe_sizes
+
     if trained.history.stopped:
         click.echo(trained.history.stopped)
     click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
     click.echo(f"curves: {trained.folder / 'report.html'}")
-    click.echo(f"size: {described(trained.folder)}")
+    click.echo(f"size: {describe_sizes(trained.folder)}")
     if not (trained.folder / "checkpoints").exists():
         click.echo("the training states are deleted (--keep-checkpoints keeps them)")
     if not trained.history.evaluations:

@@ -9,10 +9,9 @@ from kbert.ops.keras_internals import check_seeds_are_pythons
 
 @contextlib.contextmanager
 def drawn_from(seed: int):
-    """Make the initial weights of models built in this context depend on the seed alone.
+    """Make initial weights depend on the seed alone: Keras's initializers ask Python's generator.
 
-    Keras's initializers take their seeds from Python's generator, which afterwards goes on as if
-    nothing had been.
+    The generator's state is restored at the end.
     """
     check_seeds_are_pythons()
     before = random.getstate()
@@ -26,11 +25,8 @@ def drawn_from(seed: int):
 def make_deterministic() -> None:
     """Ask the backend for operations whose results are the same bits every time.
 
-    Threads and atomics would add up in another order at each start, and round differently.
-
-    TensorFlow: where there is a GPU, for the whole process, from here on: Keras then compiles
-    nothing else with XLA. A CPU's operations are such as they are. JAX on
-    GPU: only where it has not begun to use the device. torch warns of an operation that has no such
+    Threads and atomics would add up in another order at each start, and round differently. It holds
+    for the process. JAX obeys only before it uses the GPU; torch warns of operations without such a
     form.
     """
     import keras
@@ -39,7 +35,7 @@ def make_deterministic() -> None:
     if backend == "tensorflow":
         import tensorflow as tf
 
-        if tf.config.list_physical_devices("GPU"):
+        if tf.config.list_physical_devices("GPU"):  # a CPU's are such; Keras uses less XLA then
             tf.config.experimental.enable_op_determinism()
     elif backend == "torch":
         import torch
@@ -49,7 +45,6 @@ def make_deterministic() -> None:
         # it is for operations that read memory which nobody wrote to: kbert uses none
         torch.utils.deterministic.fill_uninitialized_memory = False
     else:
-        flag = "--xla_gpu_deterministic_ops=true"
         flags = os.environ.get("XLA_FLAGS", "")
         if "xla_gpu_deterministic_ops" not in flags:
-            os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
+            os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()

@@ -16,15 +16,9 @@ from kbert.training.vector_loss import VectorLoss
 
 
 class Teaching(Protocol):
-    """Distillation targets of a model besides its labels.
+    """Distillation targets of a model besides its labels."""
 
-    Attributes:
-        lessons: auxiliary losses, by the names of those labels of a batch that belong to no output.
-        digest: a digest of the teacher.
-    """
-
-    lessons: Mapping[str, Lesson]
-    digest: str
+    lessons: Mapping[str, Lesson]  # by the names of a batch's labels that belong to no output
 
     def taught(self, model):
         """Return the model with the additional outputs of `lessons`; or the model itself."""
@@ -38,64 +32,37 @@ class Recipe(Protocol):
 
     The runner calls the methods in their order here. They raise an OSError for a file that cannot
     be read, and a ValueError for settings or data that do not fit.
-
-    Attributes:
-        command: the command that resumes such a run.
-        settings_type: the class of `settings`.
-        may_move: the arguments for data that may have moved when the run is resumed.
-        title: the title of the run's page.
-        score: the metric that decides which evaluation is best; with a minus before it, lower is
-            better.
-        settings: the settings; complete after `open`.
-        batches: the training batches; set by `open`, as everything below.
-        spec: the graph of the result.
-        training_spec: the variant of `spec` that is trained (`GraphSpec.for_training`); the runner
-            builds it in the settings' precision.
-        fingerprint: everything that the batches and the evaluation depend on, as JSON.
-        steps, warmup_steps: number of steps of the whole run, and of its warm-up.
-        evaluate_every: steps between two evaluations.
-        flops: FLOPs of a step, over all hosts; see `kbert.training.loop.throughput.Speed`.
-        packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
-        label_smoothing: see `kbert.training.loss.measured`.
-        teaching: distillation targets; None without a teacher.
-        vectors: the loss, if it is one of text embeddings; else the outputs have labels.
     """
 
-    command: ClassVar[str]
+    command: ClassVar[str]  # resumes such a run
     settings_type: ClassVar[type[RunSettings]]
-    may_move: ClassVar[tuple[str, ...]]
-    title: str
-    score: str
-    settings: Any
+    may_move: ClassVar[tuple[str, ...]]  # arguments for data that may move before a resumed run
+    title: str  # of the run's page
+    score: str  # metric that says which evaluation is best; "-" before it: lower is better
+    settings: Any  # complete after `open`, which sets what follows
     batches: Batches
-    spec: GraphSpec
-    training_spec: GraphSpec
-    fingerprint: dict
-    steps: int
+    spec: GraphSpec  # of the result
+    training_spec: GraphSpec  # what is trained, in the settings' precision: `spec.for_training()`
+    fingerprint: dict  # all that the batches and the evaluation depend on, as JSON
+    steps: int  # of the whole run
     warmup_steps: int
-    evaluate_every: int
-    flops: float
-    packing: bool = False
-    label_smoothing: float = 0.0
+    evaluate_every: int  # steps
+    flops: float  # of a step, over all hosts
+    label_smoothing: float = 0.0  # see `kbert.training.loss.measured`
     teaching: Teaching | None = None
-    vectors: VectorLoss | None = None
+    vectors: VectorLoss | None = None  # the loss of text embeddings; else the outputs have labels
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
-        """Recreate the recipe of a resumed run from its settings.
-
-        `moved` has the new paths of data, by the argument's name; None: the data have not moved.
-        """
+        """Recreate the recipe of a resumed run; `moved` as in `kbert.training.runner.resume`."""
 
     def read(self) -> None:
         """Read the data. No backend yet: hosts must find each other before one is used."""
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
-        """Make the batches; open what they depend on.
+        """Make the batches, where XLA compiles the step or not; open what they depend on.
 
-        Args:
-            compiled: whether XLA compiles the step.
-            shape_cost: one-time cost of a batch of a new shape, in steps; 0: unknown.
+        `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
 
     def trained_part(self, model):
@@ -107,10 +74,9 @@ class Recipe(Protocol):
         return None
 
     def first_layers(self) -> Mapping[str, Any]:
-        """Return Keras layers by name: their weights initialize the graph of `spec`.
+        """Return Keras layers by name, whose weights initialize a run that has no state yet.
 
-        A value of None means a newly initialized layer; an empty result, that all layers are. This
-        is called if no state is restored.
+        A value of None means a newly initialized layer; an empty result, that all layers are.
         """
         return {}
 

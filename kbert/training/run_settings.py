@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
 from kbert.graph import aliases
+from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.setting_rules import checked
@@ -38,9 +39,21 @@ class RunSettings:
         patience: number of evaluations in a row without improvement on the dev data after which
             the run ends. None: all steps are done. Improvement is measured by the score that
             `keep_best` uses: the task's metric, or the loss of pretraining.
+        freeze: parts that are not trained, separated by commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, counted from 1, such as "3" or "1-8". None: all are trained. Frozen
+            parts have no gradients and no moments.
+        lora_rank: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained
+            instead of all weights except the head's. None: no adapters. The result contains them,
+            merged into its weights and as `Bert.adapter`; the run's folder contains them as
+            adapter/, in PEFT's format.
+        lora_targets: matrices that get an adapter, separated by commas: query, key, value,
+            attention_output, intermediate, output; in each block that is not frozen.
+        lora_alpha: scale of the adapters: they count lora_alpha / lora_rank times. None: once.
+        lora_dropout: dropout rate of the adapters' inputs, as in PEFT. The base weights' inputs
+            have no dropout from it.
 
     Raises:
-        ValueError: a value out of its range.
+        ValueError: a value out of its range, or a setting of adapters without lora_rank.
     """
 
     command: ClassVar[str]
@@ -48,8 +61,6 @@ class RunSettings:
     first: ClassVar[tuple[str, ...]]
     last: ClassVar[tuple[str, ...]] = ()  # those that stand behind all others there
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
-    # settings that the first runs did not have, and what they did
-    later: ClassVar[dict] = {"patience": None}
 
     batch_size: int = 32
     optimizer: str | dict = "adamw"
@@ -62,10 +73,15 @@ class RunSettings:
     gradient_checkpointing: bool = False
     seed: int = 0
     patience: int | None = None
+    freeze: str | None = None
+    lora_rank: int | None = None
+    lora_targets: str = LORA_TARGETS
+    lora_alpha: float | None = None
+    lora_dropout: float = 0.0
 
     @classmethod
     def of(cls, options: dict, command: str | None = None) -> Self:
-        """From keyword arguments of a command; a ValueError names one that there is not."""
+        """Return the settings of keyword arguments; a ValueError names one that there is not."""
         names = [field.name for field in cls.fields()]
         known = {*names, *(field.name for field in dataclasses.fields(Surroundings))}
         for name in options:
@@ -81,10 +97,9 @@ class RunSettings:
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
-        values = run.later | run.settings
-        js.check(values, js.fields(kinds), source, "settings")
+        js.check(run.settings, js.fields(kinds), source, "settings")
         try:
-            return cls(**{name: values[name] for name in names})
+            return cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 
@@ -114,6 +129,13 @@ class RunSettings:
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
         for name, value in checked(self.as_dict(), optional).items():
             object.__setattr__(self, name, value)
+        for field in self.fields():
+            of_adapters = field.name in ("lora_alpha", "lora_dropout", "lora_targets")
+            if of_adapters and not self.lora_rank and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"{field.name} must go with lora_rank, the adapters' rank, got {field.name} "
+                    "alone: give lora_rank too, or leave it out"
+                )
 
 
 @dataclass(frozen=True)
@@ -151,11 +173,3 @@ class Surroundings:
         given = () if self.callbacks is None else self.callbacks
         callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
         object.__setattr__(self, "callbacks", callbacks)
-
-    def peak(self, precision: str, replicas: int) -> tuple[float | None, str]:
-        """FLOP/s of all devices together, None: not known; and where the number is from."""
-        from kbert.training.loop.throughput import measured_peak
-
-        if self.peak_flops is not None:
-            return self.peak_flops, "given"
-        return measured_peak(precision, replicas)

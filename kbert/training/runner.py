@@ -14,10 +14,10 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 from kbert.checkpoints.bert import load
 from kbert.training.determinism import drawn_from, make_deterministic
+from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import Surroundings
@@ -28,19 +28,10 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
-    """Return a new run, from its first step to its result.
+    """Do a new run in the folder `output`, or without one, and return the recipe's outcome.
 
-    Args:
-        recipe: what it is.
-        output: its folder, new or empty; None: nothing is kept.
-        surroundings: of this start.
-
-    Returns:
-        The recipe's outcome.
-
-    Raises:
-        FileExistsError: `output` holds something.
-        and what the recipe, the engine and `kbert.training.loop.loop.train` raise.
+    It raises a FileExistsError if `output` holds something, and what the recipe, the engine and
+    `kbert.training.loop.loop.train` raise.
     """
     if output is not None:
         refuse_used(output, recipe.command)
@@ -48,7 +39,13 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     _prepare(engine, recipe, surroundings, begin=True)  # raises before there is a folder
     run = None
     if output is not None:
-        run = _created(engine, recipe, Path(output), bool(surroundings.keep_checkpoints))
+        chief = engine.backend.process == 0
+        if chief:  # one process makes it, all open it
+            options: dict = {"task": recipe.command, "places": recipe.places()}
+            options["keep_checkpoints"] = bool(surroundings.keep_checkpoints)
+            RunFolder.create(output, recipe.content(), recipe.fingerprint, **options)
+        engine.barrier()
+        run = RunFolder.open(output, chief=chief)
     with _held(engine, run):
         return _train(engine, recipe, run, surroundings)
 
@@ -71,59 +68,43 @@ def _held(engine, run: RunFolder | None) -> Iterator[None]:
 def resume(
     kind: type[Recipe], run: RunFolder, moved: dict, options: dict, surroundings: Surroundings
 ):
-    """Goes on with a run, or opens the result of one that is finished.
+    """Go on with a run, or open a finished one; return the outcome of `kind`, its recipe's class.
 
-    Args:
-        kind: the recipe's class.
-        run: the run.
-        moved: by the argument's name, where data lie now; None: where they lay.
-        options: settings that must be the run's own, where they are said again.
-        surroundings: of this start.
+    `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
+    are settings, which must be the run's own.
 
-    Returns:
-        The recipe's outcome.
-
-    Raises:
-        ValueError: data or settings are others than the run's; names the difference. Or another
-            version of kbert began the run, with other steps.
-        BlockingIOError: another process trains this run.
-        Exception: what `start` raises.
+    It raises what `start` raises; a ValueError that names the difference, where data, settings or
+    kbert's computation are others than the run's; a BlockingIOError if another process trains it.
     """
-    run.later = kind.settings_type.later
+    if surroundings.keep_checkpoints is not None:
+        run.keep_checkpoints = surroundings.keep_checkpoints
+    if (result := run.finished) is not None:  # of any version: its settings may have other names
+        run.check(run.fingerprint, run.settings | options)
+        run.tidy()  # it may have been killed before
+        _logger.warning(
+            "%s is finished already, after %s step%s: nothing is trained",
+            *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
+        )
+        history = History(run.read_records())
+        return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
+    run.check_computation()
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    if surroundings.keep_checkpoints is not None:
-        run.keep_checkpoints = surroundings.keep_checkpoints
-    if (result := run.finished) is not None:
-        return _opened(kind, run, result)
-    run.check_computation()
     recipe = kind.of_run(run, settings, moved)
     engine = _engine(recipe, surroundings)
     run.chief = engine.backend.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.content())
     with _held(engine, run):
-        state = run.last_state()
+        state = run.states.last()
         _prepare(engine, recipe, surroundings, begin=state is None)
-        if state is None:
-            _logger.warning(
-                "%s has no usable training state: training starts from the beginning", run.path
-            )
-            return _train(engine, recipe, run, surroundings)
-        engine.state.restore(state.arrays)
-        return _train(engine, recipe, run, surroundings, done=state.step)
-
-
-def _opened(kind: type[Recipe], run: RunFolder, result: dict):
-    from kbert.training.loop.history import History
-
-    run.tidy()  # it may have been killed before
-    _logger.warning(
-        "%s is finished already, after %s step%s: nothing is trained",
-        *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
-    )
-    history = History(run.read_records())
-    return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
+        if state is not None:
+            engine.state.restore(state.arrays)
+            return _train(engine, recipe, run, surroundings, done=state.step)
+        _logger.warning(
+            "%s has no usable training state: training starts from the beginning", run.path
+        )
+        return _train(engine, recipe, run, surroundings)
 
 
 def _engine(recipe: Recipe, surroundings: Surroundings):
@@ -153,16 +134,13 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     settings = recipe.settings
     with drawn_from(settings.seed):
         given = recipe.first_layers() if begin else {}
+        spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
-            model = build_with(
-                dataclasses.replace(recipe.training_spec, dtype=settings.precision), given
-            )
-            model = recipe.trained_part(model)
+            model = recipe.trained_part(build_with(spec, given))
             trained = recipe.trained_weights(model)
-        if recipe.teaching:
-            with engine.backend.scope():
+            if recipe.teaching:
                 model = recipe.teaching.taught(model)
-            trained = trained and trained.and_all_new_of(model)
+                trained = trained and trained.and_all_new_of(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -184,73 +162,50 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     refuse_harmful(surroundings.callbacks, bool(adapters_of(model)), evaluated)
 
 
-def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> RunFolder:
-    """Return the folder of a new run: one process makes it, all open it."""
-    if engine.backend.process == 0:
-        RunFolder.create(
-            folder,
-            recipe.content(),
-            recipe.fingerprint,
-            task=recipe.command,
-            places=recipe.places(),
-            keep_checkpoints=keep_checkpoints,
-        )
-    engine.barrier()
-    return RunFolder.open(folder, chief=engine.backend.process == 0)
-
-
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
-    """Do the steps that are left; write and return what the run came to."""
+    """Do the steps that are left; write the result, and return it as the user gets it."""
     from kbert.training.loop.loop import train
+    from kbert.training.loop.throughput import measured_peak
 
-    peak, how = surroundings.peak(recipe.settings.precision, engine.backend.replicas)
+    settings, peak, how = recipe.settings, surroundings.peak_flops, "given"
+    if peak is None:
+        peak, how = measured_peak(settings.precision, engine.backend.replicas)
     if run is not None:
-        run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
-    batches = recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches
     history = train(
         engine,
-        batches,
+        recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches,
         recipe.steps,
         run=run,
         start=done,
         evaluate=recipe.evaluation(engine, run),
         evaluate_every=recipe.evaluate_every,
-        save_every=recipe.settings.save_every,
+        save_every=settings.save_every,
         score=recipe.score,
-        patience=recipe.settings.patience,
-        log_every=recipe.settings.log_every,
+        patience=settings.patience,
+        log_every=settings.log_every,
         callbacks=surroundings.callbacks,
         progress=surroundings.progress,
         flops=recipe.flops,
         peak=peak,
         report=None if run is None else functools.partial(_report, recipe, run),
     )
-    return _outcome(engine, recipe, run, history)
+    bert, last = recipe.trained(engine, history), history.updates[-1]
+    result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
+    result |= recipe.result(last)
+    bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
+    if run is not None:
+        run.finish(bert, result, recipe)
+        engine.barrier()  # the others have read the best state
+        run.tidy()
+    return recipe.outcome(bert, history, result, None if run is None else run.path)
 
 
 def _report(recipe: Recipe, run: RunFolder, done: int, records: list[dict]) -> None:
     """Write the report of a run that still trains."""
     from kbert.graph.accounting import account
 
-    spec, about = recipe.spec, _about(recipe)
+    spec = recipe.spec
     params = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels).params
     result = {"steps": done, "asked": recipe.steps}
-    run.write_report(records, result, spec.config, params, recipe.described(done), **about)
-
-
-def _about(recipe: Recipe) -> dict[str, str]:
-    return {"title": recipe.title, "score": recipe.score.removeprefix("-")}
-
-
-def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
-    """Return the result, in the run's folder and as the user gets it."""
-    bert, last = recipe.trained(engine, history), history.updates[-1]
-    result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
-    result |= recipe.result(last)
-    bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
-    if run is not None:
-        run.finish(bert, result, recipe.described(last["step"]), **_about(recipe))
-        engine.barrier()  # the others have read the best state
-        run.tidy()
-    return recipe.outcome(bert, history, result, None if run is None else run.path)
+    run.write_report(records, result, recipe, spec.config, params)

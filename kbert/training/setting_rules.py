@@ -21,25 +21,19 @@ VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 class Rule:
     """A rule for a setting's value.
 
-    Attributes:
-        text: the rule in words, after "must".
-        read: returns the value as Python's own number, which JSON can hold; raises a ValueError,
-            TypeError or OverflowError for any other value.
-        holds: returns whether the value is within the range.
-        names: the values, where they are names.
+    `read` returns the value as Python's own number, which JSON can hold, or raises a ValueError,
+    TypeError or OverflowError.
     """
 
-    text: str
+    text: str  # the rule in words, after "must"
     read: Callable
-    holds: Callable = lambda value: True
-    names: tuple[str, ...] = ()
+    holds: Callable = lambda value: True  # whether the value is within the range
+    names: tuple[str, ...] = ()  # the values, where they are names
 
 
 def _whole(value) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError
-    if int(value) >= 2**63:
-        raise OverflowError  # no counter of any backend has more
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) >= 2**63:
+        raise TypeError  # no counter of any backend has more
     return int(value)
 
 
@@ -58,16 +52,14 @@ def _truth(value) -> bool:
 def _column(value) -> str:
     if type(value) is int:
         value = str(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip():
         raise TypeError
-    if not value.strip():
-        raise ValueError
     return value
 
 
-def _ascending(values) -> tuple[int, ...]:
+def _lengths(values) -> tuple[int, ...]:
     found = tuple(map(_whole, values))
-    if isinstance(values, (set, dict)) or list(found) != sorted(set(found)) or found[:1] < (1,):
+    if isinstance(values, (str, set, dict)) or not found:
         raise ValueError
     return found
 
@@ -92,19 +84,6 @@ def _freeze(text) -> str:
     return text
 
 
-def _lora_targets(text) -> str:
-    return ",".join(read_lora_targets(text))  # in one order, however it is said
-
-
-def _different(values) -> tuple[int, ...]:
-    found = tuple(map(_whole, values))
-    if isinstance(values, (str, set, dict)) or len(set(found)) < len(found) or not found:
-        raise ValueError
-    if min(found) < 1:
-        raise ValueError
-    return found
-
-
 def _at_least(least: int) -> Rule:
     return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
 
@@ -112,6 +91,10 @@ def _at_least(least: int) -> Rule:
 def _one_of(names: tuple[str, ...]) -> Rule:
     listed = " or ".join(names) if len(names) <= 2 else f"one of {', '.join(names)}"
     return Rule(f"be {listed}", lambda value: value, lambda value: value in names, names)
+
+
+def _rules(names: str, rule: Rule) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
 
 
 _POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
@@ -123,104 +106,66 @@ _TRUTH = Rule("be True or False", _truth)
 _COLUMN = Rule("be the name or the number of a column", _column)
 
 RULES = {
-    "steps": _at_least(1),
-    "total_steps": _at_least(1),
-    "epochs": _at_least(1),
-    "batch_size": _at_least(1),
-    "seq_len": _at_least(8),  # two segments and their marks
-    "max_length": _at_least(1),
-    "max_predictions": _at_least(1),
-    "accumulation_steps": _at_least(1),
-    "evaluate_every": _at_least(1),
-    "evaluation_batches": _at_least(1),
-    "save_every": _at_least(1),
-    "log_every": _at_least(1),
-    "patience": _at_least(1),
-    "devices": _at_least(1),
-    "steps_per_execution": _at_least(1),
-    "warmup_steps": _at_least(0),
-    "seed": _at_least(0),
-    "lengths": Rule("ascend, in whole numbers of at least 1", _ascending),
-    "learning_rate": _POSITIVE,
-    "head_learning_rate": _POSITIVE,
-    "layer_decay": _NOT_ZERO_SHARE,
+    **_rules("steps total_steps epochs batch_size max_length max_predictions", _at_least(1)),
+    **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _at_least(1)),
+    **_rules("log_every patience devices steps_per_execution lora_rank", _at_least(1)),
+    **_rules("seq_len", _at_least(8)),  # two segments and their marks
+    **_rules("warmup_steps seed", _at_least(0)),
+    **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
+    **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
+    **_rules("weight_decay", _NOT_NEGATIVE),
+    **_rules("warmup_ratio alpha short_seq_probability", _SHARE),
+    **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
+    **_rules("layer_decay mlm_probability", _NOT_ZERO_SHARE),
+    **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
+    **_rules("whole_word mlm_only keep_best bias_correction progress", _TRUTH),
+    **_rules("text_column text_pair_column label_column", _COLUMN),
+    "lengths": Rule(
+        "ascend, in whole numbers of at least 1",
+        _lengths,
+        lambda found: list(found) == sorted(set(found)) and found[0] >= 1,
+    ),
+    "dimensions": Rule(
+        "be different whole numbers of at least 1",
+        _lengths,
+        lambda found: len(set(found)) == len(found) and min(found) >= 1,
+    ),
     "freeze": Rule(FREEZE, _freeze),
-    "lora_rank": _at_least(1),
-    "lora_targets": Rule(ON, _lora_targets),
-    "lora_alpha": _POSITIVE,
-    "lora_dropout": _BELOW_ONE,
-    "clip_norm": _POSITIVE,
-    "epsilon": _POSITIVE,
-    "peak_flops": _POSITIVE,
-    "weight_decay": _NOT_NEGATIVE,
-    "beta_1": _BELOW_ONE,
-    "beta_2": _BELOW_ONE,
-    "dev_ratio": _BELOW_ONE,
-    "warmup_ratio": _SHARE,
-    "label_smoothing": _BELOW_ONE,
+    # in one order, however it is said
+    "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
     "class_weights": _one_of(CLASS_WEIGHTS),
-    "temperature": _POSITIVE,
-    "alpha": _SHARE,
     "hidden_loss": _one_of(HIDDEN_LOSSES),
-    "hidden_loss_weight": _POSITIVE,
     "loss": _one_of(LOSSES),
     "pooling": _one_of(VECTOR_POOLINGS),
-    "scale": _POSITIVE,
-    "margin": _POSITIVE,
-    "dimensions": Rule("be different whole numbers of at least 1", _different),
-    "short_seq_probability": _SHARE,
-    "mlm_probability": _NOT_ZERO_SHARE,
+    "schedule": _one_of(SCHEDULES),
+    "precision": _one_of(PRECISIONS),
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python",
         _optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,
     ),
-    "schedule": _one_of(SCHEDULES),
-    "precision": _one_of(PRECISIONS),
-    "keep_checkpoints": _TRUTH,
-    "text_column": _COLUMN,
-    "text_pair_column": _COLUMN,
-    "label_column": _COLUMN,
-    "no_header": _TRUTH,
-    "lowercase": _TRUTH,
-    "jit": _TRUTH,
-    "gradient_checkpointing": _TRUTH,
-    "packing": _TRUTH,
-    "whole_word": _TRUTH,
-    "mlm_only": _TRUTH,
-    "keep_best": _TRUTH,
-    "bias_correction": _TRUTH,
-    "progress": _TRUTH,
 }
 
 
 def checked(values: dict, optional: Collection[str] = ()) -> dict:
-    """Return the values by name, NumPy's numbers as Python's.
+    """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule.
 
-    Args:
-        values: each one's rule stands in `RULES`.
-        optional: which of them may be None.
-
-    Raises:
-        ValueError: one that breaks its rule: names it, what it must be, and what it is.
+    Those of `optional` may be None.
     """
-    return {
-        name: None if value is None and name in optional else _checked(name, value)
-        for name, value in values.items()
-    }
-
-
-def _checked(name: str, value):
-    rule = RULES[name]
-    try:
-        found = rule.read(value)
-        holds = rule.holds(found)
-    except _Refused as error:
-        raise ValueError(f"{name}: {error}") from None
-    except (TypeError, ValueError, OverflowError):
-        holds = False
-    if not holds:
-        text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
-        raise ValueError(f"{text}: {close}" if close else text)
+    found = dict(values)
+    for name, value in values.items():
+        if value is None and name in optional:
+            continue
+        rule = RULES[name]
+        try:
+            found[name] = rule.read(value)
+            holds = rule.holds(found[name])
+        except _Refused as error:
+            raise ValueError(f"{name}: {error}") from None
+        except (TypeError, ValueError, OverflowError):
+            holds = False
+        if not holds:
+            text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
+            raise ValueError(f"{text}: {close}" if close else text)
     return found

@@ -20,8 +20,7 @@ MOST_AHEAD = 1  # calls of the device that are begun before the figures of the l
 class Stopped(KeyboardInterrupt):
     """A stop by Ctrl-C or SIGTERM; the message says what is saved and how to resume.
 
-    Attributes:
-        status: the exit status of a command that stops: 130 for Ctrl-C, 143 for SIGTERM.
+    `status` is the exit status of a command that stops: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
     def __init__(self, message: str, number: int | None = None):
@@ -53,22 +52,12 @@ class StopRequest:
 
 
 class Agreement:
-    """Agreement of all hosts on stop requests.
-
-    Args:
-        engine: the run's engine.
-        request: this host's stop request.
-    """
+    """Agreement of all hosts on stop requests, of which this host's is `request`."""
 
     def __init__(self, engine, request: StopRequest):
-        self._engine, self._request = engine, request
+        self._engine, self.request = engine, request
         self._sent = self._heard = 0  # calls of the device
         self._known: tuple[int, Wishes] | None = None  # since the call of that number
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that this host had."""
-        return self._request.signal
 
     def told(self) -> Wishes:
         """Return this host's stop flags, which are sent with the next call."""
@@ -84,32 +73,28 @@ class Agreement:
                 self._known = self._heard, wishes
 
     def due(self) -> Wishes:
-        """Why the run ends after the last call; of several hosts each gets the same answer.
-
-        Some of them may have begun a call more before they could read the stop requests.
-        """
+        """Say why the run ends after the last call; of several hosts each gets the same answer."""
         if self._engine.backend.processes == 1:
             return self._own()
-        if self._known is None:
+        # some of them may have begun a call more before they could read the stop requests
+        if self._known is None or self._sent < self._known[0] + MOST_AHEAD:
             return NO_WISH
-        since, wishes = self._known
-        return wishes if self._sent >= since + MOST_AHEAD else NO_WISH
+        return self._known[1]
 
     def at_once(self) -> Wishes:
         """Return the same where all hosts are at one place, such as the end of an epoch."""
         return self._engine.backend.any_process(self._own())
 
     def _own(self) -> Wishes:
-        return Wishes(bool(self._engine.model.stop_training), bool(self._request))
+        return Wishes(bool(self._engine.model.stop_training), bool(self.request))
 
 
 @contextlib.contextmanager
 def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
     """Set a stop request on SIGINT and SIGTERM within this context; a second signal stops at once.
 
-    Args:
-        alone: whether the run has only this process. With other processes, Python may be waiting
-            for one that does not come, and gets no signal: the second one then ends the process.
+    Unless the run is `alone`, Python may wait for a process that does not come, and gets no signal:
+    the second one then ends the process.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -138,12 +123,10 @@ def _ended_by_the_second() -> Iterator[None]:
 
     def listen():
         count = 0
-        while count < 2:
-            number = received.recv(1)
-            if not number:  # closed: the context has ended
-                return
+        while number := received.recv(1):  # closed once the context has ended
             count += number[0] in _SIGNALS
-        os._exit(128 + number[0])  # what is on the disk is whole at any moment
+            if count == 2:
+                os._exit(128 + number[0])  # what is on the disk is whole at any moment
 
     listener = threading.Thread(target=listen, daemon=True)
     before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)

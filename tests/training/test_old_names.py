@@ -10,7 +10,6 @@ import kbert
 from kbert.graph import aliases
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.old_names import renamed
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 OLD = aliases.table()["old setting"]
@@ -25,7 +24,7 @@ def with_old_names(content: dict) -> dict:
     }
 
 
-def test_finished_run_of_an_older_release_is_opened(tmp_path):
+def test_finished_run_of_an_older_release_is_opened(tmp_path, capsys):
     config, folder = kbert.BertConfig(**CONFIG), tmp_path / "run"
     options = SETTINGS | QUIET | {"steps": 3, "save_every": 1, "keep_checkpoints": True}
     first = kbert.pretrain(make_shards(tmp_path), config, output=folder, **options)
@@ -36,15 +35,9 @@ def test_finished_run_of_an_older_release_is_opened(tmp_path):
     (folder / "settings.json").write_text(json.dumps(content))
     opened = kbert.resume(folder, **QUIET)
     assert without_times(opened.history.updates) == without_times(first.history.updates)
-    assert list((folder / "checkpoints").glob("*.safetensors"))  # keep was "all"
-
-
-def test_keep_of_older_runs_becomes_true_or_false():
-    assert renamed({"keep": "model"}) == {"keep_checkpoints": False}
-    assert renamed({"keep": "all", "settings": {"lora": 8}}) == {
-        "keep_checkpoints": True,
-        "settings": {"lora_rank": 8},
-    }
+    assert list((folder / "checkpoints").glob("*.safetensors"))  # they are not removed
+    done = run(capsys, "pretrain", "--resume", folder)
+    assert done.status == 0 and "is finished already, after 3 steps" in done.out
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from kbert.io.json_differences import differences
-from kbert.training.run.event_file import EventFile
-from kbert.training.run.records import RecordFile, read_records
+from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import DamagedState, read_facts, read_state, write_state
 
@@ -159,19 +158,19 @@ def test_last_two_and_best_states_are_kept(run):
     for step, score in ((2, None), (4, -3.0), (6, -1.0), (8, -2.0), (10, None), (12, -1.0)):
         run.save_state(ARRAYS, step, score=score and (score, -0.5))
     assert steps(run) == [6, 10, 12]
-    assert run.best_state().step == 6 and run.best_state().score == -1.0
+    assert run.states.best().step == 6 and run.states.best().score == -1.0
 
 
 def test_lowest_loss_is_best_among_equal_scores(run):
     for step, loss in ((2, 0.75), (4, 0.25), (6, 0.5), (8, 0.625)):
         run.save_state(ARRAYS, step, score=(0.875, -loss))
-    assert steps(run) == [4, 6, 8] and run.best_state().step == 4
+    assert steps(run) == [4, 6, 8] and run.states.best().step == 4
 
 
 def test_last_two_states_are_kept_without_evaluations(run):
     for step in (0, 2, 4, 6):
         run.save_state(ARRAYS, step)
-    assert steps(run) == [4, 6] and run.best_state() is None
+    assert steps(run) == [4, 6] and run.states.best() is None
 
 
 def test_damaged_state_is_skipped_with_a_warning(run, caplog):
@@ -179,7 +178,7 @@ def test_damaged_state_is_skipped_with_a_warning(run, caplog):
         run.save_state(ARRAYS, step)
     newest = run.path / "checkpoints" / "step-00000004.safetensors"
     os.truncate(newest, 300)
-    assert RunFolder.open(run.path).last_state().step == 2
+    assert RunFolder.open(run.path).states.last().step == 2
     assert "step-00000004.safetensors is damaged" in caplog.text
     assert "the state before it" in caplog.text
     run.begin(2)
@@ -194,7 +193,7 @@ def test_state_of_another_run_is_skipped_with_a_warning(run, tmp_path, caplog):
     other.close()
     foreign = other.path / "checkpoints" / "step-00000005.safetensors"
     foreign.rename(run.path / "checkpoints" / foreign.name)
-    assert run.last_state().step == 2
+    assert run.states.last().step == 2
     assert "step-00000005.safetensors belongs to another run" in caplog.text
 
 
@@ -205,7 +204,7 @@ def test_changed_settings_are_named(run):
     content["settings"]["steps"] = 10
     file.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ValueError, match="steps: the run has 10, now 9"):
-        RunFolder.open(run.path).last_state()
+        RunFolder.open(run.path).states.last()
     other = {"shards": {"sha256": "cd"}, "seed": 3}
     with pytest.raises(
         ValueError, match=r'data\.shards\.sha256: the run has "ab", now "cd"'

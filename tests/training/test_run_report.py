@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,7 +90,8 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
     title, score = TITLES[task]
     data = {"Data": "17 texts of <tags>"}
-    write_report(run, run.read_records(), done, *MODEL, data, title=title, score=score)
+    recipe = SimpleNamespace(title=title, score=score, described=lambda done: data)
+    write_report(run, run.read_records(), done, recipe, *MODEL)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 

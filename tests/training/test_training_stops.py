@@ -87,7 +87,6 @@ class Saved:
         self.log = lambda *_: None
         self.close = lambda: None
         self.begin = lambda step: []
-        self.has_state = lambda step: False
 
     def save_state(self, arrays, done, score):
         if self.chief:
@@ -267,7 +266,6 @@ def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
     engine, saved = Host(Meeting(), 0, ahead=0), Saved(chief=True)
     engine.backend.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
     saved.begin = lambda step: [{"step": step, "val_loss": 0.5}]
-    saved.has_state = lambda step: True
     losses = iter((loss, 0.9, 0.9))
     options = {"evaluate": lambda: {"loss": next(losses)}, "evaluate_every": EPOCH}
     loop.train(engine, Batches(), STEPS, run=saved, start=EPOCH, progress=False, **options)

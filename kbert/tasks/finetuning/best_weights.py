@@ -88,7 +88,7 @@ class BestWeights:
             if self._weights is not None:
                 self._engine.state.restore_weights(self._weights)
             return best
-        whole = self._run.best_state()
+        whole = self._run.states.best()
         if whole is not None:
             self._engine.state.restore(whole.arrays)
         found = whole.step if whole else last

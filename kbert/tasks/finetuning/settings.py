@@ -5,18 +5,16 @@ from typing import ClassVar
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.io import json_schema as js
-from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
-from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
-from kbert.training.part_settings import PartSettings
+from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
+class FinetuningSettings(DistillationSettings, RunSettings):
     """Settings of `finetune`.
 
-    The settings of every run (`RunSettings`), of the trained parts (`PartSettings`) and of
-    distillation (`DistillationSettings`) belong to them.
+    The settings of every run (`RunSettings`) and of distillation (`DistillationSettings`) belong to
+    them.
 
     Args:
         epochs: number of passes over the training data.
@@ -80,16 +78,6 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         **{"loss": None, "pooling": None, "dimensions": None},
         **{"scale": 20.0, "margin": 5.0},
     }
-    later: ClassVar[dict] = {
-        **RunSettings.later,
-        **{"text_column": None, "text_pair_column": None, "label_column": None},
-        **{"no_header": False, "lowercase": None},
-        **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
-        **{"head_learning_rate": None, "layer_decay": None},
-        **PART_DEFAULTS,
-        **of_vectors,
-        **DEFAULTS,
-    }
 
     text_column: str | None = None
     text_pair_column: str | None = None
@@ -118,7 +106,6 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_adapters()
         _ = self.columns
 
     @property

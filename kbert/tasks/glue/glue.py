@@ -28,7 +28,6 @@ from kbert.tasks.glue.page import write_glue_page
 from kbert.tasks.glue.reading import TaskData, digest_of, folders, read_task
 from kbert.tasks.glue.results import GlueResult, Run, TaskResult, score
 from kbert.tasks.resume import resume
-from kbert.training import old_names
 from kbert.training.run_settings import Setting as Value
 
 _logger = logging.getLogger("kbert")
@@ -187,7 +186,7 @@ class _Runs:
 
 def _figures(folder: Path, made_of: dict) -> dict[str, float]:
     """Return the metrics of a finished run; raise a ValueError if it was made of something else."""
-    content = old_names.renamed(js.read(folder / FIGURES, _CONTENT))
+    content = js.read(folder / FIGURES, _CONTENT)
     for name, value in json.loads(json.dumps(made_of)).items():
         if content["made_of"].get(name) != value:
             raise ValueError(

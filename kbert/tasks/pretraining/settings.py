@@ -6,20 +6,18 @@ from typing import ClassVar
 
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
-from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
-from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
-from kbert.training.part_settings import PartSettings
+from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.run_settings import RunSettings
 
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
+class PretrainingSettings(DistillationSettings, RunSettings):
     """Settings of `pretrain`.
 
-    The settings of every run (`RunSettings`), of the trained parts of `init` (`PartSettings`) and
-    of distillation (`DistillationSettings`) belong to them.
+    The settings of every run (`RunSettings`) and of distillation (`DistillationSettings`) belong to
+    them; the parts that are trained are those of `init`.
 
     Args:
         steps: number of training steps.
@@ -49,9 +47,10 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
         *("steps", "batch_size", "seq_len", "max_predictions"),
         *("optimizer", "learning_rate", "warmup_steps"),
     )
-    last: ClassVar[tuple[str, ...]] = tuple(PART_DEFAULTS)
+    last: ClassVar[tuple[str, ...]] = (
+        *("freeze", "lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
+    )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = RunSettings.later | PART_DEFAULTS | DEFAULTS
 
     steps: int
     seq_len: int = 128
@@ -70,7 +69,6 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_adapters()
         defaults = {
             "warmup_steps": min(MOST_WARMUP, self.steps // 10),
             "evaluate_every": max(1, self.steps // 10),

@@ -1,4 +1,1 @@
-"""One run's steps in order: batches ahead, stopping, diagnosis, the line on stderr.
-
-`kbert.training` and the tasks' runner may import it.
-"""
+"""One run's steps in order: batches ahead, stopping, diagnosis, the line on stderr."""

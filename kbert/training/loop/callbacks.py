@@ -15,11 +15,10 @@ from kbert.model.lora import merge_adapters
 from kbert.training import loss as objectives
 from kbert.training import optimizers
 
+_SETS_RATE = "the schedule sets the rate: choose learning_rate, warmup_steps and schedule"
 HARMFUL = {
-    "LearningRateScheduler": "the schedule sets the rate: choose learning_rate, warmup_steps and "
-    "schedule",
-    "ReduceLROnPlateau": "the schedule sets the rate: choose learning_rate, warmup_steps and "
-    "schedule",
+    "LearningRateScheduler": _SETS_RATE,
+    "ReduceLROnPlateau": _SETS_RATE,
     "BackupAndRestore": "it restores neither the data's position nor the dropout: the run's folder "
     "does",
     "SwapEMAWeights": "no averages of the weights are kept",
@@ -30,10 +29,7 @@ _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_t
 def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> None:
     """Raise a ValueError for what is no callback, or would do nothing or harm.
 
-    Args:
-        callbacks: the run's.
-        adapted: whether the run trains adapters beside the model's own weights.
-        evaluated: whether the run has dev data.
+    `adapted` is whether the run trains adapters, `evaluated` whether it has dev data.
     """
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
@@ -61,35 +57,23 @@ def _needs_dev(callback) -> bool:
 
 
 def watch_batches(callbacks) -> bool:
-    """Return whether any of them acts on each batch.
-
-    A callback may do so by its class, or by its instance, as a LambdaCallback does.
-    """
-    plain = [getattr(keras.callbacks.Callback, name) for name in _BATCH_EVENTS]
+    """Return whether any acts on each batch, by its class or its instance, as LambdaCallback's."""
+    plain = keras.callbacks.Callback
     return any(
-        getattr(getattr(callback, name), "__func__", None) is not default
+        getattr(getattr(callback, name), "__func__", None) is not getattr(plain, name)
         for callback in callbacks
-        for name, default in zip(_BATCH_EVENTS, plain, strict=True)
+        for name in _BATCH_EVENTS
     )
 
 
 class Callbacks:
     """The callbacks of a run, and the compiled model that they see.
 
-    Args:
-        callbacks: Keras's.
-        engine: trains the model.
-        batch: any batch of the run; its labels say which loss and which metrics outputs have.
-        params: as Keras's CallbackList takes them.
+    The labels of `batch`, any of the run, say which loss and metrics outputs have; `params` are as
+    Keras's CallbackList takes them.
     """
 
-    def __init__(
-        self,
-        callbacks: Sequence[keras.callbacks.Callback],
-        engine,
-        batch: TrainingBatch,
-        **params,
-    ):
+    def __init__(self, callbacks: Sequence, engine, batch: TrainingBatch, **params):
         self._engine = engine
         self._outputs = [name for name in batch.labels if name in engine.output_names]
         self._watched = watch_batches(callbacks)
@@ -98,67 +82,50 @@ class Callbacks:
             self._compile(batch)
         for callback in callbacks:
             _infer_mode(callback)
-        model = engine.model
-        self._list = keras.callbacks.CallbackList(
-            list(callbacks), add_history=True, model=model, **params
-        )
+        options = {"add_history": True, "model": engine.model} | params
+        self._list = keras.callbacks.CallbackList(list(callbacks), **options)
 
     def tell(self, event: str, *arguments) -> None:
-        """Call one of the callbacks' methods; a dict among its arguments is the logs.
-
-        Raises:
-            ValueError: a callback has set the learning rate, which the run's schedule sets.
-        """
+        """Call one of the callbacks' methods; a dict among its arguments is the logs."""
         if event in _BATCH_EVENTS and not self._watched:
             return
         given = [self._keras_logs(one) if isinstance(one, dict) else one for one in arguments]
         with merge_adapters(self._engine.model):
-            self._set_optimizer()
+            # the iterations so far and the rate that follows them, as `fit`
+            optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
+            optimizer.iterations.assign(done)
+            optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
+            rate = _rate_of(optimizer)
             getattr(self._list, event)(*given)
-        self._refuse_other_rate()
-
-    def _compile(self, batch: TrainingBatch) -> None:
-        settings, model = self._engine.settings, self._engine.model
-        self._rate = float(settings.learning_rate)
-        if isinstance(settings.name, str):
-            kind = keras.optimizers.Lamb if settings.name == "lamb" else keras.optimizers.AdamW
-            names = ("weight_decay", "beta_1", "beta_2", "epsilon")
-            options = {name: getattr(settings, name) for name in names}
-            optimizer = kind(self._rate, global_clipnorm=self._engine.step.clip_norm, **options)
-        else:
-            optimizer = keras.saving.deserialize_keras_object(settings.name)
-        losses, metrics = {}, {}
-        for name in self._outputs:
-            losses[name], metrics[name] = _loss_and_metric(batch.labels[name])
-        # the engine scales the loss, where it is to be scaled
-        model.compile(
-            optimizer, losses or None, weighted_metrics=metrics or None, auto_scale_loss=False
-        )
-
-    def _set_optimizer(self) -> None:
-        """Give the optimizer the iterations so far and the rate that follows them, as `fit`."""
-        optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
-        optimizer.iterations.assign(done)
-        optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
-        self._rate = _rate_of(optimizer)
-
-    def _refuse_other_rate(self) -> None:
-        if _rate_of(self._engine.model.optimizer) != self._rate:
+        if _rate_of(self._engine.model.optimizer) != rate:
             raise ValueError(
                 "a callback set the learning rate, which the run's schedule sets: leave the "
                 "callback out, and choose learning_rate, warmup and schedule"
             )
+
+    def _compile(self, batch: TrainingBatch) -> None:
+        settings, model = self._engine.settings, self._engine.model
+        if isinstance(settings.name, str):
+            kind = keras.optimizers.Lamb if settings.name == "lamb" else keras.optimizers.AdamW
+            names = ("learning_rate", "weight_decay", "beta_1", "beta_2", "epsilon")
+            options = {name: getattr(settings, name) for name in names}
+            optimizer = kind(global_clipnorm=self._engine.step.clip_norm, **options)
+        else:
+            optimizer = keras.saving.deserialize_keras_object(settings.name)
+        pairs = {name: _loss_and_metric(batch.labels[name]) for name in self._outputs}
+        losses, metrics = ({name: pairs[name][one] for name in pairs} for one in (0, 1))
+        # the engine scales the loss, where it is to be scaled
+        model.compile(
+            optimizer, losses or None, weighted_metrics=metrics or None, auto_scale_loss=False
+        )
 
     def _keras_logs(self, values: dict) -> dict:
         """Values as logs: a single output's also have Keras's names, without the output's."""
         if len(self._outputs) != 1:
             return values
         prefix = f"{self._outputs[0]}_"
-        return {
-            name.removeprefix(prefix): value
-            for name, value in values.items()
-            if name.startswith(prefix)
-        } | values
+        own = {name: value for name, value in values.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in own.items()} | values
 
 
 def _rate_of(optimizer) -> float:
@@ -167,28 +134,19 @@ def _rate_of(optimizer) -> float:
 
 def _loss_and_metric(labels) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
     """Keras's own loss and metric of labels, as `kbert.training.loss.measured` has them."""
+    losses, metrics = keras.losses, keras.metrics
     mean = {"reduction": "mean_with_sample_weight"}
     if objectives.is_class(labels):
-        return (
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True, **mean),
-            keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
-        )
+        loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
+        return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
     if labels.ndim > 1:
-        return (
-            keras.losses.BinaryCrossentropy(from_logits=True, **mean),
-            keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0),
-        )
-    return (
-        keras.losses.MeanSquaredError(**mean),
-        keras.metrics.MeanAbsoluteError(name="absolute_error"),
-    )
+        loss = losses.BinaryCrossentropy(from_logits=True, **mean)
+        return loss, metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
+    return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
 
 
 def _infer_mode(callback) -> None:
-    """Tell a callback that monitors a metric of kbert's whether higher is better.
-
-    Keras knows this of its own metrics alone, once they are built.
-    """
+    """Tell a callback whether higher is better: Keras knows it of its own metrics, once built."""
     monitor = getattr(callback, "monitor", None)
     if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
         return

@@ -1,47 +1,64 @@
-"""Grouping of steps into calls to the device: as many as it takes, up to the run's next pause."""
+"""Batches made ahead in a thread, and grouped into calls to the device."""
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-from kbert.data.training_batch import TrainingBatch
+from kbert.data.training_batch import Batches, TrainingBatch
 
+AHEAD = 3  # batches made ahead at least: one would do where all take the same time
 Call = tuple[int, list[TrainingBatch]]  # the number of its first update, and its batches
+
+
+@contextlib.contextmanager
+def prefetch(
+    batches: Batches, part: slice, start: int, stop: int, ahead: int
+) -> Iterator[Iterator[tuple[int, TrainingBatch]]]:
+    """Give numbers and batches of the steps `start` … `stop` − 1; a thread makes them ahead.
+
+    A batch has the rows of `part`. What making it raises is raised where it is taken. `ahead` is
+    the number of batches that are taken together.
+    """
+    thread, steps = ThreadPoolExecutor(1, "kbert-batches"), range(start, stop)
+    ahead = max(ahead + 1, AHEAD)
+
+    def take():
+        made = deque(thread.submit(batches.batch, step, part) for step in steps[:ahead])
+        for step in steps:
+            if step + ahead < stop:
+                made.append(thread.submit(batches.batch, step + ahead, part))
+            yield step, made.popleft().result()
+
+    try:
+        yield take()
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def calls(
     batches: Iterator[tuple[int, TrainingBatch]], most: int, pauses: Callable[[int], bool]
 ) -> Iterator[Call]:
-    """Yield batches in order, those of a call together.
+    """Yield batches in order, those of a call together: at most `most`, up to the run's next pause.
 
     A call's batches have one shape. Where it ends depends on the steps' numbers and shapes alone:
-    every host, and a run that is resumed from a state, makes the same ones.
-
-    Args:
-        batches: each step's number and its batch.
-        most: steps of a call.
-        pauses: whether the run does something else after so many steps.
-
-    Raises:
-        Exception: what taking a batch raises, after a call of those that were made before it.
+    every host, and a run that is resumed from a state, makes the same ones. An error of a batch is
+    raised after a call of those before it.
     """
-    step = 0
     together: list[TrainingBatch] = []
     try:
-        for number, batch in batches:
+        for step, batch in batches:
             if together and _shapes(batch) != _shapes(together[0]):
-                yield step, together
+                yield step - len(together), together
                 together = []
-            if not together:
-                step = number
             together.append(batch)
-            if (number + 1) % most == 0 or pauses(number + 1):
-                yield step, together
+            if (step + 1) % most == 0 or pauses(step + 1):
+                yield step + 1 - len(together), together
                 together = []
     except Exception:
         if together:
-            yield step, together
+            yield step + 1 - len(together), together
         raise
-    if together:
-        yield step, together
 
 
 def _shapes(batch: TrainingBatch) -> list[tuple[int, ...]]:

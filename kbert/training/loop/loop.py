@@ -11,23 +11,24 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
+from kbert.graph import names
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
-from kbert.training.loop.calls import Call, calls
+from kbert.training.loop.calls import Call, calls, prefetch
 from kbert.training.loop.history import History
-from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import WORST, Plan
-from kbert.training.loop.throughput import Speed, tokens_of
+from kbert.training.loop.throughput import Speed
 from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.setting_rules import checked
-from kbert.training.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
+from kbert.training.stopping import Agreement, ProcessLost, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
 
@@ -55,32 +56,23 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Train from step `start` to step `steps` − 1 with a prepared engine.
+    """Train from step `start` to step `steps` − 1 with an engine at `start`; return the history.
 
     Args:
-        engine: see `kbert.training.backends`; restored if `start` is not 0.
-        batches: makes the batch of each step.
-        steps: number of steps of the whole run.
+        engine, batches: the engine, and the batch of each step.
+        steps: number of steps of the whole run, `start` of which are done.
         run: the folder for records and states; None: nothing is saved.
-        start: number of steps done.
-        evaluate: computes metrics of the current weights, by name ("loss", "accuracy"); every host
-            calls it.
+        evaluate: computes metrics of the current weights, by name; every host calls it.
         evaluate_every: steps between two evaluations; None: one evaluation, at the end.
         save_every: steps between two states; None: after each evaluation that is the best so far,
             and at the end.
-        score: the metric that decides which evaluation is best; with a minus before it, lower is
-            better.
-        patience: number of consecutive evaluations without a better score after which the run ends;
-            None: it ends after `steps`.
+        score, patience: see `kbert.training.recipe.Recipe` and `RunSettings`.
         log_every: steps between two records.
         callbacks: Keras's callbacks. One epoch is the time between two evaluations; its logs are
             means over it. Their own state is not saved when a run is resumed.
         progress: whether to show the progress line.
         flops, peak: see `Speed`.
         report: writes the run's page after each evaluation, from the steps done and their records.
-
-    Returns:
-        A `History`, from the run's first step on.
 
     Raises:
         NotFinite: the loss or the gradients were NaN or infinite.
@@ -89,8 +81,6 @@ def train(
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    counts = {"evaluate_every": evaluate_every, "save_every": save_every}
-    checked({"steps": steps, "log_every": log_every} | counts, counts)
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every, patience)
     part = engine.rows(batches.batch_size)
     # a callback of each batch is to see its weights, not those of the updates after it
@@ -107,13 +97,17 @@ def train(
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
         # goes on, the number of steps done is all of its position in the data.
-        Prefetched(batches, part, start, steps, ahead=at_once) as prefetched,
+        prefetch(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
-        speed, size = Speed(flops, peak), batches.batch_size
-        told = _callbacks(callbacks, engine, batches, part, plan, start)
-        trainer = _Trainer(engine, plan, run, start, size, told, ahead, speed, live, report)
+        told = None
+        if callbacks:
+            params = {"epochs": -(-steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
+            told = Callbacks(callbacks, engine, batches.batch(start, part), **params)
+        agreement, speed = Agreement(engine, stop_request), Speed(flops, peak)
+        made_of = engine, plan, run, start, batches.batch_size, told
+        trainer = _Trainer(*made_of, ahead, agreement, speed, live, report)
         try:
-            trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
+            trainer.fit(calls(prefetched, at_once, plan.pauses))
         except Exception as error:
             if engine.backend.lost_another(error):
                 raise ProcessLost(trainer.without_another(error)) from error
@@ -125,39 +119,30 @@ def train(
     return trainer.history
 
 
-def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, start: int):
-    """Return the callbacks and the compiled model that they see; None without callbacks."""
-    if not callbacks:
-        return None
-    params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-    return Callbacks(callbacks, engine, batches.batch(start, part), **params)
-
-
 def _first(engine) -> str:
     """Return the line until the first step is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
     return f"{doing} the first step …"
 
 
+@dataclass
 class _Trainer:
     """A run under way: `done` steps are sent, the metrics of those in flight are not read yet."""
 
-    def __init__(
-        self,
-        engine,
-        plan: Plan,
-        run: RunFolder | None,
-        start: int,
-        batch_size: int,
-        callbacks: Callbacks | None,
-        ahead: int,
-        speed: Speed,
-        live: Live,
-        report: Callable[[int, list[dict]], None] | None,
-    ):
-        self.engine, self.plan, self.run = engine, plan, run
-        self.batch_size, self.speed, self.live = batch_size, speed, live
-        self.done, self.ahead, self.report = start, ahead, report
+    engine: Any
+    plan: Plan
+    run: RunFolder | None
+    done: int
+    batch_size: int
+    callbacks: Callbacks | None
+    ahead: int
+    agreement: Agreement
+    speed: Speed
+    live: Live
+    report: Callable[[int, list[dict]], None] | None
+
+    def __post_init__(self):
+        plan, run = self.plan, self.run
         self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
@@ -165,20 +150,17 @@ class _Trainer:
         self.score: tuple[float, float] | None = None  # of the weights as they are
         self.history = History()
         if run is not None:
-            self.history.updates = run.begin(start)
-        has_state = run is not None and run.has_state(start)
-        self.saver = Saver(engine, run, start if has_state else None)
+            self.history.updates = run.begin(self.done)
+        self.saver = Saver(self.engine, run, self.done or None)  # there is one where it was resumed
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)
-        if start < plan.steps:  # it may have been killed once its patience was at its end
+        if self.done < plan.steps:  # it may have been killed once its patience was at its end
             self.history.stopped = plan.why_to_stop(self.history.evaluations)
-        engine.model.stop_training = False
-        self.callbacks = callbacks
+        self.engine.model.stop_training = False
 
-    def fit(self, sent_together: Iterator[Call], stop_request: StopRequest) -> None:
-        """All steps that are left."""
-        self.agreement = Agreement(self.engine, stop_request)
+    def fit(self, sent_together: Iterator[Call]) -> None:
+        """Do all steps that are left."""
         if self.saver.saved is None:
             # The first state is written before the first update: where that one is not finite, or
             # the machine fails, there is something to go on from.
@@ -188,18 +170,20 @@ class _Trainer:
             try:
                 step, batches = next(sent_together)
             except Exception:
-                self._save_before_an_error()
+                with contextlib.suppress(OSError, NotFinite):
+                    self._read(at_most=0)
+                    self.saver.save(self.done, self.score, alone=True)  # others know nothing of it
+                    if self.run is not None and self.run.chief:
+                        text = "saved after step %d. To resume: %s"
+                        _logger.warning(text, self.done, self.run.way_on)
                 raise
             self._send(step, batches)
             self._between_calls()
-        self._end()
-
-    def _end(self) -> None:
-        """Tell the callbacks, and find out whether one of them has set other weights."""
-        alone = self.engine.backend.processes == 1  # else they may differ in their callbacks
-        before = self._digest() if self.callbacks and alone else None
+        # a callback may set other weights; several hosts may differ in their callbacks
+        compared = self.callbacks and self.engine.backend.processes == 1
+        before = self._digest() if compared else b""
         self._tell("on_train_end")
-        self.history.restored = before is not None and self._digest() != before
+        self.history.restored = bool(compared) and self._digest() != before
 
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
@@ -235,7 +219,7 @@ class _Trainer:
         # their next sum. So a wish to stop travels in the update's own sums, and is due once the
         # host that is furthest ahead can have read them.
         wishes = self.agreement.due()
-        if plan.evaluate is not None and plan.evaluates(self.done):
+        if plan.evaluate is not None and ends:
             save = self._evaluate(plan.evaluate) or save
         elif ends or wishes.callback:
             self._end_epoch({})
@@ -250,7 +234,11 @@ class _Trainer:
             self.speed.pause()
         self.saver.check()
         if wishes.signal and not last:
-            raise Stopped(self._how_to_go_on(), self.agreement.signal)
+            text = f"stopped after step {self.done:,} of {plan.steps:,}"
+            saved = ". Nothing is saved without a run folder"
+            if self.run is not None:
+                saved = f" and saved. To resume: {self.run.way_on}"
+            raise Stopped(text + saved, self.agreement.request.signal)
         if wishes.callback and not last:
             patience = plan.why_to_stop(self.history.evaluations)
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
@@ -261,22 +249,20 @@ class _Trainer:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device
             self.agreement.hear(found)
-            tokens = sum(tokens_of(batch, self.batch_size) for batch in batches)
-            rates = self.speed.add(tokens, len(batches))
+            # of whole steps, from this process's part of them; with padding
+            sizes = (batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches)
+            rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
             for place, (batch, values) in enumerate(zip(batches, found, strict=True), start=step):
                 self._check_finite(place, batch, values)
-                self._take(place, values | rates)
-
-    def _take(self, step: int, values: dict[str, float]) -> None:
-        """Pass the metrics of a step to everything that wants them."""
-        for name, value in values.items():
-            self.sums.setdefault(name, []).append(value)
-        left = self.speed.seconds_for(self.plan.steps - step - 1)
-        self.live.update(step + 1, values, left)
-        self._tell("on_train_batch_end", step % self.plan.epoch, values)
-        self.line = values  # where it is evaluated, the line is written with the evaluation
-        if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
-            self._record(step + 1, values)
+                # where it is evaluated, the line is written with the evaluation
+                self.line = values = values | rates
+                for name, value in values.items():
+                    self.sums.setdefault(name, []).append(value)
+                left = self.speed.seconds_for(self.plan.steps - place - 1)
+                self.live.update(place + 1, values, left)
+                self._tell("on_train_batch_end", place % self.plan.epoch, values)
+                if self.plan.records(place + 1) and not self.plan.evaluates(place + 1):
+                    self._record(place + 1, values)
 
     def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
         if values.pop("finite", 1.0):
@@ -286,8 +272,8 @@ class _Trainer:
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
             values["skipped"] = 1.0  # the scale was too high: it is halved, and on
             return
-        found = diagnosis.first_bad(self.engine, batch, step)
-        where = found.text(self.engine.rows(self.batch_size).start or 0)
+        first_row = self.engine.rows(self.batch_size).start or 0
+        where = diagnosis.first_bad(self.engine, batch, step, first_row)
         again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
         raise NotFinite(
             f"the loss or gradient of step {step + 1}{again} is not finite "
@@ -322,14 +308,6 @@ class _Trainer:
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
 
-    def _save_before_an_error(self) -> None:
-        """Save the state before an error is raised; ignore errors of saving."""
-        with contextlib.suppress(OSError, NotFinite):
-            self._read(at_most=0)
-            self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it
-            if self.run is not None and self.run.chief:
-                _logger.warning("saved after step %d. To resume: %s", self.done, self.run.way_on)
-
     def without_another(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
@@ -337,9 +315,3 @@ class _Trainer:
         go_on = f". Start all of them again: {self.run.way_on}" if self.run is not None else ""
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
         return f"another process of this run is gone ({why}). {self.saver.last_good()}{go_on}"
-
-    def _how_to_go_on(self) -> str:
-        text = f"stopped after step {self.done:,} of {self.plan.steps:,}"
-        if self.run is None:
-            return f"{text}. Nothing is saved without a run folder"
-        return f"{text} and saved. To resume: {self.run.way_on}"

@@ -11,14 +11,10 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line, a context, which ends it with the last step.
+    """The progress line of a run of `steps`, a context, which ends it with the last step.
 
-    Args:
-        steps: steps of the whole run.
-        steps_per_epoch: steps of one pass over the data; None: no epochs are shown.
-        progress: False writes nothing.
-        stream: where to; None: stderr.
-        first: what is said until there are metrics of a step; "" says nothing.
+    `progress=False` writes nothing, `first` is said until there are metrics of a step, and `stream`
+    is None for stderr. Epochs are shown where there is more than one of `steps_per_epoch`.
     """
 
     def __init__(
@@ -63,31 +59,23 @@ class Live:
         if self._show:
             self._show_last()
         if self._open:  # the last line stays as it is
-            self._stream.write("\n")
-            self._stream.flush()
-            self._open = False
+            print(file=self._stream, flush=True)
 
     def _show_last(self) -> None:
         if self._last is None:
             return
-        step, values, left = self._last
-        self._last = None
-        epoch = self._epoch(step)
+        (step, values, left), self._last, epoch = self._last, None, ""
+        if self._steps_per_epoch and self._steps > self._steps_per_epoch:
+            now, last = (-(-done // self._steps_per_epoch) for done in (step, self._steps))
+            epoch = f"epoch {now:,}/{last:,}"
         text = line(step, self._steps, values, left, width=self._width, epoch=epoch)
         self._write(text, stays=not self._terminal)
-
-    def _epoch(self, step: int) -> str:
-        """Write the epoch of a step; "" where the run has one epoch."""
-        if not self._steps_per_epoch or self._steps <= self._steps_per_epoch:
-            return ""
-        epoch, epochs = (-(-done // self._steps_per_epoch) for done in (step, self._steps))
-        return f"epoch {epoch:,}/{epochs:,}"
 
     def _write(self, text: str, stays: bool) -> None:
         start = "\r" if self._open else ""
         filled = text.ljust(self._width - 1) if self._terminal else text  # over what stood there
-        self._stream.write(f"{start}{filled}" + ("\n" if stays else ""))
-        self._stream.flush()
+        text = f"{start}{filled}" + "\n" * stays
+        print(text, end="", file=self._stream, flush=True)
         self._open = not stays
 
 
@@ -102,20 +90,13 @@ def line(
 ) -> str:
     """Return one line of fewer columns than `width`: what fits, the more important first.
 
-    Args:
-        step, steps: steps done, and of the whole run.
-        values: the metrics by name, as in metrics.jsonl; an evaluation's begin with "val_".
-        seconds_left: until the end; None: not known.
-        note: behind the steps.
-        width: columns of the terminal.
-        epoch: such as "epoch 2/3"; "" shows none.
+    `values` are metrics as in metrics.jsonl; `note` and `epoch`, such as "epoch 2/3", come first.
     """
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
     room = width - 1 - len(text) - len(end)
     shown: set[int] = set()
-    figures = [(1, epoch)] if epoch else []
-    figures += _figures(values)
+    figures = [(1, epoch)] * bool(epoch) + _figures(values)
     for place in sorted(range(len(figures)), key=lambda place: figures[place][0]):
         if (size := len(figures[place][1]) + 2) <= room:
             room, shown = room - size, shown | {place}

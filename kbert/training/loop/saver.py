@@ -10,56 +10,36 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saver:
-    """A writer of states, one at a time, in a thread.
+    """A writer of the engine's states, one at a time, in a thread.
 
-    The files on the disk are whole even if the process is killed: a file gets its name after it is
-    flushed (`kbert.training.run.state_files`), and older states are removed after that.
-
-    Args:
-        engine: the engine whose state is saved.
-        run: the run's folder; None: nothing is saved.
-        saved: number of steps of the state on the disk; None: there is none.
-
-    Attributes:
-        saved: the same, as far as is known.
+    `run` is None where nothing is saved. `saved` is the number of steps of the state on the disk,
+    as far as is known; None: there is none.
     """
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
         self._engine, self._run = engine, run
-        self.saved = self._begun = saved
-        self._written: Future | None = None
+        self.saved = saved
+        self._begun: tuple[int, Future] | None = None
         self._thread = ThreadPoolExecutor(1, "kbert-states")
 
     def save(
-        self,
-        done: int,
-        score: tuple[float, float] | None,
-        *,
-        beside: bool = False,
-        alone: bool = False,
+        self, done: int, score: tuple[float, float] | None, *, beside=False, alone=False
     ) -> None:
-        """Save the state after `done` steps; do nothing if that has been started.
+        """Save the state after `done` steps, with its `Plan.score_of`, unless that was started.
 
-        Args:
-            done: number of steps done.
-            score: score of these weights' evaluation (`Plan.score_of`).
-            beside: whether training continues while it is written; otherwise the state is on the
-                disk when this returns.
-            alone: whether only this host saves; otherwise all hosts call this.
-
-        Raises:
-            OSError: this state, or the previous one, could not be written; the message says how to
-                resume.
+        With `beside` training continues while it is written; otherwise it is on the disk when this
+        returns. All hosts call this, unless this one saves `alone`. An OSError, of this state or
+        the previous one, says how to resume.
         """
         if self._run is None:
             return
         with self.explained():
-            if self._begun != done:
+            if done != (self._begun[0] if self._begun else self.saved):
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
                 arrays = self._engine.state.all() if self._run.chief else {}
-                self._begun = done
-                self._written = self._thread.submit(self._run.save_state, arrays, done, score=score)
+                written = self._thread.submit(self._run.save_state, arrays, done, score=score)
+                self._begun = done, written
             if not beside:
                 self._finish()
         if not beside and not alone:
@@ -67,7 +47,7 @@ class Saver:
 
     def check(self) -> None:
         """Raise the error of a write that has ended; do not wait for one."""
-        if self._written is not None and self._written.done():
+        if self._begun and self._begun[1].done():
             with self.explained():
                 self._finish()
 
@@ -83,30 +63,27 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        place = self._run.place
-        if place is None:
+        if (place := self._run.place) is None:
             return "The folder was moved or removed, and its states with it"
         return f"The last good state is from step {self.saved:,} in {place}"
 
     def _finish(self) -> None:
-        if self._written is not None:
-            written, self._written = self._written, None
-            done, self._begun = self._begun, self.saved
+        if self._begun:
+            (done, written), self._begun = self._begun, None
             written.result()
-            self.saved = self._begun = done
+            self.saved = done
 
     @contextlib.contextmanager
     def explained(self):
         """Add to an error of the disk how to resume."""
+        assert self._run is not None
         try:
             try:
                 yield
             except OSError:
-                if self._run is not None:
-                    self._run.check_in_place()  # the cause, where it was moved within a write
+                self._run.check_in_place()  # the cause, where it was moved within a write
                 raise
         except OSError as error:
-            assert self._run is not None
             good = f"{self.last_good()}. " if self.saved is not None else ""
             room = "Free space, then resume: " if error.errno in _FULL else "To resume: "
             text = f"{error.strerror or error}. {good}{room}{self._run.way_on}"

@@ -8,12 +8,9 @@ WORST = (-math.inf, -math.inf)
 
 
 def rank(value: float, loss: float | None) -> tuple[float, float]:
-    """Rank an evaluation: by its score, higher is better, then by its loss."""
-    minus_loss = -(loss or 0.0)
-    return (
-        -math.inf if math.isnan(value) else value,
-        -math.inf if math.isnan(minus_loss) else minus_loss,
-    )
+    """Rank an evaluation: by its score, higher is better, then by its loss; NaN is the worst."""
+    first, second = (-math.inf if math.isnan(one) else one for one in (value, -(loss or 0.0)))
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Plan:
     patience: int | None = None
 
     def evaluates(self, done: int) -> bool:
-        return bool(self.evaluate) and (done % self.epoch == 0 or done == self.steps)
+        return self.evaluate is not None and self.ends_epoch(done)
 
     def ends_epoch(self, done: int) -> bool:
         return done % self.epoch == 0 or done == self.steps
@@ -45,23 +42,12 @@ class Plan:
         return done % self.log_every == 0 or done == self.steps
 
     def score_of(self, figures: dict[str, float]) -> tuple[float, float]:
-        """Rank an evaluation: its score, and minus its loss, which breaks ties.
-
-        Higher is better.
-        """
-        name = self.score.removeprefix("-")
-        if f"val_{name}" not in figures:
-            known = ", ".join(key.removeprefix("val_") for key in figures)
-            raise ValueError(f"score must be one of the evaluation's {known}, got {self.score!r}")
-        value = figures[f"val_{name}"]
-        value = -value if self.score.startswith("-") else value
-        return rank(value, figures.get("val_loss"))
+        """Rank an evaluation's metrics, see `rank`."""
+        value = figures[f"val_{self.score.removeprefix('-')}"]
+        return rank(-value if self.score.startswith("-") else value, figures.get("val_loss"))
 
     def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
-        """Say why the run ends after the last of its evaluations; None while it does not.
-
-        It ends once `patience` evaluations in a row were not better than the best before them.
-        """
+        """Say why the last `patience` evaluations, without a better one, end the run; else None."""
         if self.patience is None or not evaluations:
             return None
         scores = [self.score_of(line) for line in evaluations]

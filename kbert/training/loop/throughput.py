@@ -6,10 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from kbert.data.training_batch import TrainingBatch
-from kbert.graph import names
-
-WINDOW = 20  # updates that a figure is the mean of
+_WINDOW = 20  # updates that a figure is the mean of
 _SIDE, _PRODUCTS = 8192, 10  # of the matrices whose product is timed
 _OUTLIER = 5  # times the median: a step that compiled something for a new length
 
@@ -17,9 +14,8 @@ _OUTLIER = 5  # times the median: a step that compiled something for a new lengt
 class Speed:
     """The speed of the last steps; the first one, which compiles, is left out.
 
-    Args:
-        flops: of one step, over all hosts (`kbert.account`'s training FLOPs); None: not known.
-        peak: FLOP/s of all the devices together; None: not known.
+    `flops` are those of one step, over all hosts (`kbert.account`'s training FLOPs), `peak` is in
+    FLOP/s of all the devices together; None: not known.
     """
 
     def __init__(self, flops: float | None = None, peak: float | None = None):
@@ -28,11 +24,11 @@ class Speed:
         self._clock: float | None = None
 
     def add(self, tokens: float, updates: int = 1) -> dict[str, float]:
-        """More steps, of so many tokens, padding included: the rates, once there are any."""
+        """Take steps of so many tokens, padding included; return `rates`."""
         now = time.perf_counter()
         if self._clock is not None:
             self._last.append((tokens, updates, now - self._clock))
-        while len(self._last) > 1 and self._updates() - self._last[0][1] >= WINDOW:
+        while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
         return self.rates()
@@ -63,11 +59,6 @@ class Speed:
         return updates * statistics.mean(one for one in seconds if one <= most)
 
 
-def tokens_of(batch: TrainingBatch, batch_size: int) -> float:
-    """Return the number of tokens in a whole step, from a process's part of it, with padding."""
-    return batch.inputs[names.TOKEN_IDS].size / len(batch) * batch_size
-
-
 def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     """Measure the FLOP/s of a big matrix product on these devices; say how, in words.
 
@@ -84,15 +75,13 @@ def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     with on_accelerator():
         matrix = keras.ops.cast(np.ones((_SIDE, _SIDE), "float32") / _SIDE, dtype)
-        best = min(_seconds(matrix) for _ in range(_PRODUCTS))
+        times = []
+        for _ in range(_PRODUCTS):
+            start = time.perf_counter()
+            product = keras.ops.matmul(matrix, matrix)
+            float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
+            times.append(time.perf_counter() - start)
     how = f"the fastest of {_PRODUCTS} {dtype} products of {_SIDE} × {_SIDE} matrices on one {kind}"
-    return 2 * _SIDE**3 / best * replicas, how + (f", times {replicas}" if replicas > 1 else "")
-
-
-def _seconds(matrix) -> float:
-    import keras
-
-    start = time.perf_counter()
-    product = keras.ops.matmul(matrix, matrix)
-    float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
-    return time.perf_counter() - start
+    return 2 * _SIDE**3 / min(times) * replicas, how + (
+        f", times {replicas}" if replicas > 1 else ""
+    )

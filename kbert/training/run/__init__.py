@@ -1,4 +1,1 @@
-"""A run's folder: records, states, its page, its environment.
-
-The loop and the tasks' runner may import it.
-"""
+"""A run's folder: records, states, its page, its environment."""

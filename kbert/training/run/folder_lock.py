@@ -15,45 +15,29 @@ try:
 except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
-_NAME = ".lock"
+NAME = ".lock"
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
-class FolderLock:
-    """The lock of one folder, held by this process; from `hold`."""
-
-    def __init__(self, folder: Path, file: int):
-        self._folder, self._file = folder, file
-
-    def find_folder(self) -> Path | None:
-        """Return the folder's path as it is now; None where it was removed, or cannot be found."""
-        own = os.fstat(self._file)
-        places = [self._folder / _NAME]
-        with contextlib.suppress(OSError):  # Linux knows
-            places.append(Path(os.readlink(f"/proc/self/fd/{self._file}")))
-        for place in places:
-            with contextlib.suppress(OSError):
-                if os.path.samestat(place.stat(), own):
-                    return place.parent
-        return None
-
-    def remove_file(self) -> None:
-        """Remove the lock's file, once nothing more is trained in the folder."""
-        folder = self.find_folder()
-        if folder is not None:
-            (folder / _NAME).unlink(missing_ok=True)
+def find_folder(folder: Path, file: int) -> Path | None:
+    """Return where the folder of an open lock is now; None if it was removed or cannot be found."""
+    places = [folder / NAME]
+    with contextlib.suppress(OSError):  # Linux knows
+        places.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+    for place in places:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(place.stat(), os.fstat(file)):
+                return place.parent
+    return None
 
 
 @contextlib.contextmanager
-def hold(folder: Path) -> Iterator[FolderLock]:
-    """Hold the folder's lock for as long as the context lasts.
+def hold(folder: Path) -> Iterator[int]:
+    """Hold the folder's lock, if the file system has any, and give its file's descriptor.
 
-    A file system without locks gives none.
-
-    Raises:
-        BlockingIOError: another process holds it.
+    A BlockingIOError says that another process holds it.
     """
-    file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if fcntl is not None:
             try:
@@ -62,6 +46,6 @@ def hold(folder: Path) -> Iterator[FolderLock]:
                 if error.errno in _HELD:
                     text = "another process is training this run: wait until it ends, or stop it"
                     raise BlockingIOError(f"{folder}: {text}") from None
-        yield FolderLock(folder, file)
+        yield file
     finally:
         os.close(file)

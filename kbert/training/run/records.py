@@ -1,8 +1,15 @@
-"""metrics.jsonl: a JSON object a line for each step that is recorded, in order, each once."""
+"""Records of a run: metrics.jsonl, one JSON object per recorded step, and TensorBoard's scalars.
+
+`tf.summary` needs the package tensorboard beside TensorFlow and is not there on JAX and torch. The
+file is simple: records framed as TFRecord frames them, each an `Event` of TensorFlow's event.proto
+with a `Summary` of summary.proto, of which the four fields used here are written by hand.
+"""
 
 import json
 import math
 import os
+import struct
+import time
 from pathlib import Path
 
 from kbert.io import json_schema as js
@@ -15,21 +22,18 @@ _STEP = js.fields({"step": js.whole(0, 2**62)})
 class RecordFile:
     """The lines of one run, on the disk as soon as they are added.
 
-    Args:
-        path: the file; made where it is not there.
-        step: steps done so far. Later lines, which a killed run left, are cut, and a line that
-            is not whole.
+    Lines after `step`, which a killed run left, are cut, and a line that is not whole.
     """
 
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self._path = Path(path)
         lines = [line for line in read_records(path) if line["step"] <= step]
-        write_atomically(path, "".join(map(_text, lines)).encode())
+        write_atomically(path, b"".join(map(_encode, lines)))
         self._file = self._path.open("ab", buffering=0)
 
     def add(self, step: int, values: dict[str, float]) -> None:
         """Add a line; raise an OSError that names the file where the disk is full."""
-        data = _text({"step": step} | values).encode()
+        data = _encode({"step": step} | values)
         try:
             written = self._file.write(data)
             if written < len(data):  # the disk filled up within the line
@@ -47,12 +51,7 @@ class RecordFile:
 
 
 def read_records(path: str | os.PathLike) -> list[dict]:
-    """Return the lines of a metrics.jsonl, up to the first that is not whole.
-
-    None where it is not there.
-
-    A number that JSON has no word for stands as null, and is read as NaN.
-    """
+    """Return the lines of a metrics.jsonl, up to the first that is not whole; null is NaN."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -69,9 +68,79 @@ def read_records(path: str | os.PathLike) -> list[dict]:
     return lines
 
 
-def _text(line: dict) -> str:
-    line = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in line.items()
-    }
-    return json.dumps(line) + "\n"
+def as_json(value):
+    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
+
+
+def _encode(line: dict) -> bytes:
+    return json.dumps(as_json(line)).encode() + b"\n"
+
+
+# CRC-32C (Castagnoli), reflected; TFRecord rotates it and adds a constant.
+_TABLE = []
+for _byte in range(256):
+    for _ in range(8):
+        _byte = (_byte >> 1) ^ (0x82F63B78 if _byte & 1 else 0)
+    _TABLE.append(_byte)
+_MASK_DELTA = 0xA282EAD8
+_START = b"\x08\x01"  # SessionLog.status = START
+
+
+class EventFile:
+    """An event file of one start of a run, in TensorBoard's log folder.
+
+    What older files there say of steps after `step` is void: TensorBoard drops it, so that a
+    resumed run has no step twice.
+    """
+
+    def __init__(self, folder: str | os.PathLike, step: int = 0):
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        count = sum(1 for _ in folder.glob("events.out.tfevents.*"))
+        now = int(time.time())
+        name = f"events.out.tfevents.{now:010d}.kbert.{count:04d}"  # read in the order of names
+        self._file = (folder / name).open("xb", buffering=0)
+        self._write(_field(3, b"brain.Event:2"))
+        self._write(_field(2, step + 1) + _field(7, _START))
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Add the values of one step, by their tags."""
+        summary = b"".join(
+            _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
+            for tag, value in values.items()
+        )
+        self._write(_field(2, step) + _field(5, summary))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, event: bytes) -> None:
+        event = b"\x09" + struct.pack("<d", time.time()) + event
+        length = struct.pack("<Q", len(event))
+        self._file.write(length + _masked(length) + event + _masked(event))
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(parts) + bytes([number])
+
+
+def _field(number: int, content: int | bytes) -> bytes:
+    """Return a field of a protocol buffer: a number, or bytes behind their length."""
+    if isinstance(content, int):
+        return _varint(number << 3) + _varint(content)
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _masked(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
+    return struct.pack("<I", (rotated + _MASK_DELTA) & 0xFFFFFFFF)

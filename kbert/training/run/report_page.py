@@ -59,35 +59,28 @@ _ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora
 _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 
 
-def write_report(
-    run,
-    records: list[dict],
-    result: dict,
-    config,
-    params: int,
-    data: dict,
-    *,
-    title: str,
-    score: str,
-) -> None:
+def write_report(run, records: list[dict], result: dict, recipe, config, params: int) -> None:
     """Write RUN/report.html: after each evaluation, and at the end.
 
     Args:
         run: the `RunFolder`.
         records: the lines of metrics.jsonl.
-        result: what the run came to, as in result.json; while it trains "steps" and "asked" alone.
-        config: the model's `BertConfig`.
-        params: the model's number of parameters.
-        data: how much it was trained on, in words by name.
-        title: what was trained.
-        score: which figure comes first: what says which weights are best.
+        result: as in result.json; while the run trains, "steps" and "asked" alone.
+        recipe: the `Recipe`; the metric that is its score comes first.
+        config, params: the model's `BertConfig` and number of parameters.
     """
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
+    texts = _facts(records, run.settings, environment, config, params)
+    texts |= recipe.described(result["steps"])
+    facts = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
+    )
+    ending = f"{html.escape(run.path.name)} · {_ending(result)}"
     parts = [
-        f"<h1>{title}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
-        _cards(records, result, score),
-        _list(_facts(records, run.settings, environment, config, params) | data),
+        f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
+        _cards(records, result, recipe.score.removeprefix("-")),
+        f"<dl>{facts}</dl>",
         f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
         _folded("Settings", _described(run.settings)),
@@ -97,13 +90,7 @@ def write_report(
 
 
 def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> None:
-    """Write parts of HTML as one page, in the style of a run's report.
-
-    Args:
-        path: the file.
-        title: the window's, as text.
-        parts: what the page has, one after the other.
-    """
+    """Write parts of HTML as one page, with a title, in the style of a run's report."""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -126,29 +113,21 @@ def _ending(result: dict) -> str:
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
-    found = result.get("metrics") or _last_evaluation(records)
+    last = _evaluated(records)[-1:]
+    found = result.get("metrics") or {
+        name[4:]: line[name] for line in last for name in line if name.startswith("val_")
+    }
+    cards = []
+    for name in sorted(found, key=lambda name: name != score):
+        label = f"dev {name.replace('_', ' ')}"
+        if name in result.get("intervals", {}):
+            low, high = (_score_text(name, value) for value in result["intervals"][name])
+            label += f" (95 % interval {low} to {high})"
+        cards.append((label, _score_text(name, found[name])))
     if not found:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
         over = "the last step" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
-        return _listed_cards([(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")])
-    names = sorted(found, key=lambda name: name != score)
-    intervals = result.get("intervals", {})
-    return _listed_cards(
-        [
-            (f"dev {_words(name)}{_interval(name, intervals)}", _score_text(name, found[name]))
-            for name in names
-        ]
-    )
-
-
-def _interval(name: str, intervals: dict) -> str:
-    if name not in intervals:
-        return ""
-    low, high = (_score_text(name, value) for value in intervals[name])
-    return f" (95 % interval {low} to {high})"
-
-
-def _listed_cards(cards: list[tuple[str, str]]) -> str:
+        cards = [(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")]
     inner = "".join(
         f"<div class=card><b>{html.escape(value)}</b>{html.escape(label)}</div>"
         for label, value in cards[:8]
@@ -156,19 +135,12 @@ def _listed_cards(cards: list[tuple[str, str]]) -> str:
     return f"<div class=cards>{inner}</div>"
 
 
-def _last_evaluation(records: list[dict]) -> dict[str, float]:
-    lines = _evaluated(records)[-1:]
-    return {name[4:]: line[name] for line in lines for name in line if name.startswith("val_")}
-
-
 def _score_text(name: str, value: float) -> str:
     share = name.rpartition("_")[2] in ("accuracy", "f1", "precision", "recall", "match", "exact")
     return f"{value:.1%}" if share else f"{value:.3f}"
 
 
-def _facts(
-    records: list[dict], settings: dict, environment: dict, config, params: int
-) -> dict[str, str]:
+def _facts(records: list[dict], settings: dict, environment: dict, config, params: int) -> dict:
     last = records[-1] if records else {}
     found = {
         "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
@@ -179,7 +151,13 @@ def _facts(
     if speed := _median(records, "tokens_per_second"):
         found["Speed"] = f"{short(speed)} tokens a second, padding included"
     if environment:
-        found["Device"] = _device(environment, settings)
+        devices = ", ".join(environment["devices"])
+        text = f"CPU, {environment['cpu_cores']} cores" if devices == "CPU" else devices
+        if environment["replicas"] > 1:
+            text += f"; {environment['replicas']} replicas"
+        if environment["processes"] > 1:
+            text += f" in {environment['processes']} processes"
+        found["Device"] = f"{text}; {environment['backend']}, {settings['precision']}"
     share = _median(records, "mfu")
     if share and environment.get("peak_flops"):  # a run that goes on may have no peak any more
         peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
@@ -190,26 +168,9 @@ def _facts(
     return found
 
 
-def _device(environment: dict, settings: dict) -> str:
-    devices = environment["devices"]
-    text = f"CPU, {environment['cpu_cores']} cores" if devices == ["CPU"] else ", ".join(devices)
-    if environment["replicas"] > 1:
-        text += f"; {environment['replicas']} replicas"
-    if environment["processes"] > 1:
-        text += f" in {environment['processes']} processes"
-    return f"{text}; {environment['backend']}, {settings['precision']}"
-
-
 def _median(records: list[dict], name: str) -> float | None:
     values = [line[name] for line in records if name in line]
     return statistics.median(values) if values else None
-
-
-def _list(facts: dict[str, str]) -> str:
-    rows = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items()
-    )
-    return f"<dl>{rows}</dl>"
 
 
 def _evaluated(records: list[dict]) -> list[dict]:
@@ -221,7 +182,8 @@ def _evaluations(records: list[dict], kept: int | None) -> str:
     if not lines:
         return ""
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
-    head = "".join(f"<th class=n>{html.escape(_words(name[4:]))}</th>" for name in names)
+    words = [html.escape(name[4:].replace("_", " ")) for name in names]
+    head = "".join(f"<th class=n>{word}</th>" for word in words)
     rows = "".join(
         f"<tr{' class=best' if line['step'] == kept else ''}><td class=n>{line['step']:,}</td>"
         + "".join(f"<td class=n>{_value(line.get(name))}</td>" for name in names)
@@ -245,24 +207,21 @@ def _folded(title: str, values: list[tuple[str, str]]) -> str:
 
 def _described(settings: dict) -> list[tuple[str, str]]:
     """List (name, text) of the settings: which are off, and which kbert chooses itself."""
-    shown = dict(settings)
-    for name in _AUTOMATIC:
-        if name in shown and shown[name] is None:
-            shown[name] = "automatic"
-    for name, needed in _ONLY_WITH.items():
-        if name in shown and not settings.get(needed):
-            shown[name] = "off"
-    return _flat(shown)
+    chosen = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
+    chosen |= {
+        name: "off"
+        for name, needed in _ONLY_WITH.items()
+        if name in settings and not settings.get(needed)
+    }
+    return _flat(settings | chosen)
 
 
 def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:
     """List (name, text) of everything within."""
     found: list[tuple[str, str]] = []
     for name, value in values.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{before}{name}.")
-        else:
-            found.append((f"{before}{name}", _value(value)))
+        inner = isinstance(value, dict)
+        found += _flat(value, f"{before}{name}.") if inner else [(before + name, _value(value))]
     return found
 
 
@@ -276,7 +235,3 @@ def _value(value) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

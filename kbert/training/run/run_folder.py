@@ -12,9 +12,11 @@ RUN/settings.json        what the run was asked for and a fingerprint of its dat
 
 import contextlib
 import errno
+import importlib
 import json
 import logging
 import os
+import platform
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -25,12 +27,9 @@ from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
-from kbert.training import environment, old_names
 from kbert.training.run import folder_lock
-from kbert.training.run.event_file import EventFile
-from kbert.training.run.records import RecordFile, read_records
-from kbert.training.run.state_files import write_state
-from kbert.training.run.states import State, States
+from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
+from kbert.training.run.state_files import States, write_state
 
 _logger = logging.getLogger("kbert")
 
@@ -55,38 +54,30 @@ _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
-    """The folder of a run; create one with `create` or `open`.
-
-    Args:
-        path: the folder.
-        content: the content of its settings.json.
-        chief: whether this process writes; only one process does, all read.
+    """The folder of a run, with the content of its settings.json; from `create` or `open`.
 
     Attributes:
         path: the folder.
         task: "pretrain" or "finetune".
-        settings: the run's settings.
-        fingerprint: everything that its batches depend on.
-        places: the paths of its data when it began.
-        keep_checkpoints: whether a finished run keeps its training states.
-        later: values of settings that the first runs did not have.
-        computation: the version of the computation that it began with.
+        settings: everything that the result depends on, as JSON.
+        fingerprint: everything that its batches depend on, as JSON.
+        places: the paths of its data when it began; the paths may change, the data may not.
+        keep_checkpoints: whether a finished run keeps its training states; it may change.
+        chief: whether this process writes; only one process does, all read.
+        states: its training states on the disk.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
         self.path = Path(path)
         self.task, self.settings = content["task"], content["settings"]
         self.fingerprint, self._id = content["fingerprint"], content["run"]
-        self.computation = content.get("computation", 1)
+        self._computation = content.get("computation", 1)
         self.places = content.get("places", {})
         self.keep_checkpoints = content.get("keep_checkpoints", True)
-        self.later: dict = {}
         self.chief = chief
-        self._states = States(self.path / "checkpoints", self._id, self.check)
-        self._records: RecordFile | None = None
-        self._events: EventFile | None = None
-        self._lock: folder_lock.FolderLock | None = None
-        self._whole: int | None = None  # the step of the last state that is known to be whole
+        self.states = States(self.path / "checkpoints", self._id, self.check)
+        self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
+        self._lock: int | None = None  # its file
 
     @classmethod
     def create(
@@ -98,22 +89,11 @@ class RunFolder:
         task: str = "pretrain",
         places: dict | None = None,
         keep_checkpoints: bool = False,
-        chief: bool = True,
     ) -> "RunFolder":
-        """Create the folder of a new run.
-
-        Args:
-            path: a folder that does not exist, or is empty.
-            settings: the run's settings, as JSON: everything that its result depends on.
-            fingerprint: everything that its batches depend on, as JSON (`Batches.fingerprint`).
-            task: the name of the command that resumes it.
-            places: paths of its data, by name; the paths may change, the data may not.
-            keep_checkpoints: whether the finished run keeps its training states; it may change.
-            chief: whether this process writes it; the others call `open` once it exists.
+        """Create the folder of a new run: one process does so, the others `open` it then.
 
         Raises:
             FileExistsError: the folder holds a run, or something else.
-            OSError: it cannot be created.
         """
         path = Path(path)
         refuse_used(path, task)
@@ -125,24 +105,18 @@ class RunFolder:
             "computation": COMPUTATION,
             "places": places or {},
             "keep_checkpoints": keep_checkpoints,
-            "settings": _as_json(settings),
-            "fingerprint": _as_json(fingerprint),
+            "settings": as_json(settings),
+            "fingerprint": as_json(fingerprint),
         }
-        if chief:
-            with folder_lock.hold(path):
-                refuse_used(path, task)  # by another process that started in it just now
-                _write_json(path / "settings.json", content)
-        return cls(path, content, chief)
+        with folder_lock.hold(path):
+            refuse_used(path, task)  # by another process that started in it just now
+            _write_json(path / "settings.json", content)
+        return cls(path, content)
 
     @classmethod
     @printable.escaped_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
-        """Open the folder of a run.
-
-        Raises:
-            FileNotFoundError: no run there.
-            ValueError: its settings.json is damaged.
-        """
+        """Open the folder of a run; a ValueError says that its settings.json is damaged."""
         path = Path(path)
         file = path / "settings.json"
         if not path.exists():
@@ -153,9 +127,7 @@ class RunFolder:
             raise FileNotFoundError(
                 f"{path} has no run: there is no settings.json in it. Give the folder of a run"
             )
-        content = old_names.renamed(js.read_object(file))
-        js.check(content, _CONTENT, str(file))
-        return cls(path, content, chief)
+        return cls(path, js.read(file, _CONTENT), chief)
 
     @property
     def finished(self) -> dict | None:
@@ -166,7 +138,7 @@ class RunFolder:
     @property
     def place(self) -> Path | None:
         """Find the folder again after somebody moved it; None where it cannot be found."""
-        return self.path if self._lock is None else self._lock.find_folder()
+        return self.path if self._lock is None else folder_lock.find_folder(self.path, self._lock)
 
     @property
     def way_on(self) -> str:
@@ -175,19 +147,15 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from training this run for as long as the context lasts.
-
-        Raises:
-            BlockingIOError: another process trains it.
-        """
+        """Keep other processes from training this run; a BlockingIOError if one does already."""
         if not self.chief:
             yield
             return
         with folder_lock.hold(self.path) as self._lock:
             try:
                 yield
-                if self.finished is not None:
-                    self._lock.remove_file()
+                if self.finished is not None and self.place is not None:
+                    (self.place / folder_lock.NAME).unlink(missing_ok=True)
             finally:
                 self._lock = None
 
@@ -199,19 +167,18 @@ class RunFolder:
 
     def check_computation(self) -> None:
         """Raise a ValueError if the run began with another version of the computation."""
-        if self.computation != COMPUTATION:
+        if self._computation != COMPUTATION:
             raise ValueError(
                 f"{self.path} must have version {COMPUTATION} of the computation to be resumed, "
-                f"got {self.computation}: another version of kbert started it, and its steps are "
+                f"got {self._computation}: another version of kbert started it, and its steps are "
                 "not those of this one. Start a new run, or resume it with that version "
                 f"({self.path / 'environment.json'} names it)"
             )
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
-        own, others = (self.later | each for each in (self.settings, settings or self.settings))
-        different = differences(own, _as_json(others), "")
-        different += differences(self.fingerprint, _as_json(fingerprint), "data")
+        different = differences(self.settings, as_json(settings or self.settings), "")
+        different += differences(self.fingerprint, as_json(fingerprint), "data")
         if different:
             first = first_few(different, 3, "; ")
             raise ValueError(
@@ -219,88 +186,47 @@ class RunFolder:
                 "or start a new run"
             )
 
-    def last_state(self) -> State | None:
-        """Return the last state that is whole and of this run; None where there is none.
-
-        What is damaged or of another run is passed over, and the log says so.
-
-        Raises:
-            ValueError: a state of this run made with other settings: settings.json was changed.
-        """
-        if state := self._states.last():
-            self._whole = state.step
-        return state
-
-    def best_state(self) -> State | None:
-        """Return the whole state with the highest score; None where no state has one."""
-        return self._states.best()
-
-    def has_state(self, step: int) -> bool:
-        """Return whether the last state that was read or written is of that step."""
-        return self._whole == step
-
     def begin(self, step: int) -> list[dict]:
-        """Open metrics.jsonl and TensorBoard's file, without what was recorded after `step`.
+        """Open metrics.jsonl and TensorBoard's file until `close`; return the lines up to `step`.
 
-        `close` goes with it.
-
-        States of later steps, which cannot be used, or they would have been, are set aside as
-        `….refused`.
-
-        Returns:
-            The lines of metrics.jsonl up to `step`.
+        Later lines are cut. States of later steps, which cannot be used, or they would have been,
+        are set aside as `….refused`.
         """
         if not self.chief:
             return [line for line in self.read_records() if line["step"] <= step]
         self.close()
         for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
-        self._states.set_aside_after(step)
-        self._records = RecordFile(self.path / "metrics.jsonl", step)
-        self._events = EventFile(self.path / "tensorboard", step)
+        self.states.set_aside_after(step)
+        lines = RecordFile(self.path / "metrics.jsonl", step)
+        self._records = lines, EventFile(self.path / "tensorboard", step)
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Record one step: a line of metrics.jsonl and TensorBoard's scalars."""
-        if self._records is not None and self._events is not None:  # the chief's
-            self._records.add(step, values)
-            self._events.add(step, values)
+        for file in self._records:
+            file.add(step, values)
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Write a state and remove those that are neither of the last two nor the best.
 
-        Args:
-            arrays: `engine.state.all()`.
-            step: steps done.
-            score: of an evaluation at that step, and what breaks ties; higher is better.
-
-        Raises:
-            OSError: it cannot be written; those before it are whole.
+        `score` is that of an evaluation at that step, and what breaks ties; higher is better. An
+        OSError leaves the states before it whole.
         """
         if not self.chief:
             return
         self.check_in_place()
-        if self._records is not None:
-            self._records.flush()  # a state never outlives the lines up to it
+        if self._records:
+            self._records[0].flush()  # a state never outlives the lines up to it
         value, tie = score or (None, None)
         facts = {"step": step, "score": value, "tie": tie, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
-        self._states.folder.mkdir(exist_ok=True)
-        write_state(self._states.path(step), arrays, facts)
-        self._whole = step
-        self._states.remove_superseded(step)
+        self.states.folder.mkdir(exist_ok=True)
+        write_state(self.states.path(step), arrays, facts)
+        self.states.remove_superseded(step)
 
-    def finish(self, bert, result: dict, data: dict[str, str], *, title: str, score: str) -> None:
-        """Write the final model in both formats and the report, and last that it is finished.
-
-        Args:
-            bert: a `kbert.Bert`.
-            result: what the run came to, as JSON.
-            data, title, score: see `kbert.training.run.report_page.write_report`.
-
-        Raises:
-            OSError, ValueError: as `kbert.save`.
-        """
+    def finish(self, bert, result: dict, recipe) -> None:
+        """Write the final model in both formats and the report, and last that it is finished."""
         from kbert.checkpoints.bert import save
 
         if not self.chief:
@@ -312,43 +238,34 @@ class RunFolder:
         if bert.adapter is not None:
             save(bert, self.path / "adapter", format="peft")
         model = bert.config, bert.model.count_params()
-        self.write_report(self.read_records(), result, *model, data, title=title, score=score)
-        _write_json(self.path / "result.json", _as_json(result))
+        self.write_report(self.read_records(), result, recipe, *model)
+        _write_json(self.path / "result.json", result)
 
-    def write_report(self, *arguments, **options) -> None:
-        """Write report.html; see `kbert.training.run.report_page.write_report`."""
+    def write_report(self, *arguments) -> None:
+        """Write report.html, see `report_page.write_report`."""
         from kbert.training.run.report_page import write_report
 
         if self.chief:
             self.check_in_place()
-            write_report(self, *arguments, **options)
+            write_report(self, *arguments)
 
     def tidy(self) -> None:
-        """Remove the states of a run that is finished, unless it keeps all.
-
-        Where there are several processes, once none reads them any more.
-        """
+        """Remove the states of a finished run, unless it keeps them; no process may read them."""
         if self.chief and not self.keep_checkpoints and self.finished is not None:
-            self._states.remove_all()
+            self.states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
-        """Write environment.json: versions and devices, no names of folders or hosts."""
-        if self.chief:
-            _write_json(self.path / "environment.json", environment.described(engine) | more)
-
-    def warn_of_another_environment(self, engine) -> None:
-        """Say where the result will be equal to rounding only, since the run began otherwise."""
+        """Write environment.json; warn where another one makes results equal only to rounding."""
         file = self.path / "environment.json"
-        before, now = js.read_object(file) if file.is_file() else {}, environment.described(engine)
+        before, now = js.read_object(file) if file.is_file() else {}, _describe_environment(engine)
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
                     "%s was started with %s %s, now it is %s: results are equal up to rounding",
-                    self.path,
-                    name,
-                    before[name],
-                    now[name],
+                    *(self.path, name, before[name], now[name]),
                 )
+        if self.chief:
+            _write_json(file, now | more)
 
     def read_records(self) -> list[dict]:
         """Return the lines of metrics.jsonl."""
@@ -356,10 +273,9 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files that it has open."""
-        for file in (self._records, self._events):
-            if file is not None:
-                file.close()
-        self._records = self._events = None
+        for file in self._records:
+            file.close()
+        self._records = ()
 
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
@@ -377,11 +293,41 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         raise FileExistsError(f"{path} must be a new or an empty folder")
 
 
-def _as_json(value):
-    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
-    return json.loads(json.dumps(value), parse_constant=lambda name: None)
+def describe_sizes(folder: Path) -> str:
+    """Return a folder's size and that of its large parts, in megabytes of 10⁶ bytes."""
+    parts = {name: folder / name for name in ("model", "model.keras", "checkpoints")}
+    sizes = ", ".join(f"{name} {_megabytes(path)}" for name, path in parts.items() if path.exists())
+    return f"{_megabytes(folder)} ({sizes})"
+
+
+def _megabytes(path: Path) -> str:
+    size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _describe_environment(engine) -> dict:
+    """Return versions, devices and processes, as JSON; no names of folders, hosts or people."""
+    import keras
+
+    import kbert
+    from kbert.ops.devices import device_names
+
+    backend = keras.backend.backend()
+    packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
+    packages += ["jaxlib"] if backend == "jax" else []
+    return {
+        "kbert": kbert.__version__,
+        "python": platform.python_version(),
+        "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
+        "backend": backend,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_cores": os.cpu_count(),
+        "devices": device_names(),
+        "replicas": engine.backend.replicas,
+        "processes": engine.backend.processes,
+    }
 
 
 def _write_json(path: Path, content: dict) -> None:
-    text = json.dumps(_as_json(content), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(as_json(content), indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode())

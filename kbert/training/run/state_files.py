@@ -1,15 +1,21 @@
-"""State of a run as a file: complete or absent, and refused if it was changed.
+"""States of a run as files: complete or absent, refused if changed, removed once superseded.
+
+checkpoints/step-00000120.safetensors      the last two, and the best where there is one
 
 One safetensors file a state, which any safetensors reader opens. Its metadata hold the number of
 steps, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
 still have a header that reads well.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,69 +23,67 @@ import numpy as np
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file
 
+_logger = logging.getLogger("kbert")
+_SCORE = js.or_null(js.number(-np.inf, np.inf))
+_FACTS = js.fields(
+    {"step": js.whole(0, 2**62), "score": _SCORE, "tie": _SCORE}
+    | {"settings": js.OBJECT, "fingerprint": js.OBJECT}
+)
+_NAME = re.compile(r"step-(\d{8,})\.safetensors")
+KEPT = 2  # beside the best
 _FORMAT = "kbert-state-1"
 
 
 class DamagedState(ValueError):
-    """A file that is not, or no longer, a file of `write_state`."""
+    """A file that is not, or no longer, one of `write_state`."""
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
-    """Write a state: beside its place, flushed to the disk, then renamed.
+    """Write a state, with facts as JSON: beside its place, flushed to the disk, then renamed.
 
-    Args:
-        path: the file; its folder is there.
-        arrays: by name, of any shape and of a dtype that safetensors has.
-        facts: what else is known of it, as JSON: the number of steps, the run.
-
-    Raises:
-        OSError: it cannot be written; an old file stays, and nothing half-written.
+    An OSError leaves an old file as it is, and nothing half-written.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     path = Path(path)
-    arrays = {name: _in_order(array) for name, array in arrays.items()}
+    # safetensors requires C order; np.ascontiguousarray would give a scalar a dimension
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
     metadata = {"format": _FORMAT, "facts": text, "sha256": _checksum(arrays, text)}
     with atomic_file(path) as part:
         try:
             save_file(arrays, part, metadata=metadata)
-        except SafetensorError as error:  # it says a full disk as text
-            raise OSError(*_reason(error), str(path)) from None
-        os.chmod(part, 0o666 & ~_umask())  # safetensors' files are the owner's alone
+        except SafetensorError as error:  # it says a full disk as text: … (os error 28)
+            found = re.search(r"os error (\d+)", str(error))
+            number = int(found[1]) if found else errno.EIO
+            text = os.strerror(number) if found else str(error)
+            raise OSError(number, text, str(path)) from None
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(part, 0o666 & ~mask)  # safetensors' files are the owner's alone
         _flush(part)
     _flush(path.parent)
 
 
 def read_facts(path: str | os.PathLike) -> dict:
-    """Read the facts that `write_state` stored with a state, from the header alone.
-
-    Raises:
-        OSError: it cannot be read.
-        DamagedState: not a state, or a damaged one.
-    """
-    with _opened(path) as file:
-        return _facts(path, file.metadata())
+    """Read a state's facts from the header alone; raise an OSError, or `DamagedState`."""
+    with _open(path) as file:
+        return _parse_facts(path, file.metadata())
 
 
 def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the arrays of a state and its facts, after the checksum was found right.
-
-    Raises:
-        OSError: it cannot be read.
-        DamagedState: not a state, or one whose content is not what was written.
-    """
-    with _opened(path) as file:
+    """Return the arrays and facts of a state whose checksum is right; raise as `read_facts`."""
+    with _open(path) as file:
         metadata = file.metadata()
-        facts = _facts(path, metadata)
+        facts = _parse_facts(path, metadata)
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if _checksum(arrays, metadata["facts"]) != metadata["sha256"]:
         raise DamagedState(f"{path} is damaged: its content does not have the checksum it names")
     return arrays, facts
 
 
-def _opened(path):
+def _open(path):
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -88,7 +92,7 @@ def _opened(path):
         raise DamagedState(f"{path} is damaged or no checkpoint: {error}") from None
 
 
-def _facts(path, metadata: dict | None) -> dict:
+def _parse_facts(path, metadata: dict | None) -> dict:
     metadata = metadata or {}
     if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
@@ -96,11 +100,6 @@ def _facts(path, metadata: dict | None) -> dict:
         return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
     except ValueError:
         raise DamagedState(f"{path} is damaged: its metadata are not JSON") from None
-
-
-def _in_order(array) -> np.ndarray:
-    """Return a C-contiguous array, which safetensors requires; a scalar stays one."""
-    return np.asarray(array, order="C")
 
 
 def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
@@ -112,13 +111,6 @@ def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
     return digest.hexdigest()
 
 
-def _reason(error) -> tuple[int, str]:
-    """Error number and text of what the Rust code says as `… (os error 28)`."""
-    found = re.search(r"os error (\d+)", str(error))
-    number = int(found.group(1)) if found else errno.EIO
-    return number, os.strerror(number) if found else str(error)
-
-
 def _flush(path: Path) -> None:
     """To the disk; a folder too, since the new name is in it."""
     number = os.open(path, os.O_RDONLY)
@@ -128,7 +120,96 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@dataclass(frozen=True)
+class State:
+    """A whole state after `step` steps; `score` is its evaluation's, higher is better."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    score: float | None
+
+
+class States:
+    """The states of the run with the id `run`, in a folder; those of another are passed over.
+
+    `check` raises a ValueError for a fingerprint and settings that are not the run's.
+    """
+
+    def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
+        self.folder, self._run, self._check = folder, run, check
+
+    def path(self, step: int) -> Path:
+        """Return the path of a step's state."""
+        return self.folder / f"step-{step:08d}.safetensors"
+
+    def last(self) -> State | None:
+        """Return the last whole one of this run, None without; a ValueError for other settings."""
+        for path in reversed(self._files()):
+            if state := self._read(path):
+                return state
+            _logger.warning("%s: using the state before it instead", path.name)
+        return None
+
+    def best(self) -> State | None:
+        """Return the whole one with the highest score; None where none has one."""
+        for path in sorted(self._files(), key=_score, reverse=True):  # the first of equals
+            if _score(path)[0] > -np.inf and (state := self._read(path)):
+                return state
+        return None
+
+    def remove_superseded(self, step: int) -> None:
+        """Remove those up to a step that are neither of the last two nor the best one."""
+        files = [file for file in self._files() if _step(file) <= step]
+        scored = [file for file in files if _score(file)[0] > -np.inf]
+        best = max(scored, key=_score, default=None)  # the first of equals
+        for file in files[:-KEPT]:
+            if file != best:
+                file.unlink()
+
+    def remove_all(self) -> None:
+        """Remove every state, those that were set aside too, and the folder once it is empty."""
+        for file in self.folder.glob("step-*.safetensors*"):
+            if _NAME.fullmatch(file.name.removesuffix(".refused")):
+                file.unlink()
+        with contextlib.suppress(OSError):  # not there, or with files that are not ours
+            self.folder.rmdir()
+
+    def set_aside_after(self, step: int) -> None:
+        """Rename the states of later steps to `….refused`."""
+        for file in self._files():
+            if _step(file) > step:
+                file.rename(file.with_name(f"{file.name}.refused"))
+
+    def _files(self) -> list[Path]:
+        """List them by step."""
+        files = self.folder.glob("step-*.safetensors")
+        return sorted((file for file in files if _NAME.fullmatch(file.name)), key=_step)
+
+    def _read(self, path: Path) -> State | None:
+        try:
+            arrays, facts = read_state(path)
+        except (DamagedState, OSError) as error:
+            _logger.warning("%s", error)
+            return None
+        if facts.get("run") != self._run:
+            _logger.warning("%s belongs to another run", path)
+            return None
+        if not js.matches(facts, _FACTS):
+            _logger.warning("%s is damaged: its metadata are not those of a training state", path)
+            return None
+        self._check(facts["fingerprint"], facts["settings"])
+        return State(facts["step"], arrays, facts["score"])
+
+
+def _score(path: Path) -> tuple[float, float]:
+    """Return the score and what breaks ties, higher is better."""
+    try:
+        facts = js.check(read_facts(path), _FACTS, str(path))
+    except (ValueError, OSError):  # damaged
+        facts = {"score": None, "tie": None}
+    first, second = (-np.inf if facts[key] is None else facts[key] for key in ("score", "tie"))
+    return first, second
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-").removesuffix(".safetensors"))  # as `_NAME` has it
