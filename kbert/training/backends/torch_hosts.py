@@ -7,7 +7,6 @@ gloo, on GPUs by nccl, which is untested.
 import contextlib
 import functools
 import os
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -20,7 +19,6 @@ from kbert.training.stopping import ProcessLost
 _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
 _HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
 _START_THEM = "start the processes by torchrun, or give each"
-_ABSENT, _NOBODY = "absent", "nobody"
 _SUM_TIMEOUT = timedelta(minutes=30)  # the others wait in a sum while one writes a state
 _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
 
@@ -33,7 +31,7 @@ def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
 
     Raises:
         ValueError: a variable is missing or cannot be.
-        TimeoutError: the processes that are not there, by number.
+        TimeoutError: not all processes are there; process 0 says how many.
         OSError: process 0's own port is taken.
     """
     if dist.is_available() and dist.is_initialized():
@@ -124,7 +122,7 @@ def _heard(what: str = "sum") -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """Return the first line, without the place in gloo's code."""
     line = str(error).partition("\n")[0]
-    return line.partition("] ")[2] or line
+    return (line.partition("] ")[2] or line).rstrip(".")
 
 
 @functools.cache
@@ -185,82 +183,17 @@ def _own_gpu() -> int:
 
 
 def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
-    """Join the others, once all are there."""
+    """Join the other processes; a TimeoutError where one of them is absent."""
+    if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
+        with hosts.listening(address, _PORT):
+            pass  # the port is free: torch's own message would be many lines
     try:
-        store = _store(address, mine, timeout_s)
-        here = (store, timeout_s)
-        absent = _call_roll(count, *here) if mine == 0 else _answer_roll(mine, *here)
-    except (TimeoutError, dist.DistError):  # or what answers is not process 0, or that was ended
-        absent = "process 0"
-    if absent:
-        raise TimeoutError(
-            f"{absent} did not answer at {address} within {timeout_s:.0f} s: start it with the "
-            f"same {_HOST} and {_PORT} and its own {_NUMBER}, or lower {_COUNT}"
-        )
-    try:
-        dist.init_process_group(
-            "nccl" if on_gpu() else "gloo",
-            store=store,
-            rank=mine,
-            world_size=count,
-            timeout=timedelta(seconds=timeout_s),
-        )
+        timeout = timedelta(seconds=timeout_s)
+        dist.init_process_group("nccl" if on_gpu() else "gloo", timeout=timeout)
         _group()
     except RuntimeError as error:
         raise TimeoutError(
-            f"another process was there and is gone ({_reason(error)}): start all of them again"
+            f"not all of the {count} processes met at {address} within {timeout_s:.0f} s "
+            f"({_reason(error)}): start each with the same {_HOST} and {_PORT} and its own "
+            f"{_NUMBER}, or lower {_COUNT}"
         ) from None
-
-
-def _store(address: str, mine: int, timeout_s: float):
-    """Return the store that processes share before they are a group, of process 0 or torchrun."""
-    torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    serves = mine == 0 and not torchruns
-    if serves:
-        with hosts.listening(address, _PORT):
-            pass  # the port is free: torch's own message would be many lines
-    else:
-        _wait_for(address, timeout_s)
-    host, port = hosts.parts(address)
-    store = dist.TCPStore(
-        host,
-        port,
-        is_master=serves,
-        wait_for_workers=False,  # it would name nobody
-        timeout=timedelta(seconds=timeout_s),
-    )
-    return dist.PrefixStore(f"kbert {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-
-
-def _wait_for(address: str, timeout_s: float) -> None:
-    """Until something listens there, or the time is over; torch itself warns at each attempt."""
-    end = time.monotonic() + timeout_s
-    while not hosts.is_there(address):
-        if time.monotonic() > end:
-            raise TimeoutError(address)
-        time.sleep(0.1)
-
-
-def _call_roll(count: int, store, timeout_s: float) -> str:
-    """Process 0: waits for the others, and tells them who is absent."""
-    end = time.monotonic() + timeout_s
-    absent = [f"process {number}" for number in range(1, count)]
-    while absent and time.monotonic() < end:
-        absent = [name for name in absent if not store.check([name])]
-        time.sleep(0.1 if absent else 0)
-    store.set(_ABSENT, ", ".join(absent) or _NOBODY)
-    if absent:
-        time.sleep(1.0)  # the others read it yet: it ends with this process
-    return ", ".join(absent)
-
-
-def _answer_roll(mine: int, store, timeout_s: float) -> str:
-    """Answer as any other process: say that it is there, and hear who is absent."""
-    end = time.monotonic() + timeout_s + 2.0  # process 0 says it, if it waits as long
-    store.set(f"process {mine}", "here")
-    while not store.check([_ABSENT]):
-        if time.monotonic() > end:
-            return "process 0"
-        time.sleep(0.1)
-    found = store.get(_ABSENT).decode()
-    return "" if found == _NOBODY else found
