@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
+from kbert.training.backends import hosts
 from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
 from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
@@ -30,11 +32,7 @@ class JaxBackend(Backend):
     """
 
     def __init__(self, devices: int | None = None):
-        import keras
-
         if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
-            from kbert.training.backends import hosts
-
             hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
