@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
+from kbert.training.loss import weighted_sums
 
 VECTORS = "Vectors"  # what an engine calls them among its outputs and labels
 _NOTHING = -1e9  # a logit without a share, in float32
@@ -133,7 +134,7 @@ def infonce(vectors, numbers, weights, scale: float):
     scores = ops.where(left_out, _NOTHING, scores)
     losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
     hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), places - 1)
-    return _sums(weights, losses, hits)
+    return weighted_sums(weights, losses, hits)
 
 
 def triplet(vectors, numbers, weights, margin: float):
@@ -143,7 +144,7 @@ def triplet(vectors, numbers, weights, margin: float):
     """
     near = _length(vectors[:, 0] - vectors[:, 1])
     far = _length(vectors[:, 0] - vectors[:, 2])
-    return _sums(weights, ops.relu(near - far + margin), near < far)
+    return weighted_sums(weights, ops.relu(near - far + margin), near < far)
 
 
 def cosine(vectors, scores, weights):
@@ -152,7 +153,7 @@ def cosine(vectors, scores, weights):
     Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
     """
     errors = _cosines(vectors) - scores
-    return _sums(weights, ops.square(errors), ops.abs(errors))
+    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
 
 
 def cosent(vectors, scores, weights, scale: float):
@@ -171,11 +172,6 @@ def cosent(vectors, scores, weights, scale: float):
     right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
     total = ops.sum(weights)
     return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
-
-
-def _sums(weights, losses, hits):
-    hits = ops.cast(hits, "float32")
-    return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
 
 def _cosines(vectors):
