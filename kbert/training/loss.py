@@ -13,8 +13,6 @@ from keras import backend, ops
 from kbert import ops as kops
 from kbert.graph import names as layers
 
-MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
-
 
 class Lesson(NamedTuple):
     """An auxiliary loss of an output, such as that of a teacher.

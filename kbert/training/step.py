@@ -20,10 +20,10 @@ from keras import ops
 from kbert.model.scopes import LOSS, OPTIMIZER, scope
 from kbert.model.stateless import stateless
 from kbert.training import loss as losses
-from kbert.training import optimizers, precision
+from kbert.training import optimizers
 from kbert.training.gradient_checkpointing import SegmentedModel
 from kbert.training.optimizers import Optimizer
-from kbert.training.state import Counts, Values
+from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
@@ -91,7 +91,7 @@ class TrainingStep:
         self.clip_norm, self.accumulation_steps = clip_norm, accumulation_steps
         self.label_smoothing, self.lessons, self.vectors = label_smoothing, lessons, vectors
         self.segments = SegmentedModel(model) if gradient_checkpointing else None
-        self.scaled = precision.needs_scale(model)
+        self.scaled = needs_scale(model)
         self._variables = [*trained.variables, *trained.frozen, *seed_states]
         self.dropouts = len(seed_states)
         self.rules = rules
@@ -195,7 +195,7 @@ class TrainingStep:
             return self._micro_gradients(weights, scale, frozen, part, seeds)
 
         zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
-        nothing = zeros, ops.zeros((len(batch[1]) + 1, len(losses.MEASURES)))
+        nothing = zeros, ops.zeros((len(batch[1]) + 1, 3))
         return self.backend.sum_over_micro_batches(of_micro_batch, nothing, batch, seeds)
 
     def _micro_gradients(self, weights, scale, frozen, part, seeds) -> tuple:
@@ -285,7 +285,7 @@ class TrainingStep:
         # run, the next step changes none either: it may have been sent before the metrics of
         # this one were read, and the weights are to be those that the bad step began with.
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(ops.sum(sums[:, 0])))
-        ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
+        ended = bad > (MOST_SKIPPED if self.scaled else 0)
         applied = ops.logical_and(finite, ops.logical_not(ended))
         # Clipped after the sum: parts that are clipped each add up to another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
@@ -298,8 +298,8 @@ class TrainingStep:
         bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:
             metrics["loss_scale"] = scale * 1.0  # torch assigns in place
-            next_scale, next_good = precision.next_scale(scale, good, finite)
-            scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
+            changed = next_scale(scale, good, finite)
+            scale, good = ops.where(ended, scale, changed[0]), ops.where(ended, good, changed[1])
         return Decision(applied, factor, rate, iteration), Counts(done, scale, good, bad), metrics
 
     def _values(self, weights, frozen, seeds) -> dict:

@@ -24,9 +24,9 @@ from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import WORST, Plan
 from kbert.training.loop.throughput import Speed, tokens_of
-from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.setting_rules import checked
+from kbert.training.state import MOST_SKIPPED
 from kbert.training.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
 
 _logger = logging.getLogger("kbert")
