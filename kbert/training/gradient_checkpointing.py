@@ -40,21 +40,15 @@ class SegmentedModel:
 
     Attributes:
         segments: in order.
-        states: ids of the embeddings' and each block's output.
-        results: ids of the model's outputs.
     """
 
     def __init__(self, model: keras.Model):
         layers = {layer.name: layer for layer in model.layers}
-        self.states: list[int] = []
-        while (name := names.encoder_output(len(self.states))) in layers:
-            self.states.append(id(layers[name].output))
-        self._inputs = [id(tensor) for tensor in model.inputs]
-        self._names = dict(zip(model.input_names, self._inputs, strict=True))
-        self._packed = names.PACKED_TEXTS in self._names
-        self._masking = layers[names.POSITION_EMBEDDING if self._packed else names.TOKEN_EMBEDDING]
-        self.results = [id(tensor) for tensor in model.outputs]
-        self.segments = _split(model, self.states)
+        self._states: list[int] = []  # ids of the embeddings' and each block's output
+        while (name := names.encoder_output(len(self._states))) in layers:
+            self._states.append(id(layers[name].output))
+        self._model, self._layers = model, layers
+        self.segments = _split(model, self._states)
 
     def outputs(self, values: dict, inputs: Sequence, checkpoint: Callable) -> list:
         """Return the model's outputs in training.
@@ -64,43 +58,37 @@ class SegmentedModel:
             inputs: in the model's order.
             checkpoint: returns a function of float tensors whose backward pass computes it again.
         """
-        tensors, mask = self.given(inputs), None
+        tensors = dict(zip(map(id, self._model.inputs), inputs, strict=True))
+        mask = self._mask(dict(zip(self._model.input_names, inputs, strict=True)))
         for segment in self.segments:
             if segment.is_block:
                 found = self._checkpointed(checkpoint, segment, values, tensors, mask)
             else:
-                found = self.run(segment, values, tensors, mask)
+                found = self._run(segment, values, tensors, mask)
             tensors |= zip(segment.outputs, found, strict=True)
-            mask = mask if segment.is_block else self.mask(tensors)
-        return [tensors[one] for one in self.results]
+        return [tensors[id(one)] for one in self._model.outputs]
 
-    def given(self, inputs: Sequence) -> dict:
-        """Return the inputs by the ids of their symbolic tensors."""
-        return dict(zip(self._inputs, inputs, strict=True))
-
-    def mask(self, tensors: dict):
-        """Return the attention mask, from the model's inputs among the tensors."""
+    def _mask(self, inputs: dict):
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
-        if self._packed:
-            return self._masking.compute_mask(
-                [None, None, tensors[self._names[names.PACKED_TEXTS]]]
-            )
-        return self._masking.compute_mask(tensors[self._names[names.TOKEN_IDS]])[0]
+        if names.PACKED_TEXTS in inputs:
+            of_texts = [None, None, inputs[names.PACKED_TEXTS]]
+            return self._layers[names.POSITION_EMBEDDING].compute_mask(of_texts)
+        return self._layers[names.TOKEN_EMBEDDING].compute_mask(inputs[names.TOKEN_IDS])[0]
 
-    def run(self, segment: Segment, values: dict, tensors: dict, mask=None) -> list:
+    def _run(self, segment: Segment, values: dict, tensors: dict, mask) -> list:
         """Return a segment's outputs in training, from its inputs among the tensors."""
         given = [tensors[one] for one in segment.inputs]
-        masks = [mask if one in self.states else None for one in segment.inputs]
+        masks = [mask if one in self._states else None for one in segment.inputs]
         return stateless(segment.model, values, given, mask=masks)
 
     def _checkpointed(self, checkpoint, segment: Segment, values: dict, tensors: dict, mask):
         # Weights are arguments: a backend differentiates with respect to these alone.
-        states = [one for one in segment.inputs if one in self.states]
+        states = [one for one in segment.inputs if one in self._states]
         weights = [id(weight) for weight in segment.weights]
 
         def block(*arguments):
             own = dict(zip([*states, *weights], arguments, strict=True))
-            return self.run(segment, values | own, tensors | own, mask)
+            return self._run(segment, values | own, tensors | own, mask)
 
         arguments = [tensors[one] for one in states] + [values[one] for one in weights]
         return checkpoint(block)(*arguments)

@@ -165,12 +165,17 @@ class TrainingStep:
         """
         training = seeds is not None
         seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
-        values, ordered = self._values(weights, frozen, seeds), self._in_order(inputs)
+        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
+        values = dict(zip(map(id, self._variables), given, strict=True))
+        texts = self.vectors.texts(inputs) if self.vectors else inputs
+        ordered = [texts[name] for name in self.model.input_names]
         if self.segments and training:
             found = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
             found = stateless(self.model, values, ordered, training)
-        return self._named(found, inputs)
+        if self.vectors:
+            return {VECTORS: self.vectors.vectors(found[0], inputs)}
+        return dict(zip(self.model.output_names, found, strict=True))
 
     def measure(self, weights, frozen, batch):
         """Return `losses.measured` of each output, float32 (outputs, 3), without dropout."""
@@ -201,7 +206,8 @@ class TrainingStep:
     def _micro_gradients(self, weights, scale, frozen, part, seeds) -> tuple:
         inputs, labels, label_weights, flags = part
 
-        def loss_of(outputs: dict) -> tuple:
+        def loss_of(weights) -> tuple:
+            outputs = self.outputs(weights, frozen, inputs, seeds)
             with scope(LOSS):
                 loss, sums = losses.objective(
                     outputs, labels, label_weights, self._sums, self.lessons
@@ -210,18 +216,7 @@ class TrainingStep:
             # The scale comes before the gradients, so that none is too small for float16.
             return loss * scale, ops.concatenate([sums, flagged])
 
-        def loss_of_weights(weights) -> tuple:
-            return loss_of(self.outputs(weights, frozen, inputs, seeds))
-
-        if self.segments and self.backend.differentiates_segments:
-            return self.backend.differentiate_segments(
-                self.segments,
-                self._in_order(inputs),
-                weights,
-                lambda weights: self._values(weights, frozen, seeds),
-                lambda found: loss_of(self._named(found, inputs)),
-            )
-        return self.backend.differentiate(loss_of_weights, weights)
+        return self.backend.differentiate(loss_of, weights)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
@@ -301,18 +296,3 @@ class TrainingStep:
             changed = next_scale(scale, good, finite)
             scale, good = ops.where(ended, scale, changed[0]), ops.where(ended, good, changed[1])
         return Decision(applied, factor, rate, iteration), Counts(done, scale, good, bad), metrics
-
-    def _values(self, weights, frozen, seeds) -> dict:
-        """Return the values of the model's variables and of dropout's seeds, by variable id."""
-        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
-        return dict(zip(map(id, self._variables), given, strict=True))
-
-    def _in_order(self, inputs: Mapping) -> list:
-        """Return the model's inputs in its order."""
-        texts = self.vectors.texts(inputs) if self.vectors else inputs
-        return [texts[name] for name in self.model.input_names]
-
-    def _named(self, outputs: list, inputs: Mapping) -> dict:
-        if self.vectors:
-            return {VECTORS: self.vectors.vectors(outputs[0], inputs)}
-        return dict(zip(self.model.output_names, outputs, strict=True))

@@ -53,7 +53,6 @@ class Backend:
         process, processes: the number of this process, and how many there are.
         shape_cost: one-time cost of a batch of a new shape, in steps, if XLA does not compile the
             whole step; 0: unknown.
-        differentiates_segments: whether `differentiate_segments` does gradient checkpointing.
     """
 
     replicas = 1
@@ -61,7 +60,6 @@ class Backend:
     process = 0
     processes = 1
     shape_cost = 0.0
-    differentiates_segments = False
 
     # Devices and hosts.
 
@@ -114,10 +112,6 @@ class Backend:
             function: of a list of float tensors; returns a scalar, and what is to be returned.
             arguments: the tensors. The gradient of one that has no effect is 0.
         """
-        raise NotImplementedError
-
-    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
-        """Return the same, of a model that is computed again; see `differentiates_segments`."""
         raise NotImplementedError
 
     def checkpoint(self, function: Callable) -> Callable:

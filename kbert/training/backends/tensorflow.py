@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.training.backends import strategies, tensorflow_checkpointing
+from kbert.ops import keras_internals
+from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
 from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.state import Counts, TrainingState, Values
@@ -31,7 +32,6 @@ class TensorFlowBackend(Backend):
     """
 
     shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
-    differentiates_segments = True
 
     def __init__(self, devices: int | None = None):
         self.strategy = strategies.of(devices)
@@ -101,11 +101,20 @@ class TensorFlowBackend(Backend):
             value, found = function(arguments)
         return _dense(tape.gradient(value, arguments), arguments), found
 
-    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
-        sums, gradients = tensorflow_checkpointing.sums_and_gradients(
-            segments, inputs, weights, values_of, loss_of
-        )
-        return _dense(gradients, weights), sums
+    def checkpoint(self, function: Callable) -> Callable:
+        def call(*tensors):
+            def gradient(*of_outputs):
+                first = _after(of_outputs[0], tensors[0])
+                with tf.control_dependencies(of_outputs):
+                    again = [first, *map(tf.identity, tensors[1:])]
+                with tf.GradientTape() as tape:
+                    tape.watch(again)
+                    outputs = function(*again)
+                return tape.gradient(outputs, again, output_gradients=of_outputs)
+
+            return keras_internals.call_with_gradient(function, tensors, gradient)
+
+        return call
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         def of(place):
@@ -281,6 +290,12 @@ class _Program:
         local = self._backend.strategy.experimental_local_results
         labels = {name: local(given)[0] for name, given in batches[1].items()}
         return self._step.metric_names(labels, axes=3)
+
+
+def _after(gradient, x):
+    """Return x, once a gradient is computed; else TensorFlow would take the first computation's."""
+    first = tf.reshape(gradient, [-1])[0]
+    return x + tf.cast(tf.where(first == first, 0.0, float("nan")), x.dtype)
 
 
 def _dense(gradients: Sequence, arguments: Sequence) -> list:
