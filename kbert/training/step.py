@@ -12,6 +12,7 @@ What differs between backends is in `kbert.training.backends`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from kbert.training.gradient_checkpointing import SegmentedModel
 from kbert.training.optimizers import Optimizer
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
+from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
 
@@ -48,55 +50,39 @@ class Decision(NamedTuple):
         return self if share == 1 else self._replace(rate=self.rate * share)
 
 
+@dataclass(eq=False)
 class TrainingStep:
     """The functions of a step, in tensors of one device.
 
-    Args:
+    Attributes:
         backend: what differs between backends, see `kbert.training.backends.backend.Backend`.
         model: a functional model.
         trained: its trained weights.
         seed_states: the variables of its dropout seeds.
-        optimizer: the optimizer's settings.
         rules: the rule of each weight, see `kbert.training.optimizers.rules`.
-        clip_norm: maximum global norm of the gradients; None: no clipping.
-        accumulation_steps: micro-batches per step.
-        gradient_checkpointing: whether the backward pass recomputes each encoder block.
-        label_smoothing: see `kbert.training.loss.measured`.
-        lessons: auxiliary losses, see `kbert.training.loss.objective`.
-        vectors: the loss, if it is one of text embeddings; None: the labels' own.
-
-    Attributes:
-        dropouts: number of dropout seeds.
         decayed: of each weight, whether the optimizer decays it.
-        rates: of each weight, the factor of its learning rate.
+
+    The others are those of `kbert.training.engine.Engine.prepare`.
     """
 
-    def __init__(
-        self,
-        backend,
-        model,
-        trained,
-        seed_states,
-        optimizer: Optimizer,
-        *,
-        rules: Sequence,
-        clip_norm: float | None,
-        accumulation_steps: int,
-        gradient_checkpointing: bool,
-        label_smoothing: float,
-        lessons: Mapping[str, losses.Lesson],
-        vectors: VectorLoss | None,
-    ):
-        self.backend, self.model, self.optimizer = backend, model, optimizer
-        self.clip_norm, self.accumulation_steps = clip_norm, accumulation_steps
-        self.label_smoothing, self.lessons, self.vectors = label_smoothing, lessons, vectors
-        self.segments = SegmentedModel(model) if gradient_checkpointing else None
-        self.scaled = needs_scale(model)
-        self._variables = [*trained.variables, *trained.frozen, *seed_states]
-        self.dropouts = len(seed_states)
-        self.rules = rules
-        self.decayed = [optimizers.is_decayed(weight.path) for weight in trained.variables]
-        self.rates = trained.rates
+    backend: Any
+    model: Any
+    trained: TrainedWeights
+    seed_states: Sequence
+    optimizer: Optimizer
+    rules: Sequence
+    clip_norm: float | None
+    accumulation_steps: int
+    gradient_checkpointing: bool
+    label_smoothing: float
+    lessons: Mapping[str, losses.Lesson]
+    vectors: VectorLoss | None
+
+    def __post_init__(self):
+        self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
+        self.scaled = needs_scale(self.model)
+        self.dropouts = len(self.seed_states)
+        self.decayed = [optimizers.is_decayed(one.path) for one in self.trained.variables]
 
     def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
         """Run a step.
@@ -113,7 +99,11 @@ class TrainingStep:
             "finite" (whether the step was applied) and the sums of the stop flags.
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
-        return self.apply(values, gradients, sums, losses.second_measures(batch[1], axes=2))
+        names = losses.second_measures(batch[1], axes=2)
+        with scope(OPTIMIZER):
+            norm = self.backend.global_norm(gradients)
+            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
+            return self.backend.apply(self, decision, values, gradients, counts), metrics
 
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
         """Return the gradients and the losses' sums, over all micro-batches and devices.
@@ -123,22 +113,9 @@ class TrainingStep:
         each = values.weights, values.counts.loss_scale, frozen, batch, seeds
         return self.backend.sum_over_devices(self.gradients_of_device)(*each)
 
-    def apply(self, values: Values, gradients, sums, names) -> tuple[Values, dict]:
-        """Clip summed gradients, check them, and apply them.
-
-        Args:
-            values: what the step changes.
-            gradients, sums: over all micro-batches and devices.
-            names: `losses.second_measures` of the labels.
-        """
-        with scope(OPTIMIZER):
-            norm = self.backend.global_norm(gradients)
-            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
-            return self.backend.apply(self, decision, values, gradients, counts), metrics
-
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
-        decisions = [decision.at(share) for share in self.rates]
+        decisions = [decision.at(share) for share in self.trained.rates]
         own = self.rules, self.decayed, values.weights, values.slots, gradients
         return zip(decisions, *own, strict=True)
 
@@ -166,7 +143,8 @@ class TrainingStep:
         training = seeds is not None
         seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
         given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
-        values = dict(zip(map(id, self._variables), given, strict=True))
+        variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
+        values = dict(zip(map(id, variables), given, strict=True))
         texts = self.vectors.texts(inputs) if self.vectors else inputs
         ordered = [texts[name] for name in self.model.input_names]
         if self.segments and training:

@@ -131,7 +131,7 @@ class TorchBackend(Backend):
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
         if not (optimizer.name == "adamw" and optimizer.bias_correction and wide):
             return super().apply(step, decision, values, gradients, counts)
-        kinds = list(zip(step.decayed, step.rates, strict=True))
+        kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
             chosen = [place for place, kind in enumerate(kinds) if kind == (decayed, share)]
             _adamw(step, decision.at(share), decayed, values, gradients, chosen)
