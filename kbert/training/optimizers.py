@@ -159,11 +159,6 @@ def _norm(tensor):
     return ops.sqrt(ops.sum(ops.square(tensor)))
 
 
-def global_norm(gradients):
-    """√Σ‖g‖² over all of them, float32."""
-    return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
-
-
 def clip_factor(norm, clip_norm: float | None):
     """Return the factor that clips gradients of that global norm, as torch's clip_grad_norm_."""
     if clip_norm is None:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 from keras import ops
 
-from kbert.training import optimizers
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import Wishes
@@ -16,7 +15,14 @@ Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels,
 
 
 class Program(Protocol):
-    """The compiled functions of a step."""
+    """The compiled functions of a step, which change a state's variables."""
+
+    backend: Any
+    step: TrainingStep
+    state: TrainingState
+
+    def __init__(self, backend, step: TrainingStep, state: TrainingState):
+        self.backend, self.step, self.state = backend, step, state
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.
@@ -30,6 +36,12 @@ class Program(Protocol):
         self, each: Sequence[tuple[list[Arrays], np.ndarray]]
     ) -> Callable[[], list[dict[str, float]]]:
         """Run several steps; return a function that waits for their metrics."""
+        sent = [self.update(*one) for one in each]
+
+        def read(metrics: dict) -> dict[str, float]:
+            return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}
+
+        return lambda: [read(metrics) for metrics in sent]
 
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         """Return the gradients of some parts, with the seeds of the first devices.
@@ -44,7 +56,7 @@ class Program(Protocol):
         """Return the model's outputs by name, without dropout."""
 
 
-class Backend:
+class Backend(Protocol):
     """Devices and hosts, and the operations of a step that backends write differently.
 
     Attributes:
@@ -55,11 +67,11 @@ class Backend:
             whole step; 0: unknown.
     """
 
-    replicas = 1
-    local = 1
-    process = 0
-    processes = 1
-    shape_cost = 0.0
+    replicas: int = 1
+    local: int = 1
+    process: int = 0
+    processes: int = 1
+    shape_cost: float = 0.0
 
     # Devices and hosts.
 
@@ -77,18 +89,15 @@ class Backend:
 
     def any_process(self, wishes: Wishes) -> Wishes:
         """Combine the stop flags of all processes (a collective: every process must call it)."""
-        return wishes
 
     def leave(self) -> None:
         """Tell the other processes that this one ends with an error of its own."""
 
     def lost_another(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
-        return False
 
     def to_numpy(self, values: list) -> list[np.ndarray]:
         """Return values of variables, copied only if the backend must."""
-        raise NotImplementedError
 
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
@@ -101,7 +110,6 @@ class Backend:
             jit: whether XLA compiles the step; None: chosen for the device.
             steps: maximum number of steps per call.
         """
-        raise NotImplementedError
 
     # Within a step.
 
@@ -112,11 +120,9 @@ class Backend:
             function: of a list of float tensors; returns a scalar, and what is to be returned.
             arguments: the tensors. The gradient of one that has no effect is 0.
         """
-        raise NotImplementedError
 
     def checkpoint(self, function: Callable) -> Callable:
         """Return a function of float tensors whose backward pass computes it again."""
-        raise NotImplementedError
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
@@ -126,11 +132,9 @@ class Backend:
             nothing: such a result of zeros.
             batch, seeds: with the micro-batches first.
         """
-        raise NotImplementedError
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         """Stack a function of each micro-batch and its seeds; nothing is kept for gradients."""
-        raise NotImplementedError
 
     def sum_over_devices(self, function: Callable) -> Callable:
         """Return a function that computes this one on each device, and sums the results.
@@ -138,19 +142,16 @@ class Backend:
         Args:
             function: of weights, loss scale, frozen weights, batch and seeds.
         """
-        return function
 
     def all_gather(self, arrays: list) -> list:
         """Return arrays (B, …) of each device as (devices, B, …) on all; without gradients."""
-        raise NotImplementedError
 
     def device_index(self):
         """Return which device of `replicas` computes this."""
-        raise NotImplementedError
 
     def global_norm(self, gradients: list):
         """Return √Σ‖gradient‖² over all gradients, float32."""
-        return optimizers.global_norm(gradients)
+        return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
     def apply(
         self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
@@ -164,8 +165,3 @@ class Backend:
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
     return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
-
-
-def read_metrics(metrics: dict) -> dict[str, float]:
-    """Return metrics of the device as numbers; waits for them."""
-    return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}

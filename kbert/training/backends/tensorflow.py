@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from kbert.ops import keras_internals
 from kbert.training.backends import strategies
-from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
@@ -189,9 +189,7 @@ def _update_in_place(
         slot.assign(new_slots[name], read_value=False)
 
 
-class _Program:
-    """See `kbert.training.backends.backend.Program`."""
-
+class _Program(Program):
     def __init__(
         self,
         backend: TensorFlowBackend,
@@ -201,7 +199,8 @@ class _Program:
         jit: bool,
         steps: int,
     ):
-        self._backend, self._step, self._steps = backend, step, steps
+        super().__init__(backend, step, state)
+        self._steps = steps
         self.variables = state.values()
         self._frozen = [weight.value for weight in state.frozen]
         several = self.replica_update, steps, self._columns
@@ -219,18 +218,17 @@ class _Program:
             self._forward = spread.all_of(self._outputs)
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        return self.update_function(*self._backend.spread.values(self.of_replicas(parts, seeds)))
+        return self.update_function(*self.backend.spread.values(self.of_replicas(parts, seeds)))
 
     def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
-            (metrics,) = (self.update(*one) for one in each)
-            return lambda: [read_metrics(metrics)]
+            return super().updates(each)
         of_steps = [self.of_replicas(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        rows = self.call(tf.constant(len(each)), *self._backend.spread.values(together))
-        names = self._step.metric_names(each[0][0][0][1], axes=2)
+        rows = self.call(tf.constant(len(each)), *self.backend.spread.values(together))
+        names = self.step.metric_names(each[0][0][0][1], axes=2)
 
         def read():
             found = rows.numpy()[: len(each)].tolist()  # waits for the device, once
@@ -244,14 +242,14 @@ class _Program:
             weights, scale = self.variables.weights, self.variables.counts.loss_scale
             given = weights, scale, self._frozen, arrays, own
             tensors = tf.nest.map_structure(tf.convert_to_tensor, given)
-            found.append([one.numpy() for one in self._step.gradients_of_device(*tensors)[0]])
+            found.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
         return [sum(of_replicas) for of_replicas in zip(*found, strict=True)]
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
-        return np.asarray(self.sums(self._backend.spread.values(parts)))
+        return np.asarray(self.sums(self.backend.spread.values(parts)))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        backend = self._backend
+        backend = self.backend
         if not backend.spread.on_tpu:
             return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
         count = len(next(iter(inputs.values())))
@@ -266,30 +264,30 @@ class _Program:
 
     def of_replicas(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
-        first = self._backend.process * self._backend.local
-        return list(zip(parts, seeds[first : first + self._backend.local], strict=True))
+        first = self.backend.process * self.backend.local
+        return list(zip(parts, seeds[first : first + self.backend.local], strict=True))
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
-        seeds.set_shape((self._step.accumulation_steps, self._step.dropouts, 2))
-        return self._step.update(self.variables, self._frozen, batch, seeds)[1]
+        seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
+        return self.step.update(self.variables, self._frozen, batch, seeds)[1]
 
     def _replica_sums(self, batch):
-        sums = self._step.measure(*self._tensors(), batch)
+        sums = self.step.measure(*self._tensors(), batch)
         context = tf.distribute.get_replica_context()
-        return context.all_reduce("SUM", sums) if self._backend.replicas > 1 else sums
+        return context.all_reduce("SUM", sums) if self.backend.replicas > 1 else sums
 
     def _outputs(self, inputs):
-        return self._step.outputs(*self._tensors(), inputs)
+        return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
         weights, frozen = self.variables.weights, self._frozen
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
 
     def _columns(self, batches, seeds) -> list[str]:
-        local = self._backend.strategy.experimental_local_results
+        local = self.backend.strategy.experimental_local_results
         labels = {name: local(given)[0] for name, given in batches[1].items()}
-        return self._step.metric_names(labels, axes=3)
+        return self.step.metric_names(labels, axes=3)
 
 
 def _after(gradient, x):

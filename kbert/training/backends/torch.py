@@ -5,7 +5,7 @@ the processes sum gradients and losses by torch.distributed (`torch_hosts`). Not
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from torch.optim.adamw import adamw
 
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
-from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessLost, Wishes
@@ -167,49 +167,40 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
     )
 
 
-class _Program:
-    """See `kbert.training.backends.backend.Program`."""
-
-    def __init__(self, backend: TorchBackend, step: TrainingStep, state: TrainingState):
-        self._backend, self._step, self._state = backend, step, state
-
+class _Program(Program):
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = parts
-        values = self._state.values()
-        new, metrics = self._step.update(values, self._frozen(), _placed(arrays), seeds)
-        groups = self._state.variables, values, new
+        values = self.state.values()
+        new, metrics = self.step.update(values, self._frozen(), _placed(arrays), seeds)
+        groups = self.state.variables, values, new
         flat = [keras.tree.flatten(group) for group in groups]
         for variable, before, value in zip(*flat, strict=True):
             if value is not before:
                 variable.assign(value)
         return metrics
 
-    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
-        sent = [self.update(*one) for one in each]
-        return lambda: [read_metrics(metrics) for metrics in sent]
-
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        weights, _, counts = self._state.values()
+        weights, _, counts = self.state.values()
         found = []
         for arrays, own in zip(parts, seeds, strict=False):
             given = weights, counts.loss_scale, self._frozen(), _placed(arrays), own
-            found.append(self._step.gradients_of_device(*given)[0])
+            found.append(self.step.gradients_of_device(*given)[0])
         return [sum(each).cpu().numpy() for each in zip(*found, strict=True)]
 
     @torch.no_grad()
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
-        sums = self._step.measure(self._state.values().weights, self._frozen(), _placed(arrays))
-        return self._backend.sum_over_processes([sums])[0].cpu().numpy()
+        sums = self.step.measure(self.state.values().weights, self._frozen(), _placed(arrays))
+        return self.backend.sum_over_processes([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = self._step.outputs(self._state.values().weights, self._frozen(), _placed(inputs))
+        found = self.step.outputs(self.state.values().weights, self._frozen(), _placed(inputs))
         return {name: value.float().cpu().numpy() for name, value in found.items()}
 
     def _frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
-        return [variable.value.detach() for variable in self._state.frozen]
+        return [variable.value.detach() for variable in self.state.frozen]
 
 
 def _placed(arrays):
