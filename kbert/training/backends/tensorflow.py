@@ -42,8 +42,6 @@ class TensorFlowBackend(Backend):
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
         self.spread = Spread(self.strategy, self.process * self.local)
-        self._jit_gradients = False
-        self.update_in_place: Callable = _update_in_place
 
     def scope(self):
         return self.strategy.scope()
@@ -88,9 +86,8 @@ class TensorFlowBackend(Backend):
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
         compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
-        self.update_in_place = function(_update_in_place, jit_compile=True)
-        if not compiles:
-            self.update_in_place = _update_in_place
+        in_place = function(_update_in_place, jit_compile=True) if compiles else _update_in_place
+        self.update_in_place: Callable = in_place
         return _Program(self, step, state, whole, jit, steps)
 
     # Within a step.
@@ -328,9 +325,9 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
 
 def _assign_on_replica(variables: list, values: list) -> None:
     """Assign values to variables on this replica."""
-    tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
 
+    def assign(strategy, variables, values):
+        for variable, value in zip(variables, values, strict=True):
+            strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
 
-def _assign_all(strategy, variables, values) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
+    tf.distribute.get_replica_context().merge_call(assign, args=(variables, values))
