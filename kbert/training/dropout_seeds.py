@@ -1,5 +1,6 @@
 """Dropout's seeds: which variables hold them, and their values, a pure function of (seed, step)."""
 
+import keras
 import numpy as np
 
 from kbert.data.counter_draws import fork, key_of
@@ -14,11 +15,10 @@ def seed_states(model) -> list:
         RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
             each step, and nothing would show it.
     """
-    found = own_seed_states(model)
+    weights = set(map(id, model.weights))
+    found = [variable for variable in model.variables if id(variable) not in weights]
     drawing = sum(_drops_out(layer) for layer in model.layers)
     if len(found) < drawing:
-        import keras
-
         raise RuntimeError(
             f"Keras {keras.__version__} has {len(found)} seeds among the model's variables for "
             f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
@@ -26,15 +26,7 @@ def seed_states(model) -> list:
     return found
 
 
-def own_seed_states(layer) -> list:
-    """Return the states of one layer's or model's seed generators; none where it draws nothing."""
-    weights = set(map(id, layer.weights))
-    return [variable for variable in layer.variables if id(variable) not in weights]
-
-
 def _drops_out(layer) -> bool:
-    import keras
-
     if isinstance(layer, keras.layers.Dropout):
         return layer.rate > 0
     return isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0

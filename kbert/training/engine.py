@@ -17,7 +17,7 @@ from kbert.training.setting_rules import checked
 from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import NO_WISH, Wishes
-from kbert.training.trained_weights import TrainedWeights, all_of
+from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VectorLoss
 
 
@@ -97,7 +97,8 @@ class Engine:
         # hidden states for a teacher are of use in training alone
         outputs = [one for one in model.output_names if not one.startswith(names.TEACHER)]
         self.output_names = outputs
-        trained, seeds = trained or all_of(model), seed_states(model)
+        trained = trained or TrainedWeights().and_all_new_of(model)
+        seeds = seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)

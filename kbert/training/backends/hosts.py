@@ -79,7 +79,7 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
 
 
 def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """`keras.distribution.initialize`, once all processes are there.
+    """`keras.distribution.initialize`, once all processes are there; nothing for one alone.
 
     JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
     first, at the address where JAX will listen then.
@@ -91,6 +91,8 @@ def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
     """
     import keras
 
+    if not os.environ.get(_ADDRESSES):
+        return
     addresses, count, mine = _jax_processes()
     if mine == 0:
         _call_roll(addresses, count, timeout_s)

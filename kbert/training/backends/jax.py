@@ -21,8 +21,6 @@ from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import Wishes
 
-_ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
-
 
 class JaxBackend(Backend):
     """See `Backend`. Hosts come from the variables that `keras.distribution.initialize` reads.
@@ -32,7 +30,7 @@ class JaxBackend(Backend):
     """
 
     def __init__(self, devices: int | None = None):
-        if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
+        if not jax.distributed.is_initialized():
             hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
