@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -105,12 +106,8 @@ def _jax_processes() -> tuple[list[str], int, int]:
     """Return the addresses, all or the first alone; how many processes; which one this is."""
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
-    count, mine = number_in(_COUNT), number_in(_ID)
-    if count < 1:
-        got = os.environ.get(_COUNT)
-        raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {got!r}")
-    if not 0 <= mine < count:
-        raise ValueError(f"{_ID} must be 0 … {count - 1}, got {os.environ.get(_ID)!r}")
+    count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
+    mine = number_in(_ID, range(count), f"0 … {count - 1}")
     if len(addresses) not in (1, count):
         raise ValueError(
             f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
@@ -181,10 +178,17 @@ def _line_from(connection: socket.socket) -> str:
         return file.readline(1000).strip()
 
 
-def number_in(variable: str) -> int:
-    """Return the whole number in a variable of the environment; −1 where there is none."""
-    text = os.environ.get(variable, "").strip()
-    return int(text) if text.isdecimal() else -1
+def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
+    """Return the whole number in a variable of the environment.
+
+    Raises:
+        ValueError: it is not in the range, by a rule in words; `instead` says what to do.
+    """
+    text = os.environ.get(variable)
+    number = int(text) if text and text.strip().isdecimal() else -1
+    if number not in allowed:
+        raise ValueError(f"{variable} must be {rule}, got {text!r}{instead}")
+    return number
 
 
 def _check_addresses(addresses: list[str], variable: str) -> None:

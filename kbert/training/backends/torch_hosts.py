@@ -7,6 +7,7 @@ gloo, on GPUs by nccl, which is untested.
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -14,11 +15,12 @@ import torch
 import torch.distributed as dist
 
 from kbert.training.backends import hosts
+from kbert.training.backends.hosts import number_in
 from kbert.training.stopping import ProcessLost
 
 _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
 _HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
-_START_THEM = "start the processes by torchrun, or give each"
+_START_THEM = ": start the processes by torchrun, or give each"
 _SUM_TIMEOUT = timedelta(minutes=30)  # the others wait in a sum while one writes a state
 _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
 
@@ -135,36 +137,24 @@ def _numbers() -> tuple[int, int]:
     """Return this process's number and the number of processes."""
     if not os.environ.get(_COUNT):
         return 0, 1
-    count, mine = hosts.number_in(_COUNT), hosts.number_in(_NUMBER)
-    if count < 1:
-        raise ValueError(
-            f"{_COUNT} must be a whole number of at least 1, as many as there are processes, got "
-            f"{os.environ[_COUNT]!r}: {_START_THEM} the same"
-        )
+    rule = "a whole number of at least 1, as many as there are processes"
+    count = number_in(_COUNT, range(1, sys.maxsize), rule, f"{_START_THEM} the same")
     if count == 1 and not os.environ.get(_NUMBER):
         return 0, 1
-    if not 0 <= mine < count:
-        raise ValueError(
-            f"{_NUMBER} must be 0 … {count - 1}, since {_COUNT} is {count}, got "
-            f"{os.environ.get(_NUMBER)!r}: {_START_THEM} its own"
-        )
-    return mine, count
+    rule = f"0 … {count - 1}, since {_COUNT} is {count}"
+    return number_in(_NUMBER, range(count), rule, f"{_START_THEM} its own"), count
 
 
 def _address() -> str:
     """Return the address where process 0 listens."""
-    host, port = os.environ.get(_HOST, "").strip(), hosts.number_in(_PORT)
+    host = os.environ.get(_HOST, "").strip()
     if not host:
         raise ValueError(
             f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
-            f"{os.environ.get(_HOST)!r}: {_START_THEM} the same"
+            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
         )
-    if not 0 < port < 1 << 16:
-        raise ValueError(
-            f"{_PORT} must be a free port of process 0's host, 1 … 65535, got "
-            f"{os.environ.get(_PORT)!r}: {_START_THEM} the same"
-        )
-    return f"{host}:{port}"
+    rule = "a free port of process 0's host, 1 … 65535"
+    return f"{host}:{number_in(_PORT, range(1, 1 << 16), rule, f'{_START_THEM} the same')}"
 
 
 def _own_gpu() -> int:
@@ -172,14 +162,9 @@ def _own_gpu() -> int:
     count = torch.cuda.device_count()
     if count == 1 and not os.environ.get(_GPU):
         return 0
-    mine = hosts.number_in(_GPU)
-    if not 0 <= mine < count:
-        raise ValueError(
-            f"{_GPU} must be 0 … {count - 1}, one of the GPUs that this process sees, got "
-            f"{os.environ.get(_GPU)!r}: start at most one process a GPU, by torchrun "
-            f"--nproc-per-node={count}"
-        )
-    return mine
+    rule = f"0 … {count - 1}, one of the GPUs that this process sees"
+    instead = f": start at most one process a GPU, by torchrun --nproc-per-node={count}"
+    return number_in(_GPU, range(count), rule, instead)
 
 
 def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
