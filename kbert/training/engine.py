@@ -62,7 +62,7 @@ class Engine:
         Args:
             model: a functional model, built within `backend.scope()`.
             optimizer: the optimizer's settings.
-            trained: the trained weights of the model, made within the scope; None: all.
+            trained: the trained weights, made within the scope; None: all.
             clip_norm: maximum global norm of a step's gradients; None: no clipping.
             accumulation_steps: micro-batches per step.
             jit: whether XLA compiles the step; None: chosen for the device.
@@ -72,8 +72,7 @@ class Engine:
             lessons: auxiliary losses, by the labels that belong to no output, see
                 `kbert.training.loss.objective`.
             vectors: the loss, if it is one of text embeddings; None: the labels' own.
-            steps_per_execution: maximum number of steps in one call of the device; None: chosen for
-                the device.
+            steps_per_execution: maximum number of steps in one call; None: chosen for the device.
             seed: seed of the dropout.
 
         Raises:
@@ -87,6 +86,7 @@ class Engine:
         }
         others = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
         checked(options | others, ("clip_norm", "jit", "steps_per_execution"))
+        options |= {"lessons": lessons, "vectors": vectors}
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
@@ -95,24 +95,15 @@ class Engine:
         self.model, self.settings, self.seed = model, optimizer, seed
         self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution()
         # hidden states for a teacher are of use in training alone
-        outputs = [one for one in model.output_names if not one.startswith(names.TEACHER)]
-        self.output_names = outputs
+        self.output_names = [
+            name for name in model.output_names if not name.startswith(names.TEACHER)
+        ]
         trained = trained or TrainedWeights().and_all_new_of(model)
         seeds = seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
-        self.step = TrainingStep(
-            self.backend,
-            model,
-            trained,
-            seeds,
-            optimizer,
-            rules=rules,
-            lessons=lessons,
-            vectors=vectors,
-            **options,
-        )
+        self.step = TrainingStep(self.backend, model, trained, seeds, optimizer, rules, **options)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def ahead(self) -> int:
@@ -140,15 +131,12 @@ class Engine:
         return slice(backend.process * share, (backend.process + 1) * share)
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
-        """Run one step.
+        """Run one step; return the metrics of `TrainingStep.update`, which each process has.
 
         Args:
             batch: this process's rows.
             step: the step's number, which decides the dropout.
             wishes: this process's stop flags.
-
-        Returns:
-            Scalars of the device, see `TrainingStep.update`. They are the same in each process.
         """
         return self.program.update(self.split(batch, wishes), self.seeds(step))
 
@@ -158,9 +146,8 @@ class Engine:
         """Run several steps, in one call of the device if the backend can.
 
         Args:
-            batches: this process's rows of each step; of the same shapes, at most
-                `steps_per_execution`.
-            step: the number of the first step, which decides its dropout.
+            batches: of each step, of the same shapes, at most `steps_per_execution`.
+            step: the number of the first step.
             wishes: this process's stop flags.
 
         Returns:

@@ -1,8 +1,4 @@
-"""The state of a training run: every number that the next step depends on.
-
-Weights, the optimizer's state of each, and four counts. `TrainingState` holds them as variables;
-a step computes with their `Values`.
-"""
+"""The state of a training run: every number that the next step depends on."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -54,14 +50,11 @@ class TrainingState:
     """The variables of a trained model and of its optimizer, saved and restored by name.
 
     Args:
-        model: a functional model.
-        trained: its trained weights.
-        rules: the rule of each weight, see `kbert.training.optimizers.rules`.
-        seed_states: the variables of the model's dropout seeds.
-        to_numpy: returns values of variables as arrays, copied only if the backend must.
+        model, trained, rules, seed_states: see `kbert.training.step.TrainingStep`.
+        to_numpy: that of the backend.
 
     Attributes:
-        variables: the trained weights, the optimizer's slots and the counts, as `Values`.
+        variables: the trained weights, the optimizer's slots and the counts.
         frozen: the model's weights that are not trained.
     """
 

@@ -95,8 +95,7 @@ class TrainingStep:
             seeds: int32 (micro-batches, dropouts, 2).
 
         Returns:
-            New values, and metrics: those of `losses.figures`, "gradient_norm", "learning_rate",
-            "finite" (whether the step was applied) and the sums of the stop flags.
+            New values, and the metrics that `metric_names` lists.
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
         names = losses.second_measures(batch[1], axes=2)
@@ -135,10 +134,7 @@ class TrainingStep:
     def outputs(self, weights, frozen, inputs: Mapping, seeds=None) -> dict:
         """Return the model's outputs by name; with a loss of embeddings, the embeddings.
 
-        Args:
-            weights, frozen: values of the weights.
-            inputs: by name.
-            seeds: of dropout, int32 (dropouts, 2); None: no dropout.
+        `seeds`: of dropout, int32 (dropouts, 2); None: no dropout.
         """
         training = seeds is not None
         seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
@@ -162,7 +158,10 @@ class TrainingStep:
         return losses.objective(outputs, labels, label_weights)[1]
 
     def metric_names(self, labels: Mapping, axes: int) -> list[str]:
-        """Return the names of a step's metrics; `axes`: see `losses.second_measures`."""
+        """Return the names of a step's metrics; "finite": whether the step was applied.
+
+        `axes`: see `losses.second_measures`.
+        """
         names = losses.second_measures(labels, axes)
         of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
         found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
