@@ -5,8 +5,8 @@ tensors between blocks are kept. Keras's own (`keras.RematScope`) keeps the inpu
 on TensorFlow its weights would have no gradient here, where they are arguments.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 import keras
 
@@ -15,21 +15,23 @@ from kbert.model.stateless import stateless
 from kbert.ops import keras_internals
 
 
-class Segment(NamedTuple):
+class Segment:
     """A part of a functional model.
 
-    Attributes:
-        model: shares the model's layers.
-        inputs, outputs: ids of the whole model's symbolic tensors.
-        weights: its trainable variables.
+    Args:
+        inputs, outputs: symbolic tensors of the whole model.
         is_block: whether it is an encoder block.
+
+    Attributes:
+        model: shares the whole model's layers.
+        inputs, outputs, weights: ids of the tensors and of its trainable variables.
     """
 
-    model: Any
-    inputs: list[int]
-    outputs: list[int]
-    weights: list
-    is_block: bool
+    def __init__(self, inputs: Sequence, outputs: Sequence, is_block: bool):
+        self.model = keras_internals.model_between(inputs, outputs)
+        self.inputs, self.outputs = list(map(id, inputs)), list(map(id, outputs))
+        self.weights = list(map(id, self.model.trainable_variables))
+        self.is_block = is_block
 
 
 class SegmentedModel:
@@ -44,11 +46,16 @@ class SegmentedModel:
 
     def __init__(self, model: keras.Model):
         layers = {layer.name: layer for layer in model.layers}
-        self._states: list[int] = []  # ids of the embeddings' and each block's output
-        while (name := names.encoder_output(len(self._states))) in layers:
-            self._states.append(id(layers[name].output))
-        self._model, self._layers = model, layers
-        self.segments = _split(model, self._states)
+        states: list = []
+        while (name := names.encoder_output(len(states))) in layers:
+            states.append(layers[name].output)
+        self._model, self._layers, self._states = model, layers, list(map(id, states))
+        self.segments = [Segment(model.inputs, states[:1], False)]
+        for before, after in itertools.pairwise(states):
+            self.segments.append(Segment([before, *model.inputs], [after], True))
+        of_heads = [one for one in model.outputs if id(one) not in self._states]
+        if of_heads:
+            self.segments.append(Segment([*states, *model.inputs], of_heads, False))
 
     def outputs(self, values: dict, inputs: Sequence, checkpoint: Callable) -> list:
         """Return the model's outputs in training.
@@ -84,46 +91,10 @@ class SegmentedModel:
     def _checkpointed(self, checkpoint, segment: Segment, values: dict, tensors: dict, mask):
         # Weights are arguments: a backend differentiates with respect to these alone.
         states = [one for one in segment.inputs if one in self._states]
-        weights = [id(weight) for weight in segment.weights]
 
         def block(*arguments):
-            own = dict(zip([*states, *weights], arguments, strict=True))
+            own = dict(zip([*states, *segment.weights], arguments, strict=True))
             return self._run(segment, values | own, tensors | own, mask)
 
-        arguments = [tensors[one] for one in states] + [values[one] for one in weights]
+        arguments = [tensors[one] for one in states] + [values[one] for one in segment.weights]
         return checkpoint(block)(*arguments)
-
-
-def _split(model: keras.Model, states: Sequence[int]) -> list[Segment]:
-    """Cut a functional model after each state."""
-    calls = [call for call in keras_internals.calls(model) if call.sources]
-    made_by = {id(tensor): call for call in calls for tensor in call.outputs}
-    numbers: dict[int, int] = {}  # the segment of each operation, by its id
-
-    def assign(call: keras_internals.Calls | None, number: int) -> None:
-        if call and id(call.operation) not in numbers:
-            numbers[id(call.operation)] = number
-            for tensor in call.inputs:
-                assign(made_by.get(id(tensor)), number)
-
-    for number, state in enumerate(states):
-        assign(made_by[state], number)
-    of_segments: list[list] = [[] for _ in range(len(states) + 1)]
-    for call in calls:
-        of_segments[numbers.get(id(call.operation), len(states))].append(call)
-    segments = []
-    for number, own in enumerate(of_segments):
-        others = [call for part in of_segments if part is not own for call in part]
-        read_later = {id(tensor) for call in others for tensor in call.inputs}
-        read_later |= {id(tensor) for tensor in model.outputs}
-        made = {id(tensor): tensor for call in own for tensor in call.outputs}
-        read = {id(tensor): tensor for call in own for tensor in call.inputs}
-        inputs = {key: tensor for key, tensor in read.items() if key not in made}
-        outputs = {key: tensor for key, tensor in made.items() if key in read_later}
-        if own:
-            part = keras_internals.model_between(list(inputs.values()), list(outputs.values()))
-            is_block = 0 < number < len(states)
-            segments.append(
-                Segment(part, list(inputs), list(outputs), part.trainable_variables, is_block)
-            )
-    return segments
