@@ -6,32 +6,13 @@ on TensorFlow its weights would have no gradient here, where they are arguments.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 
 from kbert.graph import names
 from kbert.model.stateless import stateless
 from kbert.ops import keras_internals
-
-
-class Segment:
-    """A part of a functional model.
-
-    Args:
-        inputs, outputs: symbolic tensors of the whole model.
-        is_block: whether it is an encoder block.
-
-    Attributes:
-        model: shares the whole model's layers.
-        inputs, outputs, weights: ids of the tensors and of its trainable variables.
-    """
-
-    def __init__(self, inputs: Sequence, outputs: Sequence, is_block: bool):
-        self.model = keras_internals.model_between(inputs, outputs)
-        self.inputs, self.outputs = list(map(id, inputs)), list(map(id, outputs))
-        self.weights = list(map(id, self.model.trainable_variables))
-        self.is_block = is_block
 
 
 class SegmentedModel:
@@ -41,23 +22,26 @@ class SegmentedModel:
         model: with the layer names of `kbert.graph.names`.
 
     Attributes:
-        segments: in order.
+        blocks: the models of the encoder blocks, of a state and the model's inputs.
     """
 
     def __init__(self, model: keras.Model):
-        layers = {layer.name: layer for layer in model.layers}
+        self._layers = {layer.name: layer for layer in model.layers}
         states: list = []
-        while (name := names.encoder_output(len(states))) in layers:
-            states.append(layers[name].output)
-        self._model, self._layers, self._states = model, layers, list(map(id, states))
-        self.segments = [Segment(model.inputs, states[:1], False)]
-        for before, after in itertools.pairwise(states):
-            self.segments.append(Segment([before, *model.inputs], [after], True))
+        while (name := names.encoder_output(len(states))) in self._layers:
+            states.append(self._layers[name].output)
+        cut, inputs = keras_internals.model_between, model.inputs
+        self._embeddings = cut(inputs, states[:1])
+        pairs = itertools.pairwise(states)
+        self.blocks = [cut([before, *inputs], [after]) for before, after in pairs]
+        # listed once: Keras walks through all layers each time
+        self._weights = [list(map(id, block.trainable_variables)) for block in self.blocks]
+        self._states, self._outputs = list(map(id, states)), list(map(id, model.outputs))
         of_heads = [one for one in model.outputs if id(one) not in self._states]
-        if of_heads:
-            self.segments.append(Segment([*states, *model.inputs], of_heads, False))
+        self._heads = cut([*states, *inputs], of_heads) if of_heads else None
+        self._of_heads, self._input_names = list(map(id, of_heads)), model.input_names
 
-    def outputs(self, values: dict, inputs: Sequence, checkpoint: Callable) -> list:
+    def outputs(self, values: dict, inputs: list, checkpoint: Callable) -> list:
         """Return the model's outputs in training.
 
         Args:
@@ -65,15 +49,23 @@ class SegmentedModel:
             inputs: in the model's order.
             checkpoint: returns a function of float tensors whose backward pass computes it again.
         """
-        tensors = dict(zip(map(id, self._model.inputs), inputs, strict=True))
-        mask = self._mask(dict(zip(self._model.input_names, inputs, strict=True)))
-        for segment in self.segments:
-            if segment.is_block:
-                found = self._checkpointed(checkpoint, segment, values, tensors, mask)
-            else:
-                found = self._run(segment, values, tensors, mask)
-            tensors |= zip(segment.outputs, found, strict=True)
-        return [tensors[id(one)] for one in self._model.outputs]
+        mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
+        masks = [None] * len(inputs)
+        states = stateless(self._embeddings, values, inputs)
+        for block, weights in zip(self.blocks, self._weights, strict=True):
+
+            def run(state, *own, block=block, weights=weights):
+                given = values | dict(zip(weights, own, strict=True))
+                return stateless(block, given, [state, *inputs], mask=[mask, *masks])
+
+            # Weights are arguments: a backend differentiates with respect to these alone.
+            states += checkpoint(run)(states[-1], *(values[one] for one in weights))
+        found = dict(zip(self._states, states, strict=True))
+        if self._heads:
+            masks = [mask] * len(states) + masks
+            of_heads = stateless(self._heads, values, [*states, *inputs], mask=masks)
+            found |= zip(self._of_heads, of_heads, strict=True)
+        return [found[one] for one in self._outputs]
 
     def _mask(self, inputs: dict):
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
@@ -81,20 +73,3 @@ class SegmentedModel:
             of_texts = [None, None, inputs[names.PACKED_TEXTS]]
             return self._layers[names.POSITION_EMBEDDING].compute_mask(of_texts)
         return self._layers[names.TOKEN_EMBEDDING].compute_mask(inputs[names.TOKEN_IDS])[0]
-
-    def _run(self, segment: Segment, values: dict, tensors: dict, mask) -> list:
-        """Return a segment's outputs in training, from its inputs among the tensors."""
-        given = [tensors[one] for one in segment.inputs]
-        masks = [mask if one in self._states else None for one in segment.inputs]
-        return stateless(segment.model, values, given, mask=masks)
-
-    def _checkpointed(self, checkpoint, segment: Segment, values: dict, tensors: dict, mask):
-        # Weights are arguments: a backend differentiates with respect to these alone.
-        states = [one for one in segment.inputs if one in self._states]
-
-        def block(*arguments):
-            own = dict(zip([*states, *segment.weights], arguments, strict=True))
-            return self._run(segment, values | own, tensors | own, mask)
-
-        arguments = [tensors[one] for one in states] + [values[one] for one in segment.weights]
-        return checkpoint(block)(*arguments)
