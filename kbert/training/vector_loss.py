@@ -54,11 +54,9 @@ class VectorLoss:
         }
 
     def vectors(self, states, inputs: Mapping):
-        """Return one vector a text, float32: (B, C, H) where inputs are of records, else (B, H).
+        """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
 
-        Args:
-            states: float (texts, S, H), the encoder's output for `texts` of these inputs.
-            inputs: by name.
+        `states`: float (texts, S, H), the encoder's output for `texts` of these inputs.
         """
         token_ids = self.texts(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
@@ -90,7 +88,13 @@ class VectorLoss:
         if len(labels.shape) == 3:
             product = ops.sum(vectors * labels)
             return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
-        loss_of = self._formula()
+        formulas: dict[str, Callable] = {
+            "infonce": functools.partial(infonce, scale=self.scale),
+            "triplet": functools.partial(triplet, margin=self.margin),
+            "cosine": cosine,
+            "cosent": functools.partial(cosent, scale=self.scale),
+        }
+        loss_of = formulas[self.name]
         if self.dimensions is None:
             return loss_of(vectors, labels, weights)
         each = [
@@ -98,13 +102,6 @@ class VectorLoss:
             for dimension in sorted(self.dimensions, reverse=True)
         ]
         return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
-
-    def _formula(self) -> Callable:
-        if self.name == "triplet":
-            return functools.partial(triplet, margin=self.margin)
-        if self.name == "cosine":
-            return cosine
-        return functools.partial(infonce if self.name == "infonce" else cosent, scale=self.scale)
 
 
 def infonce(vectors, numbers, weights, scale: float):
@@ -162,7 +159,7 @@ def cosent(vectors, scores, weights, scale: float):
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
     cosines, real = _cosines(vectors), weights > 0
-    higher = ops.expand_dims(scores[:, 0], 1) > ops.expand_dims(scores[:, 0], 0)
+    higher = scores > ops.transpose(scores)
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))
     differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)

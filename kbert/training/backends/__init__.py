@@ -5,9 +5,8 @@ def start(devices: int | None = None):
     """Return the `Backend` of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
-    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. On torch each device
-    has a process, started by torchrun or with its variables RANK, WORLD_SIZE, MASTER_ADDR,
-    MASTER_PORT and, for GPUs, LOCAL_RANK. Absent hosts are an error within a minute.
+    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX; torchrun's variables
+    on torch, where each device has a process. Absent hosts are an error within a minute.
 
     Args:
         devices: number of this host's devices to use; None: all accelerators, or one CPU. With

@@ -44,10 +44,7 @@ class Program(Protocol):
         return lambda: [read(metrics) for metrics in sent]
 
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        """Return the gradients of some parts, with the seeds of the first devices.
-
-        They are summed, and times the loss scale.
-        """
+        """Return the gradients of some parts with the first devices' seeds, summed and scaled."""
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
@@ -137,11 +134,7 @@ class Backend(Protocol):
         """Stack a function of each micro-batch and its seeds; nothing is kept for gradients."""
 
     def sum_over_devices(self, function: Callable) -> Callable:
-        """Return a function that computes this one on each device, and sums the results.
-
-        Args:
-            function: of weights, loss scale, frozen weights, batch and seeds.
-        """
+        """Return a function that sums this one over all devices; see `gradients_of_device`."""
 
     def all_gather(self, arrays: list) -> list:
         """Return arrays (B, …) of each device as (devices, B, …) on all; without gradients."""
