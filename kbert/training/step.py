@@ -5,10 +5,7 @@ are summed over all devices and hosts, together with the losses and the stop fla
 exchange of a step. Each device then computes the same new weights from the same sums.
 
 What is summed are sums, not means: a label's weight is already divided by the totals of the whole
-step (`TrainingBatch`), so every way to split a batch gives the same update. A mean of means would
-not, where the parts have not as many labels each.
-
-What differs between backends is in `kbert.training.backends`.
+step (`TrainingBatch`), so every way to split a batch gives the same update.
 """
 
 from collections.abc import Mapping, Sequence
@@ -174,26 +171,22 @@ class TrainingStep:
             return self._cached_gradients(weights, scale, frozen, batch, seeds)
 
         def of_micro_batch(part, seeds):
-            return self._micro_gradients(weights, scale, frozen, part, seeds)
+            inputs, labels, label_weights, flags = part
+
+            def loss_of(weights) -> tuple:
+                outputs = self.outputs(weights, frozen, inputs, seeds)
+                given = outputs, labels, label_weights
+                with scope(LOSS):
+                    loss, sums = losses.objective(*given, self._sums, self.lessons)
+                flagged = ops.sum(flags["wishes"], 0, keepdims=True)
+                # The scale comes before the gradients, so that none is too small for float16.
+                return loss * scale, ops.concatenate([sums, flagged])
+
+            return self.backend.differentiate(loss_of, weights)
 
         zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
         nothing = zeros, ops.zeros((len(batch[1]) + 1, 3))
         return self.backend.sum_over_micro_batches(of_micro_batch, nothing, batch, seeds)
-
-    def _micro_gradients(self, weights, scale, frozen, part, seeds) -> tuple:
-        inputs, labels, label_weights, flags = part
-
-        def loss_of(weights) -> tuple:
-            outputs = self.outputs(weights, frozen, inputs, seeds)
-            with scope(LOSS):
-                loss, sums = losses.objective(
-                    outputs, labels, label_weights, self._sums, self.lessons
-                )
-            flagged = ops.sum(flags["wishes"], 0, keepdims=True)
-            # The scale comes before the gradients, so that none is too small for float16.
-            return loss * scale, ops.concatenate([sums, flagged])
-
-        return self.backend.differentiate(loss_of, weights)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.

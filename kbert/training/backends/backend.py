@@ -86,6 +86,12 @@ class Backend(Protocol):
 
     def any_process(self, wishes: Wishes) -> Wishes:
         """Combine the stop flags of all processes (a collective: every process must call it)."""
+        if self.processes == 1:
+            return wishes
+        return Wishes(*(self.sum_over_processes(np.array(wishes, "float32")) > 0).tolist())
+
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the sum of an array of each process, on all of them."""
 
     def leave(self) -> None:
         """Tell the other processes that this one ends with an error of its own."""

@@ -19,7 +19,6 @@ from kbert.training.backends import hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
-from kbert.training.stopping import Wishes
 
 
 class JaxBackend(Backend):
@@ -48,13 +47,10 @@ class JaxBackend(Backend):
     def scope(self):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        if self.processes == 1:
-            return wishes
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         from jax.experimental import multihost_utils
 
-        found = multihost_utils.process_allgather(np.array(wishes, "float32"))
-        return Wishes(*(np.sum(found, axis=0) > 0).tolist())
+        return np.sum(multihost_utils.process_allgather(numbers), axis=0)
 
     def leave(self) -> None:
         # at the usual end JAX waits for the others for minutes, and they for it

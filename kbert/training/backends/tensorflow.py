@@ -15,7 +15,6 @@ from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
@@ -54,12 +53,9 @@ class TensorFlowBackend(Backend):
     def default_steps_per_execution(self) -> int:
         return _STEPS_ON_TPU if self.spread.on_tpu else 1
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        if self.processes == 1:
-            return wishes
-        numbers = tf.constant(wishes, "float32")
-        total = self.strategy.reduce("SUM", self.strategy.run(lambda: numbers), axis=None)
-        return Wishes(*(total.numpy() > 0).tolist())
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        each = self.strategy.run(lambda: tf.constant(numbers))
+        return self.strategy.reduce("SUM", each, axis=None).numpy()
 
     def lost_another(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)

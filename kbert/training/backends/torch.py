@@ -17,7 +17,7 @@ from kbert.training.backends import torch_hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import ProcessLost, Wishes
+from kbert.training.stopping import ProcessLost
 
 
 class TorchBackend(Backend):
@@ -37,11 +37,9 @@ class TorchBackend(Backend):
     def default_jit(self) -> bool:
         return False
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        (total,) = self.sum_over_processes(
-            [keras.ops.convert_to_tensor(np.array(wishes, "float32"))]
-        )
-        return Wishes(*(total > 0).tolist())
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        (total,) = self.summed([keras.ops.convert_to_tensor(numbers)])
+        return total.cpu().numpy()
 
     def lost_another(self, error: Exception) -> bool:
         return isinstance(error, ProcessLost)
@@ -108,7 +106,7 @@ class TorchBackend(Backend):
     def sum_over_devices(self, of_device: Callable) -> Callable:
         def summed(weights, scale, frozen, batch, seeds):
             gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
-            *gradients, sums = self.sum_over_processes([*gradients, sums])
+            *gradients, sums = self.summed([*gradients, sums])
             return gradients, sums
 
         return summed
@@ -137,8 +135,8 @@ class TorchBackend(Backend):
             _adamw(step, decision.at(share), decayed, values, gradients, chosen)
         return values._replace(counts=counts)
 
-    def sum_over_processes(self, tensors: list) -> list:
-        """Return the sums over all processes."""
+    def summed(self, tensors: list) -> list:
+        """Return the sums of tensors over all processes."""
         return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
 
@@ -191,7 +189,7 @@ class _Program(Program):
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
         sums = self.step.measure(self.state.values().weights, self._frozen(), _placed(arrays))
-        return self.backend.sum_over_processes([sums])[0].cpu().numpy()
+        return self.backend.summed([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
