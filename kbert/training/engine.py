@@ -1,5 +1,6 @@
 """Training and evaluation of a model on the devices and hosts that there are."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -172,8 +173,8 @@ class Engine:
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
-        parts = shares(batch, self.backend.local)
-        sums = self.program.measure([(part.inputs, part.labels, part.weights) for part in parts])
+        parts = _parts((batch.inputs, batch.labels, batch.weights), self.backend.local)
+        sums = self.program.measure(parts)
         return losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -195,34 +196,28 @@ class Engine:
 
     def split(self, batch: TrainingBatch, wishes: Wishes = NO_WISH) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
-        local, micro_batches = self.backend.local, self.step.accumulation_steps
         # Each example has its process's stop flags: they are summed with the losses, in the one
         # exchange that every step has, and each host reads the same total.
         row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
-        flags = {"wishes": np.tile(row, (len(batch) // local, 1))}
-
-        def split(group):
-            return {
-                name: array.reshape(micro_batches, -1, *array.shape[1:])
-                for name, array in group.items()
-            }
-
-        return [
-            tuple(split(group) for group in (part.inputs, part.labels, part.weights, flags))
-            for part in shares(batch, local, micro_batches)
-        ]
+        flags = {"wishes": np.tile(row, (len(batch), 1))}
+        groups = batch.inputs, batch.labels, batch.weights, flags
+        return _parts(groups, self.backend.local, self.step.accumulation_steps)
 
 
-def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:
-    """Return a batch in equal parts, one for each replica.
+def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
+    """Split arrays (B, …) by the first of the sizes, each part by the others.
 
     Raises:
-        ValueError: examples that replicas and micro-batches do not divide.
+        ValueError: examples that the sizes do not divide.
     """
-    size, rest = divmod(len(batch), replicas)
-    if rest or size % micro_batches:
-        parts = replicas * micro_batches
-        raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
-    if replicas == 1:
-        return [batch]
-    return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]
+    count, whole = len(next(iter(groups[0].values()))), math.prod(sizes)
+    if count % whole:
+        raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
+
+    def part(group, n):
+        return {
+            name: array.reshape(*sizes, count // whole, *array.shape[1:])[n]
+            for name, array in group.items()
+        }
+
+    return [tuple(part(group, n) for group in groups) for n in range(sizes[0])]

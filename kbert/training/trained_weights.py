@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kbert.graph.trained_parts import TrainedParts, rate_shares
+from kbert.model.lora import add_adapters
 from kbert.model.matrices import is_adapter
 
 
@@ -45,8 +46,6 @@ def weights_of(
         layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
         seed, dropout, pairs: of the adapters, see `kbert.model.lora.add_adapters`.
     """
-    from kbert.model.lora import add_adapters  # imports Keras
-
     add_adapters(model, parts, seed, dropout, pairs)
     shares = rate_shares(parts.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []

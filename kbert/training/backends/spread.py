@@ -1,8 +1,7 @@
 """Replication of a function over all devices of this host: one or several steps per call.
 
-A replica's function becomes a tf.function, compiled by XLA or not. On a TPU it is one program of
-the chips, with the loop and the exchange inside; elsewhere a loop over steps runs around the
-replicas, which cannot meet inside one.
+On a TPU a call is one program of the chips, with the loop and the exchange inside; elsewhere a loop
+over steps runs around the replicas, which cannot meet inside one.
 """
 
 import functools

@@ -4,6 +4,7 @@ On a TPU one program is a whole call: several steps in a loop, with the exchange
 Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -196,16 +197,13 @@ class _Program(Program):
         self._steps = steps
         self.variables = state.values()
         self._frozen = [weight.value for weight in state.frozen]
-        several = self.replica_update, steps, self._columns
-        spread = backend.spread
+        several, spread = (self.replica_update, steps, self._columns), backend.spread
+        compiled: Callable = functools.partial(_for_any_length, jit=whole)
+        self.call = compiled(one_by_one(*several))
         if spread.distributed:
-            self.update_function = spread.on_each(self.replica_update)
-            self.call = spread.one_by_one(*several)
-            self.sums = spread.on_each(self._replica_sums)
-        else:
-            self.update_function = _for_any_length(self.replica_update, jit=whole)
-            self.call = _for_any_length(one_by_one(*several), jit=whole)
-            self.sums = _for_any_length(self._replica_sums, jit=whole)
+            compiled, self.call = spread.on_each, spread.one_by_one(*several)
+        self.update_function = compiled(self.replica_update)
+        self.sums = compiled(self._replica_sums)
         self._forward = _for_any_length(self._outputs, jit=jit)
         if spread.on_tpu:
             self._forward = spread.all_of(self._outputs)

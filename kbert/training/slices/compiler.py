@@ -41,8 +41,7 @@ class CompiledUpdate:
         temporary: peak bytes of everything else: gradients, activations.
         outputs: bytes of results that overwrite no argument.
         flops: XLA's count of the FLOPs of all operations.
-        cycles: estimated cycles by part of the model, of matrix products with the operations fused
-            to them and of the rest; see `hlo_text.cycles`.
+        cycles: see `hlo_text.cycles`.
         collectives: number and bytes of collective operations, by kind.
         host_calls: instructions that wait for the host.
         dynamic_shapes: shapes that are unknown before the program runs.
@@ -81,14 +80,9 @@ class CompiledUpdate:
         block (`GraphSpec.for_training`).
         """
         one = self.plan
-        length, predictions = one.seq_len, one.max_predictions
-        spec = GraphSpec(one.config, seq_len=length, max_predictions=predictions).for_training()
-        counted = account(
-            one.config,
-            seq_len=length,
-            max_predictions=predictions,
-            selected_positions=spec.selected_positions,
-        )
+        sizes: dict = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
+        selected = GraphSpec(one.config, **sizes).for_training().selected_positions
+        counted = account(one.config, **sizes, selected_positions=selected)
         return counted.training_flops * one.batch_size
 
     @property
@@ -119,9 +113,6 @@ def compile_plan(
     Args:
         found: from `kbert.plan(…, tpu=…)`.
         waited: called regularly with the seconds since the start.
-
-    Returns:
-        A `CompiledUpdate`.
 
     Raises:
         ImportError: the compiler is not installed.

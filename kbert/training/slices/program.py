@@ -91,7 +91,7 @@ def update(
 
     engine = Engine()
     engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
-    sizes = {"seq_len": seq_len, "max_predictions": max_predictions}
+    sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     model = build(spec.for_training())
     engine.prepare(
