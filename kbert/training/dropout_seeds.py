@@ -17,7 +17,11 @@ def seed_states(model) -> list:
     """
     weights = set(map(id, model.weights))
     found = [variable for variable in model.variables if id(variable) not in weights]
-    drawing = sum(_drops_out(layer) for layer in model.layers)
+    drawing = sum(
+        (isinstance(layer, keras.layers.Dropout) and layer.rate > 0)
+        or (isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0)
+        for layer in model.layers
+    )
     if len(found) < drawing:
         raise RuntimeError(
             f"Keras {keras.__version__} has {len(found)} seeds among the model's variables for "
@@ -26,17 +30,9 @@ def seed_states(model) -> list:
     return found
 
 
-def _drops_out(layer) -> bool:
-    if isinstance(layer, keras.layers.Dropout):
-        return layer.rate > 0
-    return isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0
-
-
 def seeds_of(seed: int, step: int, replicas: range, micro_batches: int, states: int) -> np.ndarray:
     """Return int32 (replicas, micro-batches, states, 2): one hash for each."""
     shape = (len(replicas), micro_batches, states, 2)
-    if 0 in shape:
-        return np.zeros(shape, np.int32)
     keys = fork(key_of(seed, step), np.array(replicas))[:, None]
     places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
     return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)

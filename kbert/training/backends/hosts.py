@@ -94,16 +94,6 @@ def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
 
     if not os.environ.get(_ADDRESSES):
         return
-    addresses, count, mine = _jax_processes()
-    if mine == 0:
-        _call_roll(addresses, count, timeout_s)
-    else:
-        _answer_roll(addresses[0], mine, timeout_s)
-    keras.distribution.initialize()
-
-
-def _jax_processes() -> tuple[list[str], int, int]:
-    """Return the addresses, all or the first alone; how many processes; which one this is."""
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
     count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
@@ -113,7 +103,11 @@ def _jax_processes() -> tuple[list[str], int, int]:
             f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
             f"{len(addresses)} addresses"
         )
-    return addresses, count, mine
+    if mine == 0:
+        _call_roll(addresses, count, timeout_s)
+    else:
+        _answer_roll(addresses[0], mine, timeout_s)
+    keras.distribution.initialize()
 
 
 def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
