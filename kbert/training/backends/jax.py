@@ -109,7 +109,15 @@ class JaxBackend(Backend):
             return jax.lax.psum(of_device(weights, scale, frozen, batch, own), axis)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
-        return _mapped(of_part, self.mesh, (whole, whole, whole, split, whole), whole)
+        specs: dict = {"mesh": self.mesh, "out_specs": whole}
+        specs["in_specs"] = (whole, whole, whole, split, whole)
+        # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
+        # have is summed at once, at each of its uses.
+        if hasattr(jax, "shard_map"):  # from 0.6 on
+            return jax.shard_map(of_part, **specs, check_vma=False)
+        from jax.experimental.shard_map import shard_map
+
+        return shard_map(of_part, **specs, check_rep=False)
 
     def all_gather(self, arrays: list) -> list:
         return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
@@ -168,20 +176,6 @@ class _Program(Program):
         return jax.tree.map(
             lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
         )
-
-
-def _mapped(function, mesh, in_specs, out_specs):
-    """Return a function of each device's part.
-
-    JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
-    is summed at once, at each of its uses.
-    """
-    if hasattr(jax, "shard_map"):  # from 0.6 on
-        options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
-        return jax.shard_map(function, mesh=mesh, **options)
-    from jax.experimental.shard_map import shard_map
-
-    return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
 
 
 def _devices(count: int | None) -> list:

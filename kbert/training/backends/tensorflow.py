@@ -93,7 +93,14 @@ class TensorFlowBackend(Backend):
         with tf.GradientTape() as tape:
             tape.watch(arguments)
             value, found = function(arguments)
-        return _dense(tape.gradient(value, arguments), arguments), found
+        zero = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(value, arguments, unconnected_gradients=zero)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
+        for gradient, argument in zip(gradients, arguments, strict=True):
+            # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
+            # way of its fusions; each would draw dropout's random numbers again
+            gradient.set_shape(argument.shape)
+        return gradients, found
 
     def checkpoint(self, function: Callable) -> Callable:
         def call(*tensors):
@@ -285,19 +292,6 @@ def _after(gradient, x):
     """Return x, once a gradient is computed; else TensorFlow would take the first computation's."""
     first = tf.reshape(gradient, [-1])[0]
     return x + tf.cast(tf.where(first == first, 0.0, float("nan")), x.dtype)
-
-
-def _dense(gradients: Sequence, arguments: Sequence) -> list:
-    """Return dense gradients with the shapes of their arguments; 0 where there is none."""
-    found = []
-    for gradient, argument in zip(gradients, arguments, strict=True):
-        zero = tf.zeros(argument.shape, argument.dtype) if gradient is None else gradient
-        dense = tf.convert_to_tensor(zero)  # slices too
-        # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the way
-        # of its fusions; each would draw dropout's random numbers again
-        dense.set_shape(argument.shape)
-        found.append(dense)
-    return found
 
 
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:

@@ -59,20 +59,21 @@ def on_gpu() -> bool:
 def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the sums over all processes as new tensors, bit-identical in each.
 
-    Args:
-        tensors: in each process of the same shapes and dtypes.
-
     Raises:
         ProcessLost: another process is gone.
     """
-    return [whole for bucket in _buckets(tensors) for whole in _summed_at_once(bucket)]
+    sums: list[torch.Tensor] = []
+    for bucket in _buckets(tensors):
+        flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+        with _heard():
+            dist.all_reduce(flat, group=_group())  # SUM
+        parts = flat.split([tensor.numel() for tensor in bucket])
+        sums += [part.view(tensor.shape) for part, tensor in zip(parts, bucket, strict=True)]
+    return sums
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients.
-
-    Args:
-        tensor: a tensor with the same shape and dtype in each process.
 
     Raises:
         ProcessLost: another process is gone.
@@ -89,14 +90,6 @@ def take_from_first(tensors: list[torch.Tensor]) -> None:
     with _heard():
         for tensor in tensors:
             dist.broadcast(tensor, 0, group=_group())
-
-
-def _summed_at_once(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    with _heard():
-        dist.all_reduce(flat, group=_group())  # SUM
-    parts = flat.split([tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
