@@ -10,16 +10,27 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import NamedSharding, PartitionSpec
+
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.model.scopes import SCOPES
+from kbert.ops import compile_for
+from kbert.training.engine import Engine
+from kbert.training.optimizers import Optimizer
+from kbert.training.slices import hlo_text
+
 
 def compiled(slice_name: str, **request) -> dict:
     """Compile a training step, and return the report for one chip: see `compiler.CompiledUpdate`.
 
     If the chips cannot hold it, return {"refused": the compiler's message}.
     """
-    from kbert.model.scopes import SCOPES
-    from kbert.ops import compile_for
-    from kbert.training.slices import hlo_text
-
     begun = time.monotonic()
     function, arguments = update(mesh(slice_name), **request)
     with compile_for("tpu"):
@@ -46,10 +57,6 @@ def compiled(slice_name: str, **request) -> dict:
 
 def mesh(slice_name: str):
     """Return the chips of a slice such as "v5e:4x4", side by side."""
-    import jax
-    import numpy as np
-    from jax.experimental import topologies
-
     one = {"chips_per_host_bounds": [1, 1, 1]} if slice_name.endswith(":1x1") else {}
     described = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **one)
     return jax.sharding.Mesh(np.array(described.devices), ("batch",))
@@ -80,15 +87,6 @@ def update(
         optimizer: "adamw" or "lamb".
         what: "update" or "evaluation".
     """
-    import jax
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    from kbert.graph.config import BertConfig
-    from kbert.graph.spec import GraphSpec
-    from kbert.model.builder import build
-    from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
-
     engine = Engine()
     engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
     sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
@@ -119,21 +117,16 @@ def update(
 
 def _examples(model, count: int):
     """Return a batch of zeros for a model's inputs and outputs."""
-    import numpy as np
-
-    from kbert.data.training_batch import TrainingBatch
-
-    def zeros(tensors, names, dtype, axes):
-        return {
-            name: np.zeros((count, *axes(tensor)), dtype)
-            for name, tensor in zip(names, tensors, strict=True)
-        }
-
-    inputs = zeros(model.inputs, model.input_names, "int32", lambda one: one.shape[1:])
-    labels, weights = (
-        zeros(model.outputs, model.output_names, dtype, lambda one: one.shape[1:-1])
-        for dtype in ("int32", "float32")
-    )
+    inputs = {
+        name: np.zeros((count, *one.shape[1:]), "int32")
+        for name, one in zip(model.input_names, model.inputs, strict=True)
+    }
+    shapes = {
+        name: (count, *one.shape[1:-1])
+        for name, one in zip(model.output_names, model.outputs, strict=True)
+    }
+    labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
+    weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
     return TrainingBatch(inputs, labels, weights)
 
 
