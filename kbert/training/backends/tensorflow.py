@@ -171,7 +171,8 @@ class TensorFlowBackend(Backend):
         if self.spread.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
-            _assign_on_replica(tf.nest.flatten(values), tf.nest.flatten(new))
+            context, pairs = tf.distribute.get_replica_context(), (values, new)
+            context.merge_call(_assign, args=tuple(map(tf.nest.flatten, pairs)))
             return values
         for of_weight in step.each_weight(decision, values, gradients):
             self.update_in_place(step, *of_weight)
@@ -311,11 +312,7 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     return call
 
 
-def _assign_on_replica(variables: list, values: list) -> None:
-    """Assign values to variables on this replica."""
-
-    def assign(strategy, variables, values):
-        for variable, value in zip(variables, values, strict=True):
-            strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
-
-    tf.distribute.get_replica_context().merge_call(assign, args=(variables, values))
+def _assign(strategy, variables: list, values: list) -> None:
+    """Assign values to variables on each replica."""
+    for variable, value in zip(variables, values, strict=True):
+        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
