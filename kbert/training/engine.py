@@ -175,7 +175,8 @@ class Engine:
         """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
         parts = _parts((batch.inputs, batch.labels, batch.weights), self.backend.local)
         sums = self.program.measure(parts)
-        return losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+        found = losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+        return {name: (float(value), float(weight)) for name, (value, weight) in found.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Return the model's outputs for some examples, logits, without dropout."""

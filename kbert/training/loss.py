@@ -126,20 +126,14 @@ def objective(
 def figures(names: Mapping[str, str], sums) -> dict:
     """Turn `measured`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
 
-    An output's metrics are 0 if none of its labels counts.
-
-    Args:
-        names: `second_measures` of the labels.
+    An output's metrics are 0 if none of its labels counts. `names`: see `totals`.
     """
-    found = {"loss": ops.sum(sums[:, 0])}
-    for place, (name, second) in enumerate(names.items()):
-        total = ops.maximum(sums[place, 2], 1e-30)
-        found[f"{name}_loss"] = sums[place, 0] / total
-        found[f"{name}_{second}"] = sums[place, 1] / total
-    return found
+    each = totals(names, sums).items()
+    means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
+    return {"loss": ops.sum(sums[:, 0])} | means
 
 
-def totals(names: Mapping[str, str], sums) -> dict[str, tuple[float, float]]:
+def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
     """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
 
     Args:
@@ -147,6 +141,7 @@ def totals(names: Mapping[str, str], sums) -> dict[str, tuple[float, float]]:
         sums: those of `measured`, (outputs, 3).
     """
     found = {}
-    for (name, second), (loss, hits, weight) in zip(names.items(), sums.tolist(), strict=True):
-        found[f"{name}_loss"], found[f"{name}_{second}"] = (loss, weight), (hits, weight)
+    for place, (name, second) in enumerate(names.items()):
+        loss, hits, weight = sums[place, 0], sums[place, 1], sums[place, 2]
+        found |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}
     return found

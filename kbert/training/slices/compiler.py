@@ -93,10 +93,10 @@ class CompiledUpdate:
 
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""
-        times = {name: getattr(self, name) for name in ("estimated_seconds", "utilization")}
-        sums = {"memory": self.memory, "all_cycles": self.all_cycles}
         own = {name: value for name, value in asdict(self).items() if name != "plan"}
-        return self.plan.as_dict() | {"compiled": own | sums | times}
+        for name in ("memory", "all_cycles", "estimated_seconds", "utilization"):
+            own[name] = getattr(self, name)
+        return self.plan.as_dict() | {"compiled": own}
 
     def __repr__(self) -> str:
         return (
