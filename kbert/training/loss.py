@@ -140,7 +140,7 @@ def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
         names: `second_measures` of the labels.
         sums: those of `measured`, (outputs, 3).
     """
-    found = {}
+    found: dict[str, tuple] = {}
     for place, (name, second) in enumerate(names.items()):
         loss, hits, weight = sums[place, 0], sums[place, 1], sums[place, 2]
         found |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}

@@ -95,6 +95,7 @@ class Backend(Protocol):
 
     def leave(self) -> None:
         """Tell the other processes that this one ends with an error of its own."""
+        return
 
     def lost_another(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
