@@ -1,4 +1,4 @@
-"""All uses of undocumented parts of Keras and torch, in one place.
+"""All uses of undocumented parts of Keras, TensorFlow and torch, in one place.
 
 Each function says what it is for, and which public way was tried (Keras 3.15.1). If a version of
 Keras lacks one, the first use raises a one-line error; it never gives a wrong number.
@@ -68,6 +68,20 @@ def changes_more_than_a_weight(optimizer) -> bool:
         "_backend_update_step" in vars(kind) and not kind.__module__.startswith(own)
         for kind in type(optimizer).__mro__
     )
+
+
+def call_with_gradient(function: Callable, inputs: Sequence, gradient: Callable) -> list:
+    """Call a function of tensors, whose gradient TensorFlow's tapes take from another function.
+
+    Tried: `tf.custom_gradient` and `tf.recompute_grad`, of whose gradients TensorFlow keeps each
+    trace, and with it the graph and its weights, for as long as the process lives.
+    """
+    from tensorflow.python.eager import record
+
+    with record.stop_recording():
+        outputs = function(*inputs)
+    record.record_operation("checkpoint", outputs, inputs, gradient)
+    return outputs
 
 
 class Calls(NamedTuple):

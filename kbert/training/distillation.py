@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from kbert.training.loss import measured
+from kbert.training.loss import counted, measured, weighted_sums
 
 _LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
 
@@ -22,8 +22,7 @@ def of_logits(problem_type: str | None, temperature: float) -> Callable:
         temperature: which the logits of classes are divided by; numbers have none.
 
     Returns:
-        A function of a student's logits, a teacher's and weights, as `loss.measured` is one of
-        logits, labels and weights.
+        A function like `loss.measured`, of a student's logits, a teacher's and weights.
     """
     if problem_type == "regression":
         return measured
@@ -46,46 +45,35 @@ def _of_classes(logits, taught, weights, temperature: float):
 
     The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
     """
-    logits, taught = _counted(logits, taught, weights)  # (B, C)
+    logits, taught = counted(logits, weights), counted(taught, weights)  # (B, C)
     student, teacher = (ops.log_softmax(row / temperature, axis=-1) for row in (logits, taught))
     # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
     shares = ops.exp(teacher)
     terms = ops.where(shares > 0, shares * (teacher - student), 0.0)
     agreed = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(taught, axis=-1))
-    return _sums(weights, temperature**2 * ops.sum(terms, -1), ops.cast(agreed, "float32"))
+    return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agreed)
 
 
 def _of_each(logits, taught, weights, temperature: float):
     """Return the same where each class is one of two: sigmoid; weights (B, C)."""
-    logits, taught = _counted(logits, taught, weights)
+    logits, taught = counted(logits, weights), counted(taught, weights)
     soft = [(sign * taught / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
     terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
     agreed = ops.equal(logits > 0, taught > 0)
-    return _sums(weights, temperature**2 * (terms[0] + terms[1]), ops.cast(agreed, "float32"))
+    return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agreed)
 
 
 def _squared_error(states, taught, weights):
-    states, taught = _counted(states, taught, weights)
+    states, taught = counted(states, weights), counted(taught, weights)
     errors = ops.mean(ops.square(states - taught), -1)  # (B, S)
-    return _sums(weights, errors, _cosines(states, taught))
+    return weighted_sums(weights, errors, _cosines(states, taught))
 
 
 def _angle(states, taught, weights):
-    cosines = _cosines(*_counted(states, taught, weights))
-    return _sums(weights, 1 - cosines, cosines)
+    cosines = _cosines(counted(states, weights), counted(taught, weights))
+    return weighted_sums(weights, 1 - cosines, cosines)
 
 
 def _cosines(states, taught):
     lengths = [ops.sum(ops.square(rows), -1) + _LEAST for rows in (states, taught)]
     return ops.sum(states * taught, -1) / ops.sqrt(lengths[0] * lengths[1])
-
-
-def _counted(logits, taught, weights):
-    """Both in float32; 0 where the weight is: they may be anything there, NaN too."""
-    if len(weights.shape) < len(logits.shape):
-        weights = ops.expand_dims(weights, -1)
-    return [ops.where(weights > 0, ops.cast(rows, "float32"), 0.0) for rows in (logits, taught)]
-
-
-def _sums(weights, losses, second):
-    return ops.stack([ops.sum(weights * losses), ops.sum(weights * second), ops.sum(weights)])

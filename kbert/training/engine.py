@@ -1,5 +1,6 @@
 """Training and evaluation of a model on the devices and hosts that there are."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from kbert.training.setting_rules import checked
 from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import NO_WISH, Wishes
-from kbert.training.trained_weights import TrainedWeights, all_of
+from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VectorLoss
 
 
@@ -62,7 +63,7 @@ class Engine:
         Args:
             model: a functional model, built within `backend.scope()`.
             optimizer: the optimizer's settings.
-            trained: the trained weights of the model, made within the scope; None: all.
+            trained: the trained weights, made within the scope; None: all.
             clip_norm: maximum global norm of a step's gradients; None: no clipping.
             accumulation_steps: micro-batches per step.
             jit: whether XLA compiles the step; None: chosen for the device.
@@ -72,8 +73,7 @@ class Engine:
             lessons: auxiliary losses, by the labels that belong to no output, see
                 `kbert.training.loss.objective`.
             vectors: the loss, if it is one of text embeddings; None: the labels' own.
-            steps_per_execution: maximum number of steps in one call of the device; None: chosen for
-                the device.
+            steps_per_execution: maximum number of steps in one call; None: chosen for the device.
             seed: seed of the dropout.
 
         Raises:
@@ -87,6 +87,7 @@ class Engine:
         }
         others = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
         checked(options | others, ("clip_norm", "jit", "steps_per_execution"))
+        options |= {"lessons": lessons, "vectors": vectors}
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
@@ -95,23 +96,15 @@ class Engine:
         self.model, self.settings, self.seed = model, optimizer, seed
         self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution()
         # hidden states for a teacher are of use in training alone
-        outputs = [one for one in model.output_names if not one.startswith(names.TEACHER)]
-        self.output_names = outputs
-        trained, seeds = trained or all_of(model), seed_states(model)
+        self.output_names = [
+            name for name in model.output_names if not name.startswith(names.TEACHER)
+        ]
+        trained = trained or TrainedWeights().and_all_new_of(model)
+        seeds = seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
-        self.step = TrainingStep(
-            self.backend,
-            model,
-            trained,
-            seeds,
-            optimizer,
-            rules=rules,
-            lessons=lessons,
-            vectors=vectors,
-            **options,
-        )
+        self.step = TrainingStep(self.backend, model, trained, seeds, optimizer, rules, **options)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def ahead(self) -> int:
@@ -139,15 +132,12 @@ class Engine:
         return slice(backend.process * share, (backend.process + 1) * share)
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
-        """Run one step.
+        """Run one step; return the metrics of `TrainingStep.update`, which each process has.
 
         Args:
             batch: this process's rows.
             step: the step's number, which decides the dropout.
             wishes: this process's stop flags.
-
-        Returns:
-            Scalars of the device, see `TrainingStep.update`. They are the same in each process.
         """
         return self.program.update(self.split(batch, wishes), self.seeds(step))
 
@@ -157,9 +147,8 @@ class Engine:
         """Run several steps, in one call of the device if the backend can.
 
         Args:
-            batches: this process's rows of each step; of the same shapes, at most
-                `steps_per_execution`.
-            step: the number of the first step, which decides its dropout.
+            batches: of each step, of the same shapes, at most `steps_per_execution`.
+            step: the number of the first step.
             wishes: this process's stop flags.
 
         Returns:
@@ -184,9 +173,10 @@ class Engine:
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
-        parts = shares(batch, self.backend.local)
-        sums = self.program.measure([(part.inputs, part.labels, part.weights) for part in parts])
-        return losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+        parts = _parts((batch.inputs, batch.labels, batch.weights), self.backend.local)
+        sums = self.program.measure(parts)
+        found = losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+        return {name: (float(value), float(weight)) for name, (value, weight) in found.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Return the model's outputs for some examples, logits, without dropout."""
@@ -207,34 +197,28 @@ class Engine:
 
     def split(self, batch: TrainingBatch, wishes: Wishes = NO_WISH) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
-        local, micro_batches = self.backend.local, self.step.accumulation_steps
         # Each example has its process's stop flags: they are summed with the losses, in the one
         # exchange that every step has, and each host reads the same total.
         row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
-        flags = {"wishes": np.tile(row, (len(batch) // local, 1))}
-
-        def split(group):
-            return {
-                name: array.reshape(micro_batches, -1, *array.shape[1:])
-                for name, array in group.items()
-            }
-
-        return [
-            tuple(split(group) for group in (part.inputs, part.labels, part.weights, flags))
-            for part in shares(batch, local, micro_batches)
-        ]
+        flags = {"wishes": np.tile(row, (len(batch), 1))}
+        groups = batch.inputs, batch.labels, batch.weights, flags
+        return _parts(groups, self.backend.local, self.step.accumulation_steps)
 
 
-def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:
-    """Return a batch in equal parts, one for each replica.
+def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
+    """Split arrays (B, …) by the first of the sizes, each part by the others.
 
     Raises:
-        ValueError: examples that replicas and micro-batches do not divide.
+        ValueError: examples that the sizes do not divide.
     """
-    size, rest = divmod(len(batch), replicas)
-    if rest or size % micro_batches:
-        parts = replicas * micro_batches
-        raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
-    if replicas == 1:
-        return [batch]
-    return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]
+    count, whole = len(next(iter(groups[0].values()))), math.prod(sizes)
+    if count % whole:
+        raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
+
+    def part(group, n):
+        return {
+            name: array.reshape(*sizes, count // whole, *array.shape[1:])[n]
+            for name, array in group.items()
+        }
+
+    return [tuple(part(group, n) for group in groups) for n in range(sizes[0])]

@@ -5,31 +5,14 @@ tensors between blocks are kept. Keras's own (`keras.RematScope`) keeps the inpu
 on TensorFlow its weights would have no gradient here, where they are arguments.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable
 
 import keras
 
 from kbert.graph import names
 from kbert.model.stateless import stateless
 from kbert.ops import keras_internals
-
-
-class Segment(NamedTuple):
-    """A part of a functional model.
-
-    Attributes:
-        model: shares the model's layers.
-        inputs, outputs: ids of the whole model's symbolic tensors.
-        weights: its trainable variables.
-        is_block: whether it is an encoder block.
-    """
-
-    model: Any
-    inputs: list[int]
-    outputs: list[int]
-    weights: list
-    is_block: bool
 
 
 class SegmentedModel:
@@ -39,24 +22,26 @@ class SegmentedModel:
         model: with the layer names of `kbert.graph.names`.
 
     Attributes:
-        segments: in order.
-        states: ids of the embeddings' and each block's output.
-        results: ids of the model's outputs.
+        blocks: the models of the encoder blocks, of a state and the model's inputs.
     """
 
     def __init__(self, model: keras.Model):
-        layers = {layer.name: layer for layer in model.layers}
-        self.states: list[int] = []
-        while (name := names.encoder_output(len(self.states))) in layers:
-            self.states.append(id(layers[name].output))
-        self._inputs = [id(tensor) for tensor in model.inputs]
-        self._names = dict(zip(model.input_names, self._inputs, strict=True))
-        self._packed = names.PACKED_TEXTS in self._names
-        self._masking = layers[names.POSITION_EMBEDDING if self._packed else names.TOKEN_EMBEDDING]
-        self.results = [id(tensor) for tensor in model.outputs]
-        self.segments = _split(model, self.states)
+        self._layers = {layer.name: layer for layer in model.layers}
+        states: list = []
+        while (name := names.encoder_output(len(states))) in self._layers:
+            states.append(self._layers[name].output)
+        cut, inputs = keras_internals.model_between, model.inputs
+        self._embeddings = cut(inputs, states[:1])
+        pairs = itertools.pairwise(states)
+        self.blocks = [cut([before, *inputs], [after]) for before, after in pairs]
+        # listed once: Keras walks through all layers each time
+        self._weights = [list(map(id, block.trainable_variables)) for block in self.blocks]
+        self._states, self._outputs = list(map(id, states)), list(map(id, model.outputs))
+        of_heads = [one for one in model.outputs if id(one) not in self._states]
+        self._heads = cut([*states, *inputs], of_heads) if of_heads else None
+        self._of_heads, self._input_names = list(map(id, of_heads)), model.input_names
 
-    def outputs(self, values: dict, inputs: Sequence, checkpoint: Callable) -> list:
+    def outputs(self, values: dict, inputs: list, checkpoint: Callable) -> list:
         """Return the model's outputs in training.
 
         Args:
@@ -64,78 +49,27 @@ class SegmentedModel:
             inputs: in the model's order.
             checkpoint: returns a function of float tensors whose backward pass computes it again.
         """
-        tensors, mask = self.given(inputs), None
-        for segment in self.segments:
-            if segment.is_block:
-                found = self._checkpointed(checkpoint, segment, values, tensors, mask)
-            else:
-                found = self.run(segment, values, tensors, mask)
-            tensors |= zip(segment.outputs, found, strict=True)
-            mask = mask if segment.is_block else self.mask(tensors)
-        return [tensors[one] for one in self.results]
+        mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
+        masks = [None] * len(inputs)
+        states = stateless(self._embeddings, values, inputs)
+        for block, weights in zip(self.blocks, self._weights, strict=True):
 
-    def given(self, inputs: Sequence) -> dict:
-        """Return the inputs by the ids of their symbolic tensors."""
-        return dict(zip(self._inputs, inputs, strict=True))
+            def run(state, *own, block=block, weights=weights):
+                given = values | dict(zip(weights, own, strict=True))
+                return stateless(block, given, [state, *inputs], mask=[mask, *masks])
 
-    def mask(self, tensors: dict):
-        """Return the attention mask, from the model's inputs among the tensors."""
+            # Weights are arguments: a backend differentiates with respect to these alone.
+            states += checkpoint(run)(states[-1], *(values[one] for one in weights))
+        found = dict(zip(self._states, states, strict=True))
+        if self._heads:
+            masks = [mask] * len(states) + masks
+            of_heads = stateless(self._heads, values, [*states, *inputs], mask=masks)
+            found |= zip(self._of_heads, of_heads, strict=True)
+        return [found[one] for one in self._outputs]
+
+    def _mask(self, inputs: dict):
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
-        if self._packed:
-            return self._masking.compute_mask(
-                [None, None, tensors[self._names[names.PACKED_TEXTS]]]
-            )
-        return self._masking.compute_mask(tensors[self._names[names.TOKEN_IDS]])[0]
-
-    def run(self, segment: Segment, values: dict, tensors: dict, mask=None) -> list:
-        """Return a segment's outputs in training, from its inputs among the tensors."""
-        given = [tensors[one] for one in segment.inputs]
-        masks = [mask if one in self.states else None for one in segment.inputs]
-        return stateless(segment.model, values, given, mask=masks)
-
-    def _checkpointed(self, checkpoint, segment: Segment, values: dict, tensors: dict, mask):
-        # Weights are arguments: a backend differentiates with respect to these alone.
-        states = [one for one in segment.inputs if one in self.states]
-        weights = [id(weight) for weight in segment.weights]
-
-        def block(*arguments):
-            own = dict(zip([*states, *weights], arguments, strict=True))
-            return self.run(segment, values | own, tensors | own, mask)
-
-        arguments = [tensors[one] for one in states] + [values[one] for one in weights]
-        return checkpoint(block)(*arguments)
-
-
-def _split(model: keras.Model, states: Sequence[int]) -> list[Segment]:
-    """Cut a functional model after each state."""
-    calls = [call for call in keras_internals.calls(model) if call.sources]
-    made_by = {id(tensor): call for call in calls for tensor in call.outputs}
-    numbers: dict[int, int] = {}  # the segment of each operation, by its id
-
-    def assign(call: keras_internals.Calls | None, number: int) -> None:
-        if call and id(call.operation) not in numbers:
-            numbers[id(call.operation)] = number
-            for tensor in call.inputs:
-                assign(made_by.get(id(tensor)), number)
-
-    for number, state in enumerate(states):
-        assign(made_by[state], number)
-    of_segments: list[list] = [[] for _ in range(len(states) + 1)]
-    for call in calls:
-        of_segments[numbers.get(id(call.operation), len(states))].append(call)
-    segments = []
-    for number, own in enumerate(of_segments):
-        others = [call for part in of_segments if part is not own for call in part]
-        read_later = {id(tensor) for call in others for tensor in call.inputs}
-        read_later |= {id(tensor) for tensor in model.outputs}
-        made = {id(tensor): tensor for call in own for tensor in call.outputs}
-        read = {id(tensor): tensor for call in own for tensor in call.inputs}
-        inputs = {key: tensor for key, tensor in read.items() if key not in made}
-        outputs = {key: tensor for key, tensor in made.items() if key in read_later}
-        if own:
-            part = keras_internals.model_between(list(inputs.values()), list(outputs.values()))
-            is_block = 0 < number < len(states)
-            segments.append(
-                Segment(part, list(inputs), list(outputs), part.trainable_variables, is_block)
-            )
-    return segments
+        if names.PACKED_TEXTS in inputs:
+            of_texts = [None, None, inputs[names.PACKED_TEXTS]]
+            return self._layers[names.POSITION_EMBEDDING].compute_mask(of_texts)
+        return self._layers[names.TOKEN_EMBEDDING].compute_mask(inputs[names.TOKEN_IDS])[0]

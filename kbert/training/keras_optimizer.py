@@ -68,7 +68,7 @@ class KerasRule:
         return self._slots
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
-        """See `kbert.training.optimizers.Rule`; weight decay is AdamW's."""
+        """See `kbert.training.optimizers.AdamW`; weight decay is AdamW's."""
         optimizer = self._optimizer
         if decayed:
             weight = weight * (1 - rate * self._decay)

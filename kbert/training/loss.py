@@ -13,8 +13,6 @@ from keras import backend, ops
 from kbert import ops as kops
 from kbert.graph import names as layers
 
-MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
-
 
 class Lesson(NamedTuple):
     """An auxiliary loss of an output, such as that of a teacher.
@@ -45,11 +43,25 @@ def measured(logits, labels, weights, smoothing: float = 0.0):
     """
     if is_class(labels):
         return _of_classes(logits, labels, weights, smoothing)
+    logits = counted(logits, weights)
     if len(labels.shape) > 1:
-        losses, hits = _of_each(_counted(logits, weights), labels)
-    else:
-        losses, hits = _of_numbers(_counted(logits, ops.expand_dims(weights, -1)), labels)
+        losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+        return weighted_sums(weights, losses, ops.equal(logits > 0, labels > 0.5))
+    errors = ops.squeeze(logits, -1) - labels
+    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
+
+
+def weighted_sums(weights, losses, hits):
+    """Return the sums that `measured` returns, of losses and hits in the weights' shape."""
+    hits = ops.cast(hits, "float32")
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
+
+
+def counted(logits, weights):
+    """Return logits in float32; 0 where the weight is, since they may be NaN there."""
+    if len(weights.shape) < len(logits.shape):
+        weights = ops.expand_dims(weights, -1)
+    return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
 
 
 def is_class(labels) -> bool:
@@ -58,10 +70,10 @@ def is_class(labels) -> bool:
 
 
 def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
-    """Return the metric in the second of `measured`'s sums, by output: accuracy or absolute error.
+    """Return the name of the metric in the second of `measured`'s sums, by output.
 
-    They are called "accuracy" and "absolute_error"; for a teacher's outputs "agreement", for its
-    hidden states "cosine" (`kbert.training.distillation`).
+    "accuracy" or "absolute_error"; for a teacher's outputs "agreement", for its hidden states
+    "cosine" (`kbert.training.distillation`).
 
     Args:
         labels: labels by output.
@@ -81,39 +93,16 @@ def _second_measure(name: str, of_classes: bool) -> str:
     return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
 
 
-def _counted(logits, weights):
-    """Return logits in float32; 0 where the label counts for nothing.
-
-    Those may be anything, and NaN would pass to the gradients too.
-    """
-    return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
-
-
 def _of_classes(logits, labels, weights, smoothing: float):
     """Return the sums of the softmax cross-entropy; see `measured`."""
     sums = kops.cross_entropy(logits, labels, weights)
     if not smoothing:
         return sums
     # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
-    logits = _counted(logits, ops.expand_dims(weights, -1))
+    logits = counted(logits, weights)
     own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
     more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
     return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
-
-
-def _of_each(logits, labels):
-    """Return the sigmoid cross-entropy, and whether the prediction is right; each (B, classes).
-
-    Each (B, classes).
-    """
-    losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
-    return losses, ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
-
-
-def _of_numbers(logits, labels):
-    """Return the squared and the absolute error, each (B,)."""
-    errors = ops.squeeze(logits, -1) - labels
-    return ops.square(errors), ops.abs(errors)
 
 
 def objective(
@@ -137,31 +126,22 @@ def objective(
 def figures(names: Mapping[str, str], sums) -> dict:
     """Turn `measured`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
 
-    Each output has a loss and an accuracy, such as "MLM_loss" and "MLM_accuracy". Both are 0 for an
-    output without labels that count.
+    An output's metrics are 0 if none of its labels counts. `names`: see `totals`.
+    """
+    each = totals(names, sums).items()
+    means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
+    return {"loss": ops.sum(sums[:, 0])} | means
+
+
+def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
+    """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
 
     Args:
         names: `second_measures` of the labels.
+        sums: those of `measured`, (outputs, 3).
     """
-    found = {"loss": ops.sum(sums[:, 0])}
+    found: dict[str, tuple] = {}
     for place, (name, second) in enumerate(names.items()):
-        total = ops.maximum(sums[place, 2], 1e-30)
-        found[f"{name}_loss"] = sums[place, 0] / total
-        found[f"{name}_{second}"] = sums[place, 1] / total
-    return found
-
-
-def totals(names: Mapping[str, str], sums) -> dict[str, tuple[float, float]]:
-    """From `measured`'s sums, (outputs, 3), numbers that add up over batches.
-
-    Args:
-        names: `second_measures` of the labels.
-        sums: `measured`'s.
-
-    Returns:
-        By name ("MLM_loss", "MLM_accuracy", …) Σ weight × figure and Σ weight.
-    """
-    found = {}
-    for (name, second), (loss, hits, weight) in zip(names.items(), sums.tolist(), strict=True):
-        found[f"{name}_loss"], found[f"{name}_{second}"] = (loss, weight), (hits, weight)
+        loss, hits, weight = sums[place, 0], sums[place, 1], sums[place, 2]
+        found |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}
     return found

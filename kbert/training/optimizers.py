@@ -6,7 +6,7 @@ state is one more class with `init` and `update`, as `kbert.training.keras_optim
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,24 +79,19 @@ def learning_rate(settings: Optimizer, iteration):
 
 
 def rules(settings: Optimizer, weights: Sequence) -> list:
-    """Return the rule that updates each weight: a `Rule`, or a `KerasRule` with its `init`."""
+    """Return the rule of each weight, with the methods of `AdamW`."""
     if isinstance(settings.name, str):
-        return [Rule(settings, _FORMULAS[settings.name])] * len(weights)
+        return [{"adamw": AdamW, "lamb": Lamb}[settings.name](settings)] * len(weights)
     from kbert.training.keras_optimizer import KerasRule
 
     return [KerasRule(settings, weight) for weight in weights]
 
 
-class Rule:
-    """AdamW or LAMB.
+class AdamW:
+    """The rule of AdamW for one weight."""
 
-    Args:
-        settings: the optimizer's.
-        formula: a function of the settings and of what `update` takes.
-    """
-
-    def __init__(self, settings: Optimizer, formula: Callable):
-        self._settings, self._formula = settings, formula
+    def __init__(self, settings: Optimizer):
+        self._settings = settings
 
     def init(self, weight) -> dict:
         """Return the first values of the optimizer's slots for a weight, by their names."""
@@ -114,31 +109,30 @@ class Rule:
             iteration: number of earlier steps, float32.
             decayed: see `is_decayed`.
         """
-        return self._formula(self._settings, weight, slots, gradient, rate, iteration, decayed)
+        direction, slots = self._direction(slots, gradient, iteration)
+        decay = self._settings.weight_decay if decayed else 0.0
+        return weight * (1 - rate * decay) - rate * direction, slots
+
+    def _direction(self, slots: dict, gradient, iteration) -> tuple:
+        """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
+        settings = self._settings
+        beta_1, beta_2 = settings.beta_1, settings.beta_2
+        first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
+        second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
+        one, two = 1.0, 1.0
+        if settings.bias_correction:
+            one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
+        direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
+        return direction, {"first": first, "second": second}
 
 
-def _adamw(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
-    direction, slots = _adam_direction(settings, slots, gradient, iteration)
-    decay = settings.weight_decay if decayed else 0.0
-    return weight * (1 - rate * decay) - rate * direction, slots
+class Lamb(AdamW):
+    """The rule of LAMB for one weight."""
 
-
-def _lamb(settings: Optimizer, weight, slots: dict, gradient, rate, iteration, decayed: bool):
-    direction, slots = _adam_direction(settings, slots, gradient, iteration)
-    direction = direction + (settings.weight_decay if decayed else 0.0) * weight
-    return weight - rate * (_trust(weight, direction) if decayed else 1.0) * direction, slots
-
-
-def _adam_direction(settings: Optimizer, slots: dict, gradient, iteration) -> tuple:
-    """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
-    beta_1, beta_2 = settings.beta_1, settings.beta_2
-    first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
-    second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
-    one, two = 1.0, 1.0
-    if settings.bias_correction:
-        one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
-    direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
-    return direction, {"first": first, "second": second}
+    def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
+        direction, slots = self._direction(slots, gradient, iteration)
+        direction = direction + (self._settings.weight_decay if decayed else 0.0) * weight
+        return weight - rate * (_trust(weight, direction) if decayed else 1.0) * direction, slots
 
 
 def _correction(beta: float, iteration):
@@ -159,16 +153,8 @@ def _norm(tensor):
     return ops.sqrt(ops.sum(ops.square(tensor)))
 
 
-def global_norm(gradients):
-    """√Σ‖g‖² over all of them, float32."""
-    return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
-
-
 def clip_factor(norm, clip_norm: float | None):
     """Return the factor that clips gradients of that global norm, as torch's clip_grad_norm_."""
     if clip_norm is None:
         return ops.ones_like(norm)
     return ops.minimum(clip_norm / (norm + 1e-6), 1.0)
-
-
-_FORMULAS: dict[str, Callable] = {"adamw": _adamw, "lamb": _lamb}

@@ -1,19 +1,19 @@
-"""The state of a training run: every number that the next step depends on.
-
-Weights, the optimizer's state of each, and four counts. `TrainingState` holds them as variables;
-a step computes with their `Values`.
-"""
+"""The state of a training run: every number that the next step depends on."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
 from kbert.io.wording import first_few
 from kbert.model.matrices import is_adapter
-from kbert.training import precision
 from kbert.training.trained_weights import TrainedWeights
+
+FIRST_SCALE = 2.0**15
+GROWTH = 2_000  # good updates after which the loss scale is doubled
+MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
 
 
 class Counts(NamedTuple):
@@ -50,16 +50,12 @@ class TrainingState:
     """The variables of a trained model and of its optimizer, saved and restored by name.
 
     Args:
-        model: a functional model.
-        trained: its trained weights.
-        rules: the rule of each weight, see `kbert.training.optimizers.rules`.
-        seed_states: the variables of the model's dropout seeds.
-        to_numpy: returns values of variables as arrays, copied only if the backend must.
+        model, trained, rules, seed_states: see `kbert.training.step.TrainingStep`.
+        to_numpy: that of the backend.
 
     Attributes:
-        variables: the trained weights, the optimizer's slots and the counts, as `Values`.
+        variables: the trained weights, the optimizer's slots and the counts.
         frozen: the model's weights that are not trained.
-        scaled: whether the loss is scaled, in float16.
     """
 
     def __init__(
@@ -72,12 +68,11 @@ class TrainingState:
     ):
         self._model, self._seed_states, self._to_numpy = model, seed_states, to_numpy
         self.frozen = trained.frozen
-        self.scaled = precision.needs_scale(model)
         slots = [
             {name: _variable(value, name) for name, value in rule.init(weight).items()}
             for rule, weight in zip(rules, trained.variables, strict=True)
         ]
-        scale = precision.FIRST_SCALE if self.scaled else 1.0
+        scale = FIRST_SCALE if needs_scale(model) else 1.0
         counts = Counts(iteration=0.0, loss_scale=scale, good_updates=0.0, bad_updates=0.0)
         named = (_variable(value, name) for name, value in counts._asdict().items())
         self.variables = Values(list(trained.variables), slots, Counts(*named))
@@ -134,6 +129,20 @@ class TrainingState:
         # the next step writes to a CPU's memory, which the array may be
         copies = [np.array(array, order="C") for array in arrays]
         return dict(zip(variables, copies, strict=True))
+
+
+def needs_scale(model) -> bool:
+    """Return whether a model computes in float16, whose gradients need a loss scale."""
+    return any(layer.compute_dtype == "float16" for layer in model.layers)
+
+
+def next_scale(scale, good, finite):
+    """Return the next loss scale and count of good steps: the scale is halved, or later doubled."""
+    grown = ops.logical_and(finite, good + 1 >= GROWTH)
+    larger = ops.where(grown, scale * 2.0, scale)
+    scale = ops.where(finite, larger, ops.maximum(scale * 0.5, 2.0**-14))
+    counted = ops.where(finite, good + 1, ops.zeros_like(good))
+    return scale, ops.where(grown, ops.zeros_like(good), counted)
 
 
 def _variable(value, name: str) -> keras.Variable:

@@ -5,13 +5,11 @@ are summed over all devices and hosts, together with the losses and the stop fla
 exchange of a step. Each device then computes the same new weights from the same sums.
 
 What is summed are sums, not means: a label's weight is already divided by the totals of the whole
-step (`TrainingBatch`), so every way to split a batch gives the same update. A mean of means would
-not, where the parts have not as many labels each.
-
-What differs between backends is in `kbert.training.backends`.
+step (`TrainingBatch`), so every way to split a batch gives the same update.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +18,12 @@ from keras import ops
 from kbert.model.scopes import LOSS, OPTIMIZER, scope
 from kbert.model.stateless import stateless
 from kbert.training import loss as losses
-from kbert.training import optimizers, precision
+from kbert.training import optimizers
 from kbert.training.gradient_checkpointing import SegmentedModel
 from kbert.training.optimizers import Optimizer
-from kbert.training.state import Counts, Values
+from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
+from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
 
@@ -48,55 +47,39 @@ class Decision(NamedTuple):
         return self if share == 1 else self._replace(rate=self.rate * share)
 
 
+@dataclass(eq=False)
 class TrainingStep:
     """The functions of a step, in tensors of one device.
 
-    Args:
+    Attributes:
         backend: what differs between backends, see `kbert.training.backends.backend.Backend`.
         model: a functional model.
         trained: its trained weights.
         seed_states: the variables of its dropout seeds.
-        optimizer: the optimizer's settings.
         rules: the rule of each weight, see `kbert.training.optimizers.rules`.
-        clip_norm: maximum global norm of the gradients; None: no clipping.
-        accumulation_steps: micro-batches per step.
-        gradient_checkpointing: whether the backward pass recomputes each encoder block.
-        label_smoothing: see `kbert.training.loss.measured`.
-        lessons: auxiliary losses, see `kbert.training.loss.objective`.
-        vectors: the loss, if it is one of text embeddings; None: the labels' own.
-
-    Attributes:
-        dropouts: number of dropout seeds.
         decayed: of each weight, whether the optimizer decays it.
-        rates: of each weight, the factor of its learning rate.
+
+    The others are those of `kbert.training.engine.Engine.prepare`.
     """
 
-    def __init__(
-        self,
-        backend,
-        model,
-        trained,
-        seed_states,
-        optimizer: Optimizer,
-        *,
-        rules: Sequence,
-        clip_norm: float | None,
-        accumulation_steps: int,
-        gradient_checkpointing: bool,
-        label_smoothing: float,
-        lessons: Mapping[str, losses.Lesson],
-        vectors: VectorLoss | None,
-    ):
-        self.backend, self.model, self.optimizer = backend, model, optimizer
-        self.clip_norm, self.accumulation_steps = clip_norm, accumulation_steps
-        self.label_smoothing, self.lessons, self.vectors = label_smoothing, lessons, vectors
-        self.segments = SegmentedModel(model) if gradient_checkpointing else None
-        self.scaled = precision.needs_scale(model)
-        self._variables = [*trained.variables, *trained.frozen, *seed_states]
-        self.dropouts = len(seed_states)
-        self.rules = rules
-        self.decayed = [optimizers.is_decayed(weight.path) for weight in trained.variables]
-        self.rates = trained.rates
+    backend: Any
+    model: Any
+    trained: TrainedWeights
+    seed_states: Sequence
+    optimizer: Optimizer
+    rules: Sequence
+    clip_norm: float | None
+    accumulation_steps: int
+    gradient_checkpointing: bool
+    label_smoothing: float
+    lessons: Mapping[str, losses.Lesson]
+    vectors: VectorLoss | None
+
+    def __post_init__(self):
+        self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
+        self.scaled = needs_scale(self.model)
+        self.dropouts = len(self.seed_states)
+        self.decayed = [optimizers.is_decayed(one.path) for one in self.trained.variables]
 
     def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
         """Run a step.
@@ -109,11 +92,14 @@ class TrainingStep:
             seeds: int32 (micro-batches, dropouts, 2).
 
         Returns:
-            New values, and metrics: those of `losses.figures`, "gradient_norm", "learning_rate",
-            "finite" (whether the step was applied) and the sums of the stop flags.
+            New values, and the metrics that `metric_names` lists.
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
-        return self.apply(values, gradients, sums, losses.second_measures(batch[1], axes=2))
+        names = losses.second_measures(batch[1], axes=2)
+        with scope(OPTIMIZER):
+            norm = self.backend.global_norm(gradients)
+            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
+            return self.backend.apply(self, decision, values, gradients, counts), metrics
 
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
         """Return the gradients and the losses' sums, over all micro-batches and devices.
@@ -123,22 +109,9 @@ class TrainingStep:
         each = values.weights, values.counts.loss_scale, frozen, batch, seeds
         return self.backend.sum_over_devices(self.gradients_of_device)(*each)
 
-    def apply(self, values: Values, gradients, sums, names) -> tuple[Values, dict]:
-        """Clip summed gradients, check them, and apply them.
-
-        Args:
-            values: what the step changes.
-            gradients, sums: over all micro-batches and devices.
-            names: `losses.second_measures` of the labels.
-        """
-        with scope(OPTIMIZER):
-            norm = self.backend.global_norm(gradients)
-            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
-            return self.backend.apply(self, decision, values, gradients, counts), metrics
-
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
-        decisions = [decision.at(share) for share in self.rates]
+        decisions = [decision.at(share) for share in self.trained.rates]
         own = self.rules, self.decayed, values.weights, values.slots, gradients
         return zip(decisions, *own, strict=True)
 
@@ -158,19 +131,22 @@ class TrainingStep:
     def outputs(self, weights, frozen, inputs: Mapping, seeds=None) -> dict:
         """Return the model's outputs by name; with a loss of embeddings, the embeddings.
 
-        Args:
-            weights, frozen: values of the weights.
-            inputs: by name.
-            seeds: of dropout, int32 (dropouts, 2); None: no dropout.
+        `seeds`: of dropout, int32 (dropouts, 2); None: no dropout.
         """
         training = seeds is not None
         seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
-        values, ordered = self._values(weights, frozen, seeds), self._in_order(inputs)
+        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
+        variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
+        values = dict(zip(map(id, variables), given, strict=True))
+        texts = self.vectors.texts(inputs) if self.vectors else inputs
+        ordered = [texts[name] for name in self.model.input_names]
         if self.segments and training:
             found = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
             found = stateless(self.model, values, ordered, training)
-        return self._named(found, inputs)
+        if self.vectors:
+            return {VECTORS: self.vectors.vectors(found[0], inputs)}
+        return dict(zip(self.model.output_names, found, strict=True))
 
     def measure(self, weights, frozen, batch):
         """Return `losses.measured` of each output, float32 (outputs, 3), without dropout."""
@@ -179,7 +155,10 @@ class TrainingStep:
         return losses.objective(outputs, labels, label_weights)[1]
 
     def metric_names(self, labels: Mapping, axes: int) -> list[str]:
-        """Return the names of a step's metrics; `axes`: see `losses.second_measures`."""
+        """Return the names of a step's metrics; "finite": whether the step was applied.
+
+        `axes`: see `losses.second_measures`.
+        """
         names = losses.second_measures(labels, axes)
         of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
         found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
@@ -192,36 +171,22 @@ class TrainingStep:
             return self._cached_gradients(weights, scale, frozen, batch, seeds)
 
         def of_micro_batch(part, seeds):
-            return self._micro_gradients(weights, scale, frozen, part, seeds)
+            inputs, labels, label_weights, flags = part
+
+            def loss_of(weights) -> tuple:
+                outputs = self.outputs(weights, frozen, inputs, seeds)
+                given = outputs, labels, label_weights
+                with scope(LOSS):
+                    loss, sums = losses.objective(*given, self._sums, self.lessons)
+                flagged = ops.sum(flags["wishes"], 0, keepdims=True)
+                # The scale comes before the gradients, so that none is too small for float16.
+                return loss * scale, ops.concatenate([sums, flagged])
+
+            return self.backend.differentiate(loss_of, weights)
 
         zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
-        nothing = zeros, ops.zeros((len(batch[1]) + 1, len(losses.MEASURES)))
+        nothing = zeros, ops.zeros((len(batch[1]) + 1, 3))
         return self.backend.sum_over_micro_batches(of_micro_batch, nothing, batch, seeds)
-
-    def _micro_gradients(self, weights, scale, frozen, part, seeds) -> tuple:
-        inputs, labels, label_weights, flags = part
-
-        def loss_of(outputs: dict) -> tuple:
-            with scope(LOSS):
-                loss, sums = losses.objective(
-                    outputs, labels, label_weights, self._sums, self.lessons
-                )
-            flagged = ops.sum(flags["wishes"], 0, keepdims=True)
-            # The scale comes before the gradients, so that none is too small for float16.
-            return loss * scale, ops.concatenate([sums, flagged])
-
-        def loss_of_weights(weights) -> tuple:
-            return loss_of(self.outputs(weights, frozen, inputs, seeds))
-
-        if self.segments and self.backend.differentiates_segments:
-            return self.backend.differentiate_segments(
-                self.segments,
-                self._in_order(inputs),
-                weights,
-                lambda weights: self._values(weights, frozen, seeds),
-                lambda found: loss_of(self._named(found, inputs)),
-            )
-        return self.backend.differentiate(loss_of_weights, weights)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
@@ -285,7 +250,7 @@ class TrainingStep:
         # run, the next step changes none either: it may have been sent before the metrics of
         # this one were read, and the weights are to be those that the bad step began with.
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(ops.sum(sums[:, 0])))
-        ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
+        ended = bad > (MOST_SKIPPED if self.scaled else 0)
         applied = ops.logical_and(finite, ops.logical_not(ended))
         # Clipped after the sum: parts that are clipped each add up to another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
@@ -298,21 +263,6 @@ class TrainingStep:
         bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:
             metrics["loss_scale"] = scale * 1.0  # torch assigns in place
-            next_scale, next_good = precision.next_scale(scale, good, finite)
-            scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
+            changed = next_scale(scale, good, finite)
+            scale, good = ops.where(ended, scale, changed[0]), ops.where(ended, good, changed[1])
         return Decision(applied, factor, rate, iteration), Counts(done, scale, good, bad), metrics
-
-    def _values(self, weights, frozen, seeds) -> dict:
-        """Return the values of the model's variables and of dropout's seeds, by variable id."""
-        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
-        return dict(zip(map(id, self._variables), given, strict=True))
-
-    def _in_order(self, inputs: Mapping) -> list:
-        """Return the model's inputs in its order."""
-        texts = self.vectors.texts(inputs) if self.vectors else inputs
-        return [texts[name] for name in self.model.input_names]
-
-    def _named(self, outputs: list, inputs: Mapping) -> dict:
-        if self.vectors:
-            return {VECTORS: self.vectors.vectors(outputs[0], inputs)}
-        return dict(zip(self.model.output_names, outputs, strict=True))

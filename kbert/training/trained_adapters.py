@@ -26,10 +26,16 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
     for one in adapters:
         a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))
         pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
+    # the head's weights, and others that were trained whole, by transformers' names
+    paths = [weight.path for weight in engine.state.variables.weights]
+    whole = {path.split("/")[0] for path in paths if not is_adapter(path)}
+    whole |= {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
+    column = weight_names.column_of(bert.config)
+    entries = weight_names.entries_of(bert.spec, column)
     adapter = LoraAdapter(
         pairs,
-        _saved(bert, engine.state.variables.weights),
-        column=weight_names.column_of(bert.config),
+        transfer.arrays_of(bert.model, [entry for entry in entries if entry.layer in whole]),
+        column=column,
         head=bert.head,
         labels=bert.labels,
         problem_type=bert.problem_type,
@@ -48,16 +54,3 @@ def amount_trained(parts: TrainedParts) -> str:
     adapters = f", {parts.adapter_params:,} of them in adapters" if parts.adapted else ""
     share = counted.trainable_params / counted.params
     return f"{counted.trainable_params:,} of {counted.params:,} parameters ({share:.2%}){adapters}"
-
-
-def _saved(bert: Bert, weights: list) -> dict:
-    """Return the head's weights, and others that were trained whole, by transformers' names."""
-    whole = {weight.path.split("/")[0] for weight in weights if not is_adapter(weight.path)}
-    heads = {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
-    column = weight_names.column_of(bert.config)
-    entries = [
-        entry
-        for entry in weight_names.entries_of(bert.spec, column)
-        if entry.layer in whole | heads
-    ]
-    return transfer.arrays_of(bert.model, entries)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kbert.graph.trained_parts import TrainedParts, rate_shares
+from kbert.model.lora import add_adapters
 from kbert.model.matrices import is_adapter
 
 
@@ -17,8 +18,8 @@ class TrainedWeights:
         frozen: the model's other weights.
     """
 
-    variables: list
-    rates: list[float]
+    variables: list = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
     frozen: list = field(default_factory=list)
 
     def and_all_new_of(self, model) -> "TrainedWeights":
@@ -26,13 +27,6 @@ class TrainedWeights:
         known = {id(one) for one in (*self.variables, *self.frozen)}
         new = [one for one in model.trainable_variables if id(one) not in known]
         return TrainedWeights(self.variables + new, self.rates + [1.0] * len(new), self.frozen)
-
-
-def all_of(model) -> TrainedWeights:
-    """Return all of a model's trainable variables, each at the whole rate."""
-    # listed once: Keras walks through all layers each time
-    variables = list(model.trainable_variables)
-    return TrainedWeights(variables, [1.0] * len(variables))
 
 
 def weights_of(
@@ -52,8 +46,6 @@ def weights_of(
         layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
         seed, dropout, pairs: of the adapters, see `kbert.model.lora.add_adapters`.
     """
-    from kbert.model.lora import add_adapters  # imports Keras
-
     add_adapters(model, parts, seed, dropout, pairs)
     shares = rate_shares(parts.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
+from kbert.training.loss import weighted_sums
 
 VECTORS = "Vectors"  # what an engine calls them among its outputs and labels
 _NOTHING = -1e9  # a logit without a share, in float32
@@ -53,11 +54,9 @@ class VectorLoss:
         }
 
     def vectors(self, states, inputs: Mapping):
-        """Return one vector a text, float32: (B, C, H) where inputs are of records, else (B, H).
+        """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
 
-        Args:
-            states: float (texts, S, H), the encoder's output for `texts` of these inputs.
-            inputs: by name.
+        `states`: float (texts, S, H), the encoder's output for `texts` of these inputs.
         """
         token_ids = self.texts(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
@@ -89,7 +88,13 @@ class VectorLoss:
         if len(labels.shape) == 3:
             product = ops.sum(vectors * labels)
             return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
-        loss_of = self._formula()
+        formulas: dict[str, Callable] = {
+            "infonce": functools.partial(infonce, scale=self.scale),
+            "triplet": functools.partial(triplet, margin=self.margin),
+            "cosine": cosine,
+            "cosent": functools.partial(cosent, scale=self.scale),
+        }
+        loss_of = formulas[self.name]
         if self.dimensions is None:
             return loss_of(vectors, labels, weights)
         each = [
@@ -97,13 +102,6 @@ class VectorLoss:
             for dimension in sorted(self.dimensions, reverse=True)
         ]
         return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
-
-    def _formula(self) -> Callable:
-        if self.name == "triplet":
-            return functools.partial(triplet, margin=self.margin)
-        if self.name == "cosine":
-            return cosine
-        return functools.partial(infonce if self.name == "infonce" else cosent, scale=self.scale)
 
 
 def infonce(vectors, numbers, weights, scale: float):
@@ -133,7 +131,7 @@ def infonce(vectors, numbers, weights, scale: float):
     scores = ops.where(left_out, _NOTHING, scores)
     losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
     hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), places - 1)
-    return _sums(weights, losses, hits)
+    return weighted_sums(weights, losses, hits)
 
 
 def triplet(vectors, numbers, weights, margin: float):
@@ -143,7 +141,7 @@ def triplet(vectors, numbers, weights, margin: float):
     """
     near = _length(vectors[:, 0] - vectors[:, 1])
     far = _length(vectors[:, 0] - vectors[:, 2])
-    return _sums(weights, ops.relu(near - far + margin), near < far)
+    return weighted_sums(weights, ops.relu(near - far + margin), near < far)
 
 
 def cosine(vectors, scores, weights):
@@ -152,7 +150,7 @@ def cosine(vectors, scores, weights):
     Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
     """
     errors = _cosines(vectors) - scores
-    return _sums(weights, ops.square(errors), ops.abs(errors))
+    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
 
 
 def cosent(vectors, scores, weights, scale: float):
@@ -161,7 +159,7 @@ def cosent(vectors, scores, weights, scale: float):
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
     cosines, real = _cosines(vectors), weights > 0
-    higher = ops.expand_dims(scores[:, 0], 1) > ops.expand_dims(scores[:, 0], 0)
+    higher = scores > ops.transpose(scores)
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))
     differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
@@ -171,11 +169,6 @@ def cosent(vectors, scores, weights, scale: float):
     right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
     total = ops.sum(weights)
     return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
-
-
-def _sums(weights, losses, hits):
-    hits = ops.cast(hits, "float32")
-    return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
 
 def _cosines(vectors):

@@ -17,7 +17,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training import dropout_seeds, precision
+from kbert.training import dropout_seeds
 from kbert.training import loss as objectives
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
@@ -26,6 +26,7 @@ from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import read_state
+from kbert.training.state import MOST_SKIPPED
 
 BATCH, BLOCKS = 12, 1
 STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite
@@ -389,7 +390,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
 def test_loss_scale_may_be_too_high_for_limited_steps():
     good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
     state = engine.state.all() | {"optimizer/loss_scale": np.float32(2.0**8)}
-    for skipped, applied in ((precision.MOST_SKIPPED, True), (precision.MOST_SKIPPED + 1, False)):
+    for skipped, applied in ((MOST_SKIPPED, True), (MOST_SKIPPED + 1, False)):
         engine.state.restore(state)
         engine.state.variables.counts.bad_updates.assign(np.float32(skipped))  # in a row
         assert float(engine.update(good, 0)["finite"]) == applied

@@ -5,9 +5,8 @@ def start(devices: int | None = None):
     """Return the `Backend` of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
-    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. On torch each device
-    has a process, started by torchrun or with its variables RANK, WORLD_SIZE, MASTER_ADDR,
-    MASTER_PORT and, for GPUs, LOCAL_RANK. A host that is not there is named within a minute.
+    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX; torchrun's variables
+    on torch, where each device has a process. Absent hosts are an error within a minute.
 
     Args:
         devices: number of this host's devices to use; None: all accelerators, or one CPU. With
@@ -16,7 +15,7 @@ def start(devices: int | None = None):
     Raises:
         ValueError: more devices than there are, or than the backend can use; variables that name no
             hosts; a `keras.distribution` that the backend would not follow.
-        TimeoutError: hosts that are not there, by name.
+        TimeoutError: absent hosts, by name; on torch how many there are.
     """
     import keras
 

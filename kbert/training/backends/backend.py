@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 from keras import ops
 
-from kbert.training import optimizers
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import Wishes
@@ -16,7 +15,14 @@ Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels,
 
 
 class Program(Protocol):
-    """The compiled functions of a step."""
+    """The compiled functions of a step, which change a state's variables."""
+
+    backend: Any
+    step: TrainingStep
+    state: TrainingState
+
+    def __init__(self, backend, step: TrainingStep, state: TrainingState):
+        self.backend, self.step, self.state = backend, step, state
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.
@@ -30,12 +36,15 @@ class Program(Protocol):
         self, each: Sequence[tuple[list[Arrays], np.ndarray]]
     ) -> Callable[[], list[dict[str, float]]]:
         """Run several steps; return a function that waits for their metrics."""
+        sent = [self.update(*one) for one in each]
+
+        def read(metrics: dict) -> dict[str, float]:
+            return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}
+
+        return lambda: [read(metrics) for metrics in sent]
 
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        """Return the gradients of some parts, with the seeds of the first devices.
-
-        They are summed, and times the loss scale.
-        """
+        """Return the gradients of some parts with the first devices' seeds, summed and scaled."""
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
@@ -44,7 +53,7 @@ class Program(Protocol):
         """Return the model's outputs by name, without dropout."""
 
 
-class Backend:
+class Backend(Protocol):
     """Devices and hosts, and the operations of a step that backends write differently.
 
     Attributes:
@@ -53,15 +62,13 @@ class Backend:
         process, processes: the number of this process, and how many there are.
         shape_cost: one-time cost of a batch of a new shape, in steps, if XLA does not compile the
             whole step; 0: unknown.
-        differentiates_segments: whether `differentiate_segments` does gradient checkpointing.
     """
 
-    replicas = 1
-    local = 1
-    process = 0
-    processes = 1
-    shape_cost = 0.0
-    differentiates_segments = False
+    replicas: int = 1
+    local: int = 1
+    process: int = 0
+    processes: int = 1
+    shape_cost: float = 0.0
 
     # Devices and hosts.
 
@@ -79,18 +86,22 @@ class Backend:
 
     def any_process(self, wishes: Wishes) -> Wishes:
         """Combine the stop flags of all processes (a collective: every process must call it)."""
-        return wishes
+        if self.processes == 1:
+            return wishes
+        return Wishes(*(self.sum_over_processes(np.array(wishes, "float32")) > 0).tolist())
+
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the sum of an array of each process, on all of them."""
 
     def leave(self) -> None:
         """Tell the other processes that this one ends with an error of its own."""
+        return
 
     def lost_another(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
-        return False
 
     def to_numpy(self, values: list) -> list[np.ndarray]:
         """Return values of variables, copied only if the backend must."""
-        raise NotImplementedError
 
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
@@ -103,7 +114,6 @@ class Backend:
             jit: whether XLA compiles the step; None: chosen for the device.
             steps: maximum number of steps per call.
         """
-        raise NotImplementedError
 
     # Within a step.
 
@@ -114,15 +124,9 @@ class Backend:
             function: of a list of float tensors; returns a scalar, and what is to be returned.
             arguments: the tensors. The gradient of one that has no effect is 0.
         """
-        raise NotImplementedError
-
-    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
-        """Return the same, of a model that is computed again; see `differentiates_segments`."""
-        raise NotImplementedError
 
     def checkpoint(self, function: Callable) -> Callable:
         """Return a function of float tensors whose backward pass computes it again."""
-        raise NotImplementedError
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
@@ -132,31 +136,22 @@ class Backend:
             nothing: such a result of zeros.
             batch, seeds: with the micro-batches first.
         """
-        raise NotImplementedError
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         """Stack a function of each micro-batch and its seeds; nothing is kept for gradients."""
-        raise NotImplementedError
 
     def sum_over_devices(self, function: Callable) -> Callable:
-        """Return a function that computes this one on each device, and sums the results.
-
-        Args:
-            function: of weights, loss scale, frozen weights, batch and seeds.
-        """
-        return function
+        """Return a function that sums this one over all devices; see `gradients_of_device`."""
 
     def all_gather(self, arrays: list) -> list:
         """Return arrays (B, …) of each device as (devices, B, …) on all; without gradients."""
-        raise NotImplementedError
 
     def device_index(self):
         """Return which device of `replicas` computes this."""
-        raise NotImplementedError
 
     def global_norm(self, gradients: list):
         """Return √Σ‖gradient‖² over all gradients, float32."""
-        return optimizers.global_norm(gradients)
+        return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
     def apply(
         self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
@@ -170,8 +165,3 @@ class Backend:
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
     return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
-
-
-def read_metrics(metrics: dict) -> dict[str, float]:
-    """Return metrics of the device as numbers; waits for them."""
-    return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}

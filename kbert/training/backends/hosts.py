@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,7 +80,7 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
 
 
 def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """`keras.distribution.initialize`, once all processes are there.
+    """`keras.distribution.initialize`, once all processes are there; nothing for one alone.
 
     JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
     first, at the address where JAX will listen then.
@@ -91,30 +92,22 @@ def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
     """
     import keras
 
-    addresses, count, mine = _jax_processes()
-    if mine == 0:
-        _call_roll(addresses, count, timeout_s)
-    else:
-        _answer_roll(addresses[0], mine, timeout_s)
-    keras.distribution.initialize()
-
-
-def _jax_processes() -> tuple[list[str], int, int]:
-    """Return the addresses, all or the first alone; how many processes; which one this is."""
+    if not os.environ.get(_ADDRESSES):
+        return
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
-    count, mine = number_in(_COUNT), number_in(_ID)
-    if count < 1:
-        got = os.environ.get(_COUNT)
-        raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {got!r}")
-    if not 0 <= mine < count:
-        raise ValueError(f"{_ID} must be 0 … {count - 1}, got {os.environ.get(_ID)!r}")
+    count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
+    mine = number_in(_ID, range(count), f"0 … {count - 1}")
     if len(addresses) not in (1, count):
         raise ValueError(
             f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
             f"{len(addresses)} addresses"
         )
-    return addresses, count, mine
+    if mine == 0:
+        _call_roll(addresses, count, timeout_s)
+    else:
+        _answer_roll(addresses[0], mine, timeout_s)
+    keras.distribution.initialize()
 
 
 def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
@@ -123,14 +116,14 @@ def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
     here: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(listening(addresses[0], _ADDRESSES))
-        while len(here) < count - 1 and time.monotonic() < end:
-            server.settimeout(max(0.01, min(1.0, end - time.monotonic())))
+        while len(here) < count - 1 and (left := end - time.monotonic()) > 0:
+            server.settimeout(left)
             with contextlib.suppress(OSError, ValueError):  # nobody, or none of ours
                 connection = opened.enter_context(server.accept()[0])
                 here[_number_from(connection, count)] = connection
-            here = {number: found for number, found in here.items() if not _has_left(found)}
         absent = [number for number in range(1, count) if number not in here]
-        names = [f"process {n}" + (f" ({a})" if a else "") for n, a in _named(absent, addresses)]
+        listed = dict(enumerate(addresses))
+        names = [f"process {n}" + (f" ({listed[n]})" if n in listed else "") for n in absent]
         for connection in here.values():
             with contextlib.suppress(OSError):
                 connection.sendall(f"{', '.join(names) or _GO}\n".encode())
@@ -148,8 +141,7 @@ def _answer_roll(first: str, mine: int, timeout_s: float) -> None:
             if _line_from(connection) == _ASKED:
                 connection.sendall(f"{_YES}\n".encode())
                 answer = _line_from(connection)
-        if answer != _GO and not answer.startswith("process "):  # not process 0, or it was ended
-            answer = ""
+        if not answer:  # not process 0, or it was ended
             time.sleep(0.2)
     if answer != _GO:
         raise TimeoutError(_absent(answer or f"process 0 ({first})", first, timeout_s))
@@ -160,10 +152,6 @@ def _absent(names: str, first: str, timeout_s: float) -> str:
         f"{names} did not answer within {timeout_s:.0f} s: start it with {first} as the first of "
         f"{_ADDRESSES} and its own {_ID}, or lower {_COUNT}"
     )
-
-
-def _named(numbers: list[int], addresses: list[str]) -> list[tuple[int, str | None]]:
-    return [(n, addresses[n] if n < len(addresses) else None) for n in numbers]
 
 
 def _number_from(connection: socket.socket, count: int) -> int:
@@ -184,21 +172,17 @@ def _line_from(connection: socket.socket) -> str:
         return file.readline(1000).strip()
 
 
-def _has_left(connection: socket.socket) -> bool:
-    """Return whether the other side has closed it; nothing is sent after its yes."""
-    connection.setblocking(False)
-    try:
-        return connection.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
+    """Return the whole number in a variable of the environment.
 
-
-def number_in(variable: str) -> int:
-    """Return the whole number in a variable of the environment; −1 where there is none."""
-    text = os.environ.get(variable, "").strip()
-    return int(text) if text.isdecimal() else -1
+    Raises:
+        ValueError: it is not in the range, by a rule in words; `instead` says what to do.
+    """
+    text = os.environ.get(variable)
+    number = int(text) if text and text.strip().isdecimal() else -1
+    if number not in allowed:
+        raise ValueError(f"{variable} must be {rule}, got {text!r}{instead}")
+    return number
 
 
 def _check_addresses(addresses: list[str], variable: str) -> None:
@@ -211,15 +195,10 @@ def _check_addresses(addresses: list[str], variable: str) -> None:
             raise ValueError(f"{variable} must give each process its own port, got {address} twice")
 
 
-def parts(address: str) -> tuple[str, int]:
-    host, port = address.rsplit(":", 1)
-    return host.strip("[]"), int(port)
-
-
 @contextlib.contextmanager
 def listening(address: str, variable: str):
     """Open this process's own port for the others."""
-    port = parts(address)[1]
+    port = int(address.rpartition(":")[2])
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
@@ -236,7 +215,8 @@ def listening(address: str, variable: str):
 
 
 def _connected(address: str) -> socket.socket:
-    return socket.create_connection(parts(address), timeout=1.0)
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=1.0)
 
 
 def is_there(address: str) -> bool:

@@ -8,18 +8,17 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
-from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.backends import hosts
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
-from kbert.training.stopping import Wishes
-
-_ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 
 
 class JaxBackend(Backend):
@@ -30,11 +29,7 @@ class JaxBackend(Backend):
     """
 
     def __init__(self, devices: int | None = None):
-        import keras
-
-        if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
-            from kbert.training.backends import hosts
-
+        if not jax.distributed.is_initialized():
             hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
@@ -52,13 +47,10 @@ class JaxBackend(Backend):
     def scope(self):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        if self.processes == 1:
-            return wishes
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         from jax.experimental import multihost_utils
 
-        found = multihost_utils.process_allgather(np.array(wishes, "float32"))
-        return Wishes(*(np.sum(found, axis=0) > 0).tolist())
+        return np.sum(multihost_utils.process_allgather(numbers), axis=0)
 
     def leave(self) -> None:
         # at the usual end JAX waits for the others for minutes, and they for it
@@ -81,8 +73,8 @@ class JaxBackend(Backend):
 
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
-    ) -> "Program":
-        return Program(self, step, state, jit is not False)
+    ) -> "_Program":
+        return _Program(self, step, state, jit is not False)
 
     # Within a step.
 
@@ -117,7 +109,15 @@ class JaxBackend(Backend):
             return jax.lax.psum(of_device(weights, scale, frozen, batch, own), axis)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
-        return _mapped(of_part, self.mesh, (whole, whole, whole, split, whole), whole)
+        specs: dict = {"mesh": self.mesh, "out_specs": whole}
+        specs["in_specs"] = (whole, whole, whole, split, whole)
+        # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
+        # have is summed at once, at each of its uses.
+        if hasattr(jax, "shard_map"):  # from 0.6 on
+            return jax.shard_map(of_part, **specs, check_vma=False)
+        from jax.experimental.shard_map import shard_map
+
+        return shard_map(of_part, **specs, check_rep=False)
 
     def all_gather(self, arrays: list) -> list:
         return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
@@ -126,11 +126,9 @@ class JaxBackend(Backend):
         return jax.lax.axis_index(self.mesh.axis_names[0])
 
 
-class Program:
-    """See `kbert.training.backends.backend.Program`."""
-
+class _Program(Program):
     def __init__(self, backend: JaxBackend, step: TrainingStep, state: TrainingState, jit: bool):
-        self._backend, self._step, self._state = backend, step, state
+        super().__init__(backend, step, state)
         compiled: Callable = jax.jit if jit else lambda function, **_: function
         self._update = compiled(step.update, donate_argnums=0)
         self._gradients = jax.jit(step.gradients)
@@ -139,63 +137,45 @@ class Program:
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = parts
         new, metrics = self._update(
-            self._state.values(), self._frozen(), self._place(arrays, 1), seeds
+            self.state.values(), self._frozen(), self._place(arrays, 1), seeds
         )
-        variables, values = jax.tree.leaves(self._state.variables), jax.tree.leaves(new)
+        variables, values = jax.tree.leaves(self.state.variables), jax.tree.leaves(new)
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         return metrics
 
-    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
-        sent = [self.update(*one) for one in each]
-        return lambda: [read_metrics(metrics) for metrics in sent]
-
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         (arrays,) = parts
         placed = self._place(arrays, 1)
-        found = self._gradients(self._state.values(), self._frozen(), placed, seeds)
+        found = self._gradients(self.state.values(), self._frozen(), placed, seeds)
         return [np.asarray(gradient) for gradient in found[0]]
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
         placed = self._place(arrays, 0)
-        return np.asarray(self._measure(self._state.values().weights, self._frozen(), placed))
+        return np.asarray(self._measure(self.state.values().weights, self._frozen(), placed))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights, frozen = self._state.values().weights, self._frozen()
-        if self._backend.distribution:  # each process its own examples, on its own
+        weights, frozen = self.state.values().weights, self._frozen()
+        if self.backend.distribution:  # each process its own examples, on its own
             weights, frozen = (
                 [one.addressable_data(0) for one in group] for group in (weights, frozen)
             )
         return self._outputs(weights, frozen, inputs)
 
     def _frozen(self) -> list:
-        return [variable.value for variable in self._state.frozen]
+        return [variable.value for variable in self.state.frozen]
 
     def _place(self, arrays, axis: int):
         """Place this process's arrays as parts of the whole batch's, split along an axis."""
-        distribution = self._backend.distribution
+        distribution = self.backend.distribution
         if not distribution:
             return arrays
         spec = jax.sharding.PartitionSpec(*[None] * axis, distribution.batch_dim_name)
-        sharding = jax.sharding.NamedSharding(self._backend.mesh, spec)
+        sharding = jax.sharding.NamedSharding(self.backend.mesh, spec)
         return jax.tree.map(
             lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
         )
-
-
-def _mapped(function, mesh, in_specs, out_specs):
-    """Return a function of each device's part.
-
-    JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
-    is summed at once, at each of its uses.
-    """
-    if hasattr(jax, "shard_map"):  # from 0.6 on
-        options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
-        return jax.shard_map(function, mesh=mesh, **options)
-    from jax.experimental.shard_map import shard_map
-
-    return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
 
 
 def _devices(count: int | None) -> list:

@@ -1,8 +1,7 @@
 """Replication of a function over all devices of this host: one or several steps per call.
 
-A replica's function becomes a tf.function, compiled by XLA or not. On a TPU it is one program of
-the chips, with the loop and the exchange inside; elsewhere a loop over steps runs around the
-replicas, which cannot meet inside one.
+On a TPU a call is one program of the chips, with the loop and the exchange inside; elsewhere a loop
+over steps runs around the replicas, which cannot meet inside one.
 """
 
 import functools
@@ -45,40 +44,25 @@ class Spread:
         return self._strategy.experimental_distribute_values_from_function(value)
 
     def on_each(self, of_replica: Callable) -> Callable:
-        """Return a function of `values`, where they are distributed.
-
-        Its result is the same on each.
-        """
-
+        """Return a function of distributed `values`, whose result is the same on each replica."""
         # on TPU shapes stay as they are: one that is relaxed has no size that XLA would know
-        @functools.partial(function, reduce_retracing=not self.on_tpu)
-        def run(*arguments):
-            return self._run(of_replica, *arguments)
-
-        return run
+        return function(
+            lambda *arguments: self._run(of_replica, *arguments),
+            reduce_retracing=not self.on_tpu,
+        )
 
     def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
         """Return the same of several steps: see `one_by_one`."""
         if self.on_tpu:
             return self.on_each(one_by_one(of_replica, most, columns))
-
-        @functools.partial(function, reduce_retracing=True)
-        def run(count, *stacked):
-            one = functools.partial(self._run, _nth(of_replica))
-            return _rows(lambda place: one(place, *stacked), count, most, columns(*stacked))
-
-        return run
+        run = one_by_one(of_replica, most, columns, self._run)
+        return function(run, reduce_retracing=True)
 
     def all_of(self, of_replica: Callable) -> Callable:
         """Return a function of `values` whose results are lists, one of each replica."""
-
-        @function
-        def run(*arguments):
-            return self._strategy.run(of_replica, args=arguments)
-
-        return lambda *arguments: tf.nest.map_structure(
-            self._strategy.experimental_local_results, run(*arguments)
-        )
+        run = function(lambda *arguments: self._strategy.run(of_replica, args=arguments))
+        local = self._strategy.experimental_local_results
+        return lambda *arguments: tf.nest.map_structure(local, run(*arguments))
 
     def _run(self, of_replica: Callable, *arguments):
         results = self._strategy.run(of_replica, args=arguments)
@@ -86,7 +70,9 @@ class Spread:
         return tf.nest.map_structure(lambda result: local(result)[0], results)
 
 
-def one_by_one(of_replica: Callable, most: int, columns: Callable) -> Callable:
+def one_by_one(
+    of_replica: Callable, most: int, columns: Callable, on_each: Callable | None = None
+) -> Callable:
     """Return a function that runs several steps, one after the other, on stacked arguments.
 
     Its result is float32 (most, columns): one row per step, 0 where there is none.
@@ -95,17 +81,25 @@ def one_by_one(of_replica: Callable, most: int, columns: Callable) -> Callable:
         of_replica: one step of a replica: scalars by name, the same on every replica.
         most: how many are stacked.
         columns: gives the names, of the stacked arguments.
+        on_each: calls a function of a replica on each; None: this is one.
     """
-    nth = _nth(of_replica)
-    return lambda count, *stacked: _rows(
-        lambda place: nth(place, *stacked), count, most, columns(*stacked)
-    )
 
+    def nth(place, *stacked):
+        return of_replica(*tf.nest.map_structure(lambda array: array[place], stacked))
 
-def _nth(of_replica: Callable) -> Callable:
-    return lambda place, *stacked: of_replica(
-        *tf.nest.map_structure(lambda array: array[place], stacked)
-    )
+    def run(count, *stacked):
+        places, names = tf.range(most)[:, None], columns(*stacked)
+
+        def add_next(place, rows):
+            given = place, *stacked
+            found = on_each(nth, *given) if on_each else nth(*given)
+            row = tf.stack([tf.cast(found[name], "float32") for name in names])
+            return place + 1, tf.where(places == place, row, rows)
+
+        first = 0, tf.zeros((most, len(names)))
+        return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
+
+    return run
 
 
 def stacked(parts: list):
@@ -113,53 +107,29 @@ def stacked(parts: list):
     return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
 
 
-def _rows(nth: Callable, count, most: int, names: list[str]):
-    """Stack the results of `count` calls by name, as rows of one array."""
-    places = tf.range(most)[:, None]
-
-    def add_next(place, rows):
-        found = dict(nth(place))
-        row = tf.stack([tf.cast(found.pop(name), "float32") for name in names])
-        assert not found, f"figures without a column: {', '.join(found)}"
-        return place + 1, tf.where(places == place, row, rows)
-
-    first = 0, tf.zeros((most, len(names)))
-    return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
-
-
 def of_all(arrays: list, place, replicas: int) -> list:
-    """Each replica's arrays (B, …), float32 or int32, as (replicas, B, …) of all, on each of them.
+    """Return arrays (B, …) of each replica, float32 or int32, as (replicas, B, …) on all.
 
     Args:
-        arrays: this replica's; of the same shapes on each.
-        place: which replica this is.
+        arrays: of this replica; of the same shapes on each.
+        place: the number of this replica.
         replicas: how many there are.
     """
     # A sum of what is 0 but in one place: the one exchange that every strategy has within a
     # program. TensorFlow's own all_gather on TPU is no other.
     own = tf.equal(tf.range(replicas), place)
-    placed = [_only_where(own, _as_floats(array)) for array in arrays]
+    placed = []
+    for array in arrays:
+        if array.dtype == tf.int32:  # not every exchange takes whole numbers
+            array = tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
+        here = tf.reshape(own, [-1] + [1] * array.shape.rank)
+        placed.append(tf.where(here, array[None], 0.0))
     context = tf.distribute.get_replica_context()
     sums = context.all_reduce(tf.distribute.ReduceOp.SUM, placed)
-    return [_as_before(one, array.dtype) for one, array in zip(sums, arrays, strict=True)]
-
-
-def _only_where(own, array):
-    """(replicas, B, …): the array in one place, 0 in the others."""
-    here = tf.reshape(own, [-1] + [1] * array.shape.rank)
-    return tf.where(here, array[None], 0.0)
-
-
-def _as_floats(array):
-    """Float32, two for an int32, which is exact then: not every exchange takes whole numbers."""
-    if array.dtype != tf.int32:
-        return array
-    return tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
-
-
-def _as_before(floats, dtype):
-    """Return the arrays that `_as_floats` was given."""
-    if dtype != tf.int32:
-        return floats
-    whole = tf.cast(floats, tf.int32)
-    return whole[..., 0] * _BASE + whole[..., 1]
+    found = []
+    for total, array in zip(sums, arrays, strict=True):
+        if array.dtype == tf.int32:
+            halves = tf.cast(total, tf.int32)
+            total = halves[..., 0] * _BASE + halves[..., 1]
+        found.append(total)
+    return found

@@ -72,7 +72,9 @@ def _tpu(name: str, devices: int | None) -> tf.distribute.Strategy:
 
 def _connected(name: str) -> tf.distribute.Strategy:
     try:
-        _check_address(name)
+        scheme, _, address = name.partition("://")
+        if scheme == "grpc" and not hosts.is_there(address.split(",")[0]):
+            raise OSError(f"nothing answers at {address}")  # TensorFlow would wait for minutes
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -84,10 +86,3 @@ def _connected(name: str) -> tf.distribute.Strategy:
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
             "grpc:// address of one. For other devices unset it, or take KERAS_BACKEND=jax"
         ) from None
-
-
-def _check_address(name: str) -> None:
-    """Raise an OSError if nothing answers at an address: TensorFlow would wait for minutes."""
-    scheme, _, address = name.partition("://")
-    if scheme == "grpc" and not hosts.is_there(address.split(",")[0]):
-        raise OSError(f"nothing answers at {address}")

@@ -4,17 +4,18 @@ On a TPU one program is a whole call: several steps in a loop, with the exchange
 Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from kbert.training.backends import strategies, tensorflow_checkpointing
-from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.ops import keras_internals
+from kbert.training.backends import strategies
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
@@ -31,7 +32,6 @@ class TensorFlowBackend(Backend):
     """
 
     shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
-    differentiates_segments = True
 
     def __init__(self, devices: int | None = None):
         self.strategy = strategies.of(devices)
@@ -42,8 +42,6 @@ class TensorFlowBackend(Backend):
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
         self.spread = Spread(self.strategy, self.process * self.local)
-        self._jit_gradients = False
-        self.update_in_place: Callable = _update_in_place
 
     def scope(self):
         return self.strategy.scope()
@@ -56,12 +54,9 @@ class TensorFlowBackend(Backend):
     def default_steps_per_execution(self) -> int:
         return _STEPS_ON_TPU if self.spread.on_tpu else 1
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        if self.processes == 1:
-            return wishes
-        numbers = tf.constant(wishes, "float32")
-        total = self.strategy.reduce("SUM", self.strategy.run(lambda: numbers), axis=None)
-        return Wishes(*(total.numpy() > 0).tolist())
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        each = self.strategy.run(lambda: tf.constant(numbers))
+        return self.strategy.reduce("SUM", each, axis=None).numpy()
 
     def lost_another(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -88,9 +83,8 @@ class TensorFlowBackend(Backend):
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
         compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
-        self.update_in_place = function(_update_in_place, jit_compile=True)
-        if not compiles:
-            self.update_in_place = _update_in_place
+        in_place = function(_update_in_place, jit_compile=True) if compiles else _update_in_place
+        self.update_in_place: Callable = in_place
         return _Program(self, step, state, whole, jit, steps)
 
     # Within a step.
@@ -99,13 +93,29 @@ class TensorFlowBackend(Backend):
         with tf.GradientTape() as tape:
             tape.watch(arguments)
             value, found = function(arguments)
-        return _dense(tape.gradient(value, arguments), arguments), found
+        zero = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(value, arguments, unconnected_gradients=zero)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
+        for gradient, argument in zip(gradients, arguments, strict=True):
+            # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
+            # way of its fusions; each would draw dropout's random numbers again
+            gradient.set_shape(argument.shape)
+        return gradients, found
 
-    def differentiate_segments(self, segments, inputs, weights, values_of, loss_of) -> tuple:
-        sums, gradients = tensorflow_checkpointing.sums_and_gradients(
-            segments, inputs, weights, values_of, loss_of
-        )
-        return _dense(gradients, weights), sums
+    def checkpoint(self, function: Callable) -> Callable:
+        def call(*tensors):
+            def gradient(*of_outputs):
+                first = _after(of_outputs[0], tensors[0])
+                with tf.control_dependencies(of_outputs):
+                    again = [first, *map(tf.identity, tensors[1:])]
+                with tf.GradientTape() as tape:
+                    tape.watch(again)
+                    outputs = function(*again)
+                return tape.gradient(outputs, again, output_gradients=of_outputs)
+
+            return keras_internals.call_with_gradient(function, tensors, gradient)
+
+        return call
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         def of(place):
@@ -161,7 +171,8 @@ class TensorFlowBackend(Backend):
         if self.spread.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
-            _assign_on_replica(tf.nest.flatten(values), tf.nest.flatten(new))
+            context, pairs = tf.distribute.get_replica_context(), (values, new)
+            context.merge_call(_assign, args=tuple(map(tf.nest.flatten, pairs)))
             return values
         for of_weight in step.each_weight(decision, values, gradients):
             self.update_in_place(step, *of_weight)
@@ -180,9 +191,7 @@ def _update_in_place(
         slot.assign(new_slots[name], read_value=False)
 
 
-class _Program:
-    """See `kbert.training.backends.backend.Program`."""
-
+class _Program(Program):
     def __init__(
         self,
         backend: TensorFlowBackend,
@@ -192,36 +201,33 @@ class _Program:
         jit: bool,
         steps: int,
     ):
-        self._backend, self._step, self._steps = backend, step, steps
+        super().__init__(backend, step, state)
+        self._steps = steps
         self.variables = state.values()
         self._frozen = [weight.value for weight in state.frozen]
-        several = self.replica_update, steps, self._columns
-        spread = backend.spread
+        several, spread = (self.replica_update, steps, self._columns), backend.spread
+        compiled: Callable = functools.partial(_for_any_length, jit=whole)
+        self.call = compiled(one_by_one(*several))
         if spread.distributed:
-            self.update_function = spread.on_each(self.replica_update)
-            self.call = spread.one_by_one(*several)
-            self.sums = spread.on_each(self._replica_sums)
-        else:
-            self.update_function = _for_any_length(self.replica_update, jit=whole)
-            self.call = _for_any_length(one_by_one(*several), jit=whole)
-            self.sums = _for_any_length(self._replica_sums, jit=whole)
+            compiled, self.call = spread.on_each, spread.one_by_one(*several)
+        self.update_function = compiled(self.replica_update)
+        self.sums = compiled(self._replica_sums)
         self._forward = _for_any_length(self._outputs, jit=jit)
         if spread.on_tpu:
             self._forward = spread.all_of(self._outputs)
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        return self.update_function(*self._backend.spread.values(self.of_replicas(parts, seeds)))
+        return self.update_function(*self.backend.spread.values(self.of_replicas(parts, seeds)))
 
     def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
-            (metrics,) = (self.update(*one) for one in each)
-            return lambda: [read_metrics(metrics)]
+            return super().updates(each)
         of_steps = [self.of_replicas(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        rows = self.call(tf.constant(len(each)), *self._backend.spread.values(together))
-        names = self._step.metric_names(each[0][0][0][1], axes=2)
+        rows = self.call(tf.constant(len(each)), *self.backend.spread.values(together))
+        names = self.step.metric_names(each[0][0][0][1], axes=2)
 
         def read():
             found = rows.numpy()[: len(each)].tolist()  # waits for the device, once
@@ -235,14 +241,14 @@ class _Program:
             weights, scale = self.variables.weights, self.variables.counts.loss_scale
             given = weights, scale, self._frozen, arrays, own
             tensors = tf.nest.map_structure(tf.convert_to_tensor, given)
-            found.append([one.numpy() for one in self._step.gradients_of_device(*tensors)[0]])
+            found.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
         return [sum(of_replicas) for of_replicas in zip(*found, strict=True)]
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
-        return np.asarray(self.sums(self._backend.spread.values(parts)))
+        return np.asarray(self.sums(self.backend.spread.values(parts)))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        backend = self._backend
+        backend = self.backend
         if not backend.spread.on_tpu:
             return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
         count = len(next(iter(inputs.values())))
@@ -257,43 +263,36 @@ class _Program:
 
     def of_replicas(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
-        first = self._backend.process * self._backend.local
-        return list(zip(parts, seeds[first : first + self._backend.local], strict=True))
+        first = self.backend.process * self.backend.local
+        return list(zip(parts, seeds[first : first + self.backend.local], strict=True))
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
-        seeds.set_shape((self._step.accumulation_steps, self._step.dropouts, 2))
-        return self._step.update(self.variables, self._frozen, batch, seeds)[1]
+        seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
+        return self.step.update(self.variables, self._frozen, batch, seeds)[1]
 
     def _replica_sums(self, batch):
-        sums = self._step.measure(*self._tensors(), batch)
+        sums = self.step.measure(*self._tensors(), batch)
         context = tf.distribute.get_replica_context()
-        return context.all_reduce("SUM", sums) if self._backend.replicas > 1 else sums
+        return context.all_reduce("SUM", sums) if self.backend.replicas > 1 else sums
 
     def _outputs(self, inputs):
-        return self._step.outputs(*self._tensors(), inputs)
+        return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
         weights, frozen = self.variables.weights, self._frozen
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
 
     def _columns(self, batches, seeds) -> list[str]:
-        local = self._backend.strategy.experimental_local_results
+        local = self.backend.strategy.experimental_local_results
         labels = {name: local(given)[0] for name, given in batches[1].items()}
-        return self._step.metric_names(labels, axes=3)
+        return self.step.metric_names(labels, axes=3)
 
 
-def _dense(gradients: Sequence, arguments: Sequence) -> list:
-    """Return dense gradients with the shapes of their arguments; 0 where there is none."""
-    found = []
-    for gradient, argument in zip(gradients, arguments, strict=True):
-        zero = tf.zeros(argument.shape, argument.dtype) if gradient is None else gradient
-        dense = tf.convert_to_tensor(zero)  # slices too
-        # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the way
-        # of its fusions; each would draw dropout's random numbers again
-        dense.set_shape(argument.shape)
-        found.append(dense)
-    return found
+def _after(gradient, x):
+    """Return x, once a gradient is computed; else TensorFlow would take the first computation's."""
+    first = tf.reshape(gradient, [-1])[0]
+    return x + tf.cast(tf.where(first == first, 0.0, float("nan")), x.dtype)
 
 
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
@@ -313,11 +312,7 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     return call
 
 
-def _assign_on_replica(variables: list, values: list) -> None:
-    """Assign values to variables on this replica."""
-    tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
-
-
-def _assign_all(strategy, variables, values) -> None:
+def _assign(strategy, variables: list, values: list) -> None:
+    """Assign values to variables on each replica."""
     for variable, value in zip(variables, values, strict=True):
         strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))

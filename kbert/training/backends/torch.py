@@ -5,7 +5,7 @@ the processes sum gradients and losses by torch.distributed (`torch_hosts`). Not
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -14,10 +14,10 @@ from torch.optim.adamw import adamw
 
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
-from kbert.training.backends.backend import Arrays, Backend, add, read_metrics
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import ProcessLost, Wishes
+from kbert.training.stopping import ProcessLost
 
 
 class TorchBackend(Backend):
@@ -37,11 +37,9 @@ class TorchBackend(Backend):
     def default_jit(self) -> bool:
         return False
 
-    def any_process(self, wishes: Wishes) -> Wishes:
-        (total,) = self.sum_over_processes(
-            [keras.ops.convert_to_tensor(np.array(wishes, "float32"))]
-        )
-        return Wishes(*(total > 0).tolist())
+    def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
+        (total,) = self.summed([keras.ops.convert_to_tensor(numbers)])
+        return total.cpu().numpy()
 
     def lost_another(self, error: Exception) -> bool:
         return isinstance(error, ProcessLost)
@@ -108,7 +106,7 @@ class TorchBackend(Backend):
     def sum_over_devices(self, of_device: Callable) -> Callable:
         def summed(weights, scale, frozen, batch, seeds):
             gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
-            *gradients, sums = self.sum_over_processes([*gradients, sums])
+            *gradients, sums = self.summed([*gradients, sums])
             return gradients, sums
 
         return summed
@@ -131,14 +129,14 @@ class TorchBackend(Backend):
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
         if not (optimizer.name == "adamw" and optimizer.bias_correction and wide):
             return super().apply(step, decision, values, gradients, counts)
-        kinds = list(zip(step.decayed, step.rates, strict=True))
+        kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
             chosen = [place for place, kind in enumerate(kinds) if kind == (decayed, share)]
             _adamw(step, decision.at(share), decayed, values, gradients, chosen)
         return values._replace(counts=counts)
 
-    def sum_over_processes(self, tensors: list) -> list:
-        """Return the sums over all processes."""
+    def summed(self, tensors: list) -> list:
+        """Return the sums of tensors over all processes."""
         return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
 
@@ -167,49 +165,40 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
     )
 
 
-class _Program:
-    """See `kbert.training.backends.backend.Program`."""
-
-    def __init__(self, backend: TorchBackend, step: TrainingStep, state: TrainingState):
-        self._backend, self._step, self._state = backend, step, state
-
+class _Program(Program):
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = parts
-        values = self._state.values()
-        new, metrics = self._step.update(values, self._frozen(), _placed(arrays), seeds)
-        groups = self._state.variables, values, new
+        values = self.state.values()
+        new, metrics = self.step.update(values, self._frozen(), _placed(arrays), seeds)
+        groups = self.state.variables, values, new
         flat = [keras.tree.flatten(group) for group in groups]
         for variable, before, value in zip(*flat, strict=True):
             if value is not before:
                 variable.assign(value)
         return metrics
 
-    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
-        sent = [self.update(*one) for one in each]
-        return lambda: [read_metrics(metrics) for metrics in sent]
-
     def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        weights, _, counts = self._state.values()
+        weights, _, counts = self.state.values()
         found = []
         for arrays, own in zip(parts, seeds, strict=False):
             given = weights, counts.loss_scale, self._frozen(), _placed(arrays), own
-            found.append(self._step.gradients_of_device(*given)[0])
+            found.append(self.step.gradients_of_device(*given)[0])
         return [sum(each).cpu().numpy() for each in zip(*found, strict=True)]
 
     @torch.no_grad()
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
-        sums = self._step.measure(self._state.values().weights, self._frozen(), _placed(arrays))
-        return self._backend.sum_over_processes([sums])[0].cpu().numpy()
+        sums = self.step.measure(self.state.values().weights, self._frozen(), _placed(arrays))
+        return self.backend.summed([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = self._step.outputs(self._state.values().weights, self._frozen(), _placed(inputs))
+        found = self.step.outputs(self.state.values().weights, self._frozen(), _placed(inputs))
         return {name: value.float().cpu().numpy() for name, value in found.items()}
 
     def _frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
-        return [variable.value.detach() for variable in self._state.frozen]
+        return [variable.value.detach() for variable in self.state.frozen]
 
 
 def _placed(arrays):

@@ -7,7 +7,7 @@ gloo, on GPUs by nccl, which is untested.
 import contextlib
 import functools
 import os
-import time
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 
 from kbert.training.backends import hosts
+from kbert.training.backends.hosts import number_in
 from kbert.training.stopping import ProcessLost
 
 _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
 _HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
-_START_THEM = "start the processes by torchrun, or give each"
-_ABSENT, _NOBODY = "absent", "nobody"
+_START_THEM = ": start the processes by torchrun, or give each"
 _SUM_TIMEOUT = timedelta(minutes=30)  # the others wait in a sum while one writes a state
 _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
 
@@ -33,7 +33,7 @@ def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
 
     Raises:
         ValueError: a variable is missing or cannot be.
-        TimeoutError: the processes that are not there, by number.
+        TimeoutError: not all processes are there; process 0 says how many.
         OSError: process 0's own port is taken.
     """
     if dist.is_available() and dist.is_initialized():
@@ -59,20 +59,21 @@ def on_gpu() -> bool:
 def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the sums over all processes as new tensors, bit-identical in each.
 
-    Args:
-        tensors: in each process of the same shapes and dtypes.
-
     Raises:
         ProcessLost: another process is gone.
     """
-    return [whole for bucket in _buckets(tensors) for whole in _summed_at_once(bucket)]
+    sums: list[torch.Tensor] = []
+    for bucket in _buckets(tensors):
+        flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+        with _heard():
+            dist.all_reduce(flat, group=_group())  # SUM
+        parts = flat.split([tensor.numel() for tensor in bucket])
+        sums += [part.view(tensor.shape) for part, tensor in zip(parts, bucket, strict=True)]
+    return sums
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients.
-
-    Args:
-        tensor: a tensor with the same shape and dtype in each process.
 
     Raises:
         ProcessLost: another process is gone.
@@ -89,14 +90,6 @@ def take_from_first(tensors: list[torch.Tensor]) -> None:
     with _heard():
         for tensor in tensors:
             dist.broadcast(tensor, 0, group=_group())
-
-
-def _summed_at_once(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    with _heard():
-        dist.all_reduce(flat, group=_group())  # SUM
-    parts = flat.split([tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
@@ -124,7 +117,7 @@ def _heard(what: str = "sum") -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """Return the first line, without the place in gloo's code."""
     line = str(error).partition("\n")[0]
-    return line.partition("] ")[2] or line
+    return (line.partition("] ")[2] or line).rstrip(".")
 
 
 @functools.cache
@@ -137,36 +130,24 @@ def _numbers() -> tuple[int, int]:
     """Return this process's number and the number of processes."""
     if not os.environ.get(_COUNT):
         return 0, 1
-    count, mine = hosts.number_in(_COUNT), hosts.number_in(_NUMBER)
-    if count < 1:
-        raise ValueError(
-            f"{_COUNT} must be a whole number of at least 1, as many as there are processes, got "
-            f"{os.environ[_COUNT]!r}: {_START_THEM} the same"
-        )
+    rule = "a whole number of at least 1, as many as there are processes"
+    count = number_in(_COUNT, range(1, sys.maxsize), rule, f"{_START_THEM} the same")
     if count == 1 and not os.environ.get(_NUMBER):
         return 0, 1
-    if not 0 <= mine < count:
-        raise ValueError(
-            f"{_NUMBER} must be 0 … {count - 1}, since {_COUNT} is {count}, got "
-            f"{os.environ.get(_NUMBER)!r}: {_START_THEM} its own"
-        )
-    return mine, count
+    rule = f"0 … {count - 1}, since {_COUNT} is {count}"
+    return number_in(_NUMBER, range(count), rule, f"{_START_THEM} its own"), count
 
 
 def _address() -> str:
     """Return the address where process 0 listens."""
-    host, port = os.environ.get(_HOST, "").strip(), hosts.number_in(_PORT)
+    host = os.environ.get(_HOST, "").strip()
     if not host:
         raise ValueError(
             f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
-            f"{os.environ.get(_HOST)!r}: {_START_THEM} the same"
+            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
         )
-    if not 0 < port < 1 << 16:
-        raise ValueError(
-            f"{_PORT} must be a free port of process 0's host, 1 … 65535, got "
-            f"{os.environ.get(_PORT)!r}: {_START_THEM} the same"
-        )
-    return f"{host}:{port}"
+    rule = "a free port of process 0's host, 1 … 65535"
+    return f"{host}:{number_in(_PORT, range(1, 1 << 16), rule, f'{_START_THEM} the same')}"
 
 
 def _own_gpu() -> int:
@@ -174,93 +155,23 @@ def _own_gpu() -> int:
     count = torch.cuda.device_count()
     if count == 1 and not os.environ.get(_GPU):
         return 0
-    mine = hosts.number_in(_GPU)
-    if not 0 <= mine < count:
-        raise ValueError(
-            f"{_GPU} must be 0 … {count - 1}, one of the GPUs that this process sees, got "
-            f"{os.environ.get(_GPU)!r}: start at most one process a GPU, by torchrun "
-            f"--nproc-per-node={count}"
-        )
-    return mine
+    rule = f"0 … {count - 1}, one of the GPUs that this process sees"
+    instead = f": start at most one process a GPU, by torchrun --nproc-per-node={count}"
+    return number_in(_GPU, range(count), rule, instead)
 
 
 def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
-    """Join the others, once all are there."""
+    """Join the other processes; a TimeoutError where one of them is absent."""
+    if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
+        with hosts.listening(address, _PORT):
+            pass  # the port is free: torch's own message would be many lines
     try:
-        store = _store(address, mine, timeout_s)
-        here = (store, timeout_s)
-        absent = _call_roll(count, *here) if mine == 0 else _answer_roll(mine, *here)
-    except (TimeoutError, dist.DistError):  # or what answers is not process 0, or that was ended
-        absent = "process 0"
-    if absent:
-        raise TimeoutError(
-            f"{absent} did not answer at {address} within {timeout_s:.0f} s: start it with the "
-            f"same {_HOST} and {_PORT} and its own {_NUMBER}, or lower {_COUNT}"
-        )
-    try:
-        dist.init_process_group(
-            "nccl" if on_gpu() else "gloo",
-            store=store,
-            rank=mine,
-            world_size=count,
-            timeout=timedelta(seconds=timeout_s),
-        )
+        timeout = timedelta(seconds=timeout_s)
+        dist.init_process_group("nccl" if on_gpu() else "gloo", timeout=timeout)
         _group()
     except RuntimeError as error:
         raise TimeoutError(
-            f"another process was there and is gone ({_reason(error)}): start all of them again"
+            f"not all of the {count} processes met at {address} within {timeout_s:.0f} s "
+            f"({_reason(error)}): start each with the same {_HOST} and {_PORT} and its own "
+            f"{_NUMBER}, or lower {_COUNT}"
         ) from None
-
-
-def _store(address: str, mine: int, timeout_s: float):
-    """Return the store that processes share before they are a group, of process 0 or torchrun."""
-    torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    serves = mine == 0 and not torchruns
-    if serves:
-        with hosts.listening(address, _PORT):
-            pass  # the port is free: torch's own message would be many lines
-    else:
-        _wait_for(address, timeout_s)
-    host, port = hosts.parts(address)
-    store = dist.TCPStore(
-        host,
-        port,
-        is_master=serves,
-        wait_for_workers=False,  # it would name nobody
-        timeout=timedelta(seconds=timeout_s),
-    )
-    return dist.PrefixStore(f"kbert {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-
-
-def _wait_for(address: str, timeout_s: float) -> None:
-    """Until something listens there, or the time is over; torch itself warns at each attempt."""
-    end = time.monotonic() + timeout_s
-    while not hosts.is_there(address):
-        if time.monotonic() > end:
-            raise TimeoutError(address)
-        time.sleep(0.1)
-
-
-def _call_roll(count: int, store, timeout_s: float) -> str:
-    """Process 0: waits for the others, and tells them who is absent."""
-    end = time.monotonic() + timeout_s
-    absent = [f"process {number}" for number in range(1, count)]
-    while absent and time.monotonic() < end:
-        absent = [name for name in absent if not store.check([name])]
-        time.sleep(0.1 if absent else 0)
-    store.set(_ABSENT, ", ".join(absent) or _NOBODY)
-    if absent:
-        time.sleep(1.0)  # the others read it yet: it ends with this process
-    return ", ".join(absent)
-
-
-def _answer_roll(mine: int, store, timeout_s: float) -> str:
-    """Answer as any other process: say that it is there, and hear who is absent."""
-    end = time.monotonic() + timeout_s + 2.0  # process 0 says it, if it waits as long
-    store.set(f"process {mine}", "here")
-    while not store.check([_ABSENT]):
-        if time.monotonic() > end:
-            return "process 0"
-        time.sleep(0.1)
-    found = store.get(_ABSENT).decode()
-    return "" if found == _NOBODY else found

@@ -26,8 +26,8 @@ from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import WORST, Plan
 from kbert.training.loop.throughput import Speed
-from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.state import MOST_SKIPPED
 from kbert.training.stopping import Agreement, ProcessLost, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")

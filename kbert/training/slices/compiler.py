@@ -1,5 +1,6 @@
 """Compilation of a plan's training step for its TPU slice, in a separate process."""
 
+import contextlib
 import json
 import os
 import re
@@ -40,8 +41,7 @@ class CompiledUpdate:
         temporary: peak bytes of everything else: gradients, activations.
         outputs: bytes of results that overwrite no argument.
         flops: XLA's count of the FLOPs of all operations.
-        cycles: estimated cycles by part of the model, of matrix products with the operations fused
-            to them and of the rest; see `hlo_text.cycles`.
+        cycles: see `hlo_text.cycles`.
         collectives: number and bytes of collective operations, by kind.
         host_calls: instructions that wait for the host.
         dynamic_shapes: shapes that are unknown before the program runs.
@@ -80,14 +80,9 @@ class CompiledUpdate:
         block (`GraphSpec.for_training`).
         """
         one = self.plan
-        length, predictions = one.seq_len, one.max_predictions
-        spec = GraphSpec(one.config, seq_len=length, max_predictions=predictions).for_training()
-        counted = account(
-            one.config,
-            seq_len=length,
-            max_predictions=predictions,
-            selected_positions=spec.selected_positions,
-        )
+        sizes: dict = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
+        selected = GraphSpec(one.config, **sizes).for_training().selected_positions
+        counted = account(one.config, **sizes, selected_positions=selected)
         return counted.training_flops * one.batch_size
 
     @property
@@ -98,10 +93,10 @@ class CompiledUpdate:
 
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""
-        times = {name: getattr(self, name) for name in ("estimated_seconds", "utilization")}
-        sums = {"memory": self.memory, "all_cycles": self.all_cycles}
         own = {name: value for name, value in asdict(self).items() if name != "plan"}
-        return self.plan.as_dict() | {"compiled": own | sums | times}
+        for name in ("memory", "all_cycles", "estimated_seconds", "utilization"):
+            own[name] = getattr(self, name)
+        return self.plan.as_dict() | {"compiled": own}
 
     def __repr__(self) -> str:
         return (
@@ -119,9 +114,6 @@ def compile_plan(
         found: from `kbert.plan(…, tpu=…)`.
         waited: called regularly with the seconds since the start.
 
-    Returns:
-        A `CompiledUpdate`.
-
     Raises:
         ImportError: the compiler is not installed.
         ValueError: a plan for GPUs; or a program too large for the chips: the message says what
@@ -134,15 +126,7 @@ def compile_plan(
         )
     if found.devices.accelerator.kind != "TPU":
         raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
-    answer = compiled(request_of(found), waited)
-    if "refused" in answer:
-        raise ValueError(_refusal(found, answer["refused"]))
-    return CompiledUpdate(found, **answer)
-
-
-def request_of(found: Plan) -> dict:
-    """Return the request to compile a plan, for `program`."""
-    return {
+    request = {
         "slice_name": found.devices.name,
         "config": asdict(found.config),
         "head": "pretraining",
@@ -153,6 +137,10 @@ def request_of(found: Plan) -> dict:
         "accumulation_steps": found.accumulation_steps,
         "gradient_checkpointing": found.gradient_checkpointing,
     }
+    answer = compiled(request, waited)
+    if "refused" in answer:
+        raise ValueError(_refusal(found, answer["refused"]))
+    return CompiledUpdate(found, **answer)
 
 
 def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
@@ -160,22 +148,23 @@ def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: No
     extras.require("compiling for a slice", "tpu", "jax", "libtpu")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        asked, answer, errors = (Path(folder, name) for name in ("asked", "answer", "errors"))
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        command = [sys.executable, "-m", "kbert.training.slices.program", str(answer)]
-        with open(asked, "rb") as stdin, open(errors, "wb") as stderr:
-            process = subprocess.Popen(
-                command, stdin=stdin, stdout=stderr, stderr=stderr, env=os.environ | _ENVIRONMENT
-            )
+        answer, said = Path(folder, "answer"), b""
+        command = [sys.executable, "-m", "kbert.training.slices.program"]
+        with subprocess.Popen(
+            [*command, json.dumps(request), str(answer)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | _ENVIRONMENT,
+        ) as process:
             try:
-                while process.poll() is None:
-                    time.sleep(0.1)
+                while process.returncode is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        said, _ = process.communicate(timeout=0.1)
                     waited(time.monotonic() - begun)
             finally:
                 process.kill()  # where this process is stopped
-                process.wait()
         if not answer.exists():
-            lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            lines = said.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
             raise RuntimeError(f"{request['slice_name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))
@@ -194,12 +183,10 @@ def _refusal(found: Plan, said: str) -> str:
 def _way_out(found: Plan) -> str:
     """Return the options with which it would fit, by the accounting."""
     each = found.batch_size // found.devices.chips
-    for gradient_checkpointing in (False, True):
-        for accumulation_steps in (2**power for power in range(0, each.bit_length())):
-            if each % accumulation_steps or (gradient_checkpointing, accumulation_steps) == (
-                False,
-                1,
-            ):
+    for checkpointing in (False, True):
+        for power in range(not checkpointing, each.bit_length()):
+            accumulation_steps = 2**power
+            if each % accumulation_steps:
                 continue
             other = plan(
                 found.config,
@@ -208,15 +195,14 @@ def _way_out(found: Plan) -> str:
                 batch_size=found.batch_size,
                 precision=found.precision,
                 accumulation_steps=accumulation_steps,
-                gradient_checkpointing=gradient_checkpointing,
+                gradient_checkpointing=checkpointing,
                 max_predictions=found.max_predictions,
             )
             if other.memory.fits:
-                words = ["--gradient-checkpointing"] if gradient_checkpointing else []
-                words += (
-                    [f"--accumulation-steps {accumulation_steps}"] if accumulation_steps > 1 else []
-                )
-                return f"with {' '.join(words)} it would, by the accounting"
+                options = ["--gradient-checkpointing"] * checkpointing
+                if accumulation_steps > 1:
+                    options.append(f"--accumulation-steps {accumulation_steps}")
+                return f"with {' '.join(options)} it would, by the accounting"
     return (
         "neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
         "take a smaller model"

@@ -9,15 +9,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-COLLECTIVES = (
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "collective-permute",
-)
+_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_PRODUCTS = ("convolution", "dot")
 # What a program on a chip cannot do alone: it stops and asks its host.
 _HOST_CALLS = ("infeed", "outfeed", "send", "recv", "custom-call-to-host")
 _BYTES = {"pred": 1, "s4": 0.5, "u4": 0.5, "c64": 8, "token": 0}
@@ -33,26 +28,21 @@ _BELOW = re.compile(r"\bcompare\([^,]*, (%?[\w.\-]+)\), direction=LT")
 _SCOPE = re.compile(r'op_name="([^"]*)"')
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One line of a computation.
 
     Attributes:
         opcode: such as "fusion", "all-reduce".
         shape: of its result, as it is written.
-        scope: where in the traced function it comes from; "" where it does not say.
         cycles: the estimate; 0 where there is none.
         called: the computations that it names.
-        turns: of a loop; 1 where the line does not say.
         text: the line.
     """
 
     opcode: str
     shape: str
-    scope: str
     cycles: int
-    called: tuple[str, ...]
-    turns: int
+    called: list[str]
     text: str
 
 
@@ -65,32 +55,23 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
             lines = found.setdefault(header[2], [])
             entry = header[2] if header[1] else entry
         elif part := _LINE.match(line):
-            lines.append(_instruction(part, line))
+            cycles, called = _CYCLES.search(line), _CALLED.findall(part[4])
+            one = Instruction(part[3], part[2], int(cycles[1]) if cycles else 0, called, line)
+            lines.append(one)
     return entry, found
-
-
-def _instruction(part: re.Match, line: str) -> Instruction:
-    cycles, scope, turns = _CYCLES.search(line), _SCOPE.search(line), _TURNS.search(line)
-    return Instruction(
-        part[3],
-        part[2],
-        scope[1] if scope else "",
-        int(cycles[1]) if cycles else 0,
-        tuple(_CALLED.findall(part[4])),
-        int(turns[1]) if turns else 1,
-        line,
-    )
 
 
 def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
     """Yield a program's instructions, how often each runs, and whether it multiplies matrices."""
     entry, found = computations(text)
-    multiplying = {name for name, lines in found.items() if any(map(_multiplies, lines))}
+    multiplying = {
+        name for name, lines in found.items() if any(one.opcode in _PRODUCTS for one in lines)
+    }
 
     def walk(name, times):
         for one in found.get(name, ()):
-            products = _multiplies(one) or not multiplying.isdisjoint(one.called)
-            if one.cycles or not one.called or one.opcode in ("fusion", *COLLECTIVES):
+            products = one.opcode in _PRODUCTS or not multiplying.isdisjoint(one.called)
+            if one.cycles or not one.called or one.opcode in ("fusion", *_COLLECTIVES):
                 yield one, times, products
             else:  # a loop, a branch, a call: what it calls is run
                 for called in one.called:
@@ -101,16 +82,11 @@ def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
 
 def _turns(one: Instruction, found: dict[str, list[Instruction]]) -> int:
     """Return the number of a loop's iterations."""
-    condition = _CONDITION.search(one.text)
+    condition, turns = _CONDITION.search(one.text), _TURNS.search(one.text)
     text = "\n".join(line.text for line in found.get(condition[1], ())) if condition else ""
-    if one.turns == 1 and (below := _BELOW.search(text)):
-        bound = re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
-        return int(bound[1]) if bound else 1
-    return one.turns
-
-
-def _multiplies(one: Instruction) -> bool:
-    return one.opcode in ("convolution", "dot")
+    if not turns and (below := _BELOW.search(text)):
+        turns = re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
+    return int(turns[1]) if turns else 1
 
 
 def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
@@ -131,13 +107,15 @@ def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
 def _part(one: Instruction, parts: Mapping[str, str]) -> str:
     if _collective(one):
         return "collectives"
-    places = {one.scope.find(name): part for name, part in parts.items() if name in one.scope}
+    found = _SCOPE.search(one.text)
+    scope = found[1] if found else ""
+    places = {scope.find(name): part for name, part in parts.items() if name in scope}
     return places[min(places)] if places else "other"
 
 
 def _collective(one: Instruction) -> str:
     name = one.opcode.removesuffix("-start")
-    return name if name in COLLECTIVES else ""
+    return name if name in _COLLECTIVES else ""
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
@@ -152,19 +130,12 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
 
 def size_of(shape: str) -> int:
     """Bytes of a shape as it is written, of a tuple all of it: "(bf16[8,128]{1,0}, f32[])"."""
-    return math.ceil(
-        sum(
-            math.prod(map(int, filter(None, sizes.split(",")))) * _width(dtype)
-            for dtype, sizes in _SHAPE.findall(shape)
-        )
-    )
-
-
-def _width(dtype: str) -> float:
-    if dtype in _BYTES:
-        return _BYTES[dtype]
-    bits = re.search(r"\d+", dtype)
-    return int(bits[0]) / 8 if bits else 0
+    size = 0.0
+    for dtype, sizes in _SHAPE.findall(shape):
+        bits = re.search(r"\d+", dtype)
+        width = _BYTES.get(dtype, int(bits[0]) / 8 if bits else 0)
+        size += width * math.prod(map(int, filter(None, sizes.split(","))))
+    return math.ceil(size)
 
 
 def host_calls(text: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""The process that compiles a step for a slice: JSON on stdin, JSON in the file of its argument.
+"""The process that compiles a step for a slice: its arguments are JSON and a file for JSON.
 
-    python -m kbert.training.slices.program RESULT.json < REQUEST.json
+    python -m kbert.training.slices.program '{…}' RESULT.json
 
 Its backend is JAX on the CPU; libtpu holds the compiler, and describes the slice's chips.
 """
@@ -8,12 +8,22 @@ Its backend is JAX on the CPU; libtpu holds the compiler, and describes the slic
 import json
 import sys
 import time
+from pathlib import Path
 
+import jax
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import NamedSharding, PartitionSpec
 
-def main(result: str) -> None:
-    found = json.dumps(compiled(**json.load(sys.stdin)))
-    with open(result, "w", encoding="utf-8") as file:
-        file.write(found)
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.model.scopes import SCOPES
+from kbert.ops import compile_for
+from kbert.training.engine import Engine
+from kbert.training.optimizers import Optimizer
+from kbert.training.slices import hlo_text
 
 
 def compiled(slice_name: str, **request) -> dict:
@@ -21,10 +31,6 @@ def compiled(slice_name: str, **request) -> dict:
 
     If the chips cannot hold it, return {"refused": the compiler's message}.
     """
-    from kbert.model.scopes import SCOPES
-    from kbert.ops import compile_for
-    from kbert.training.slices import hlo_text
-
     begun = time.monotonic()
     function, arguments = update(mesh(slice_name), **request)
     with compile_for("tpu"):
@@ -50,19 +56,10 @@ def compiled(slice_name: str, **request) -> dict:
 
 
 def mesh(slice_name: str):
-    """Return the slice's chips, side by side.
-
-    Args:
-        slice_name: "v5e:4x4".
-    """
-    import jax
-    import numpy as np
-    from jax.experimental import topologies
-
+    """Return the chips of a slice such as "v5e:4x4", side by side."""
     one = {"chips_per_host_bounds": [1, 1, 1]} if slice_name.endswith(":1x1") else {}
     described = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **one)
-    chips = described.devices
-    return jax.sharding.Mesh(np.array(chips), ("batch",))
+    return jax.sharding.Mesh(np.array(described.devices), ("batch",))
 
 
 def update(
@@ -83,23 +80,18 @@ def update(
     Args:
         mesh: of `mesh`.
         config: keys and values of a `BertConfig`.
-        head: one of `kbert.graph.spec.HEADS`.
-        seq_len: tokens a sequence.
-        max_predictions: predicted positions of a sequence; None: all, or no MLM head.
+        head, seq_len, max_predictions: see `kbert.graph.spec.GraphSpec`.
         batch_size: sequences of a step, over all chips.
         precision: a Keras dtype policy.
-        accumulation_steps: micro-batches of a step.
-        gradient_checkpointing: whether blocks are computed again.
+        accumulation_steps, gradient_checkpointing: see `kbert.training.engine.Engine.prepare`.
         optimizer: "adamw" or "lamb".
         what: "update" or "evaluation".
     """
-    import jax
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    from kbert.training.optimizers import Optimizer
-
-    engine = _engine(mesh)
-    model = _model(config, head, seq_len, max_predictions, precision)
+    engine = Engine()
+    engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
+    sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
+    spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
+    model = build(spec.for_training())
     engine.prepare(
         model,
         Optimizer(optimizer, total_steps=1000),
@@ -123,49 +115,20 @@ def update(
     return update, (values, [], laid(arrays, None, "batch"), laid(seeds))
 
 
-def _engine(mesh):
-    """Return an engine whose program is that of a mesh of TPUs."""
-    from kbert.training.engine import Engine
-
-    engine = Engine()
-    engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
-    return engine
-
-
-def _model(config: dict, head: str, seq_len: int, max_predictions: int | None, precision: str):
-    from kbert.graph.config import BertConfig
-    from kbert.graph.spec import GraphSpec
-    from kbert.model.builder import build
-
-    spec = GraphSpec(
-        BertConfig(**config),
-        head,
-        seq_len=seq_len,
-        max_predictions=max_predictions,
-        dtype=precision,
-    )
-    return build(spec.for_training())
-
-
 def _examples(model, count: int):
     """Return a batch of zeros for a model's inputs and outputs."""
-    import numpy as np
-
-    from kbert.data.training_batch import TrainingBatch
-
-    def zeros(tensors, names, dtype, axes):
-        return {
-            name: np.zeros((count, *axes(tensor)), dtype)
-            for name, tensor in zip(names, tensors, strict=True)
-        }
-
-    inputs = zeros(model.inputs, model.input_names, "int32", lambda one: one.shape[1:])
-    labels, weights = (
-        zeros(model.outputs, model.output_names, dtype, lambda one: one.shape[1:-1])
-        for dtype in ("int32", "float32")
-    )
+    inputs = {
+        name: np.zeros((count, *one.shape[1:]), "int32")
+        for name, one in zip(model.input_names, model.inputs, strict=True)
+    }
+    shapes = {
+        name: (count, *one.shape[1:-1])
+        for name, one in zip(model.output_names, model.outputs, strict=True)
+    }
+    labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
+    weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
     return TrainingBatch(inputs, labels, weights)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    Path(sys.argv[2]).write_text(json.dumps(compiled(**json.loads(sys.argv[1]))), encoding="utf-8")
