@@ -133,7 +133,6 @@ class PositionEmbedding(keras.layers.Layer):
         self.output_dim = output_dim
         self.first = first
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     def build(self, input_shape):
         self.embeddings = self.add_weight(

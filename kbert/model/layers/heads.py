@@ -13,9 +13,16 @@ from kbert.model.layers.encoder import nan_where_out_of_range
 _register = keras.saving.register_keras_serializable("kbert")
 
 
+class Maskless(keras.layers.Layer):
+    """A layer that takes masked inputs and whose output has no mask."""
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+
 @_register
-class Extract(keras.layers.Layer):
-    """One element of an axis: the first token by default. Its output has no mask.
+class Extract(Maskless):
+    """One element of an axis: the first token by default.
 
     Args:
         index: which element.
@@ -26,13 +33,9 @@ class Extract(keras.layers.Layer):
         super().__init__(**kwargs)
         self.index = index
         self.axis = axis
-        self.supports_masking = True
 
     def call(self, x):
         return x[:, self.index] if self.axis == 1 else x[..., self.index]
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def compute_output_shape(self, input_shape):
         shape = list(input_shape)
@@ -44,8 +47,8 @@ class Extract(keras.layers.Layer):
 
 
 @_register
-class Slice(keras.layers.Layer):
-    """Consecutive positions of a sequence. Its output has no mask.
+class Slice(Maskless):
+    """Consecutive positions of a sequence.
 
     Args:
         start: the first of them.
@@ -56,13 +59,9 @@ class Slice(keras.layers.Layer):
         super().__init__(**kwargs)
         self.start = start
         self.stop = stop
-        self.supports_masking = True
 
     def call(self, x):
         return x[:, self.start : self.stop]  # (B, R, H)
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def compute_output_shape(self, input_shape):
         batch, length, *width = input_shape
@@ -107,7 +106,7 @@ class GatherFirsts(keras.layers.Layer):
 
 
 @_register
-class Gather(keras.layers.Layer):
+class Gather(Maskless):
     """The hidden states at some positions, for an MLM head that predicts few of them.
 
     Args:
@@ -124,7 +123,6 @@ class Gather(keras.layers.Layer):
     def __init__(self, first=False, **kwargs):
         super().__init__(**kwargs)
         self.first = first
-        self.supports_masking = True
 
     def call(self, inputs, training=None):
         x, positions = inputs
@@ -135,9 +133,6 @@ class Gather(keras.layers.Layer):
         if training:
             return states
         return states + nan_where_out_of_range(positions, ops.shape(x)[1], states.dtype)
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def compute_output_shape(self, input_shape):
         x, (batch, count) = input_shape
@@ -208,7 +203,7 @@ class Masked(keras.layers.Layer):
         return input_shape[0]
 
 
-class _OfAttention(keras.layers.Layer):
+class _OfAttention(Maskless):
     """Shows something of an attention layer that it shares; for looking, not for training.
 
     Args:
@@ -218,10 +213,6 @@ class _OfAttention(keras.layers.Layer):
     def __init__(self, attention, **kwargs):
         super().__init__(**kwargs)
         self.attention = attention
-        self.supports_masking = True
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def get_config(self):
         config = keras.saving.serialize_keras_object(self.attention)
