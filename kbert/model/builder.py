@@ -16,23 +16,25 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
 from kbert.model import deferred
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import (
+from kbert.model.layers.encoder import (
     Add,
     Dropout,
     Embedding,
-    EmbeddingSimilarity,
-    Extract,
     FeedForward,
-    Gather,
-    GatherFirsts,
     LayerNormalization,
-    Masked,
     MultiHeadAttention,
     PositionEmbedding,
-    Slice,
     TokenEmbedding,
-    activation,
 )
+from kbert.model.layers.heads import (
+    EmbeddingSimilarity,
+    Extract,
+    Gather,
+    GatherFirsts,
+    Masked,
+    Slice,
+)
+from kbert.ops.activations import activation
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 

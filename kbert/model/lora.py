@@ -14,7 +14,7 @@ from keras import ops
 
 from kbert import ops as kops
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts
-from kbert.model.layers import Dropout
+from kbert.model.layers.encoder import Dropout
 from kbert.model.matrices import kernel_of, merge
 from kbert.ops.keras_internals import unlocked
 

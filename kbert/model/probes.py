@@ -6,7 +6,7 @@ import keras
 
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import AttentionWeights, QueriesAndKeys
+from kbert.model.layers.heads import AttentionWeights, QueriesAndKeys
 from kbert.model.told_by_layers import ids_of
 
 

@@ -42,9 +42,8 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register() -> None:
-    """Import the modules whose classes register themselves with Keras; lend it Graphviz."""
-    for module in ("kbert.model.layers", "kbert.model.bert_model"):
-        importlib.import_module(module)
+    """Import the classes that register themselves with Keras, layers too; lend it Graphviz."""
+    importlib.import_module("kbert.model.bert_model")
     importlib.import_module("kbert.show.graphviz").lend_to_pydot()
 
 
