@@ -14,15 +14,6 @@ from keras import ops
 
 from kbert.ops import reference
 
-linear = reference.linear
-project_heads = reference.project_heads
-attention_probs = reference.attention_probs
-bias_activation = reference.bias_activation
-dense = reference.dense
-dropout = reference.dropout
-keep_mask = reference.keep_mask
-gather_positions = reference.gather_positions
-
 
 def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps one tensor (B, A, R, S) for the gradient."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kbert.ops import reference
 from kbert.ops.activations import gelu, gelu_tanh
 
 
@@ -251,10 +250,6 @@ def cross_entropy(logits, labels, weights):
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
     hits = tf.cast(tf.argmax(wide, -1, labels.dtype) == labels, tf.float32)
     return tf.stack([tf.reduce_sum(weights * one) for one in (losses, hits, 1.0)])
-
-
-attention_probs = reference.attention_probs
-keep_mask = reference.keep_mask
 
 
 def _rows(x):

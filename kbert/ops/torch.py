@@ -16,11 +16,8 @@ from keras import ops
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from kbert.ops import keras_internals, reference
+from kbert.ops import keras_internals
 from kbert.ops.activations import gelu, gelu_tanh
-
-attention_probs = reference.attention_probs
-keep_mask = reference.keep_mask
 
 
 def linear(x, kernel, bias=None):
