@@ -15,17 +15,13 @@ from keras import ops
 from kbert.ops import reference
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps one tensor (B, A, R, S) for the gradient."""
-    return _attend(query, key, value, mask, seed, rate)
+    return _attention_forward(query, key, value, mask, rate, seed)[0]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def _attend(query, key, value, mask, seed, rate):
-    return _attend_forward(query, key, value, mask, seed, rate)[0]
-
-
-def _attend_forward(query, key, value, mask, seed, rate):
+def _attention_forward(query, key, value, mask, rate, seed):
     probs = reference.attention_probs(query, key, mask)
     if rate:  # the sign is the dropout mask
         probs = jnp.where(reference.keep_mask(probs.shape, rate, seed), probs, -probs)
@@ -34,7 +30,7 @@ def _attend_forward(query, key, value, mask, seed, rate):
     return context.reshape(*context.shape[:2], -1), (query, key, value, probs)
 
 
-def _attend_backward(rate, residuals, gradient):
+def _attention_backward(rate, residuals, gradient):
     # The sums of FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2).
     query, key, value, signed = residuals
     batch, heads, length, size = query.shape
@@ -52,7 +48,7 @@ def _attend_backward(rate, residuals, gradient):
     return of_query, of_key, of_value, None, None
 
 
-_attend.defvjp(_attend_forward, _attend_backward)
+attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _keep(signed, rate: float):
@@ -60,14 +56,9 @@ def _keep(signed, rate: float):
     return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype) if rate else signed
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x, gamma, beta, epsilon: float):
     """See `reference.layer_norm`; keeps only its input for the gradient."""
-    gamma, beta = map(ops.convert_to_tensor, (gamma, beta))
-    return _layer_norm(x, gamma, beta, epsilon)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _layer_norm(x, gamma, beta, epsilon):
     return reference.layer_norm(x, gamma, beta, epsilon)
 
 
@@ -90,7 +81,7 @@ def _layer_norm_backward(epsilon, residuals, gradient):
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
 
 
-_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 def embedding_lookup(table, ids):
@@ -129,13 +120,9 @@ def tied_logits(x, table, bias):
     return y + ops.cast(bias, y.dtype)
 
 
+@jax.custom_vjp
 def cross_entropy(logits, labels, weights):
     """See `reference.cross_entropy`; no gather, no scatter; keeps two numbers per label."""
-    return _cross_entropy(logits, labels, weights)
-
-
-@jax.custom_vjp
-def _cross_entropy(logits, labels, weights):
     return _cross_entropy_forward(logits, labels, weights)[0]
 
 
@@ -160,7 +147,7 @@ def _cross_entropy_backward(residuals, gradient):
     return of_logits.astype(logits.dtype), None, None
 
 
-_cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
+cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 def _counted(logits, weights):

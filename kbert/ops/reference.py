@@ -35,7 +35,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     return heads
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """Compute scaled dot-product attention (the paper's reference [Vaswani et al. 2017], eq. 1).
 
     Args:

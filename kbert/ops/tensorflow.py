@@ -45,7 +45,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps the probabilities and a boolean mask for the gradient."""
     query = query * tf.cast(query.shape[-1] ** -0.5, query.dtype)
     if mask is None:

@@ -351,7 +351,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer, settings and weights, by `kbert.ops.layer_norm`."""
 
     def call(self, x):
-        return kops.layer_norm(x, self.gamma, self.beta, self.epsilon)
+        gamma, beta = map(ops.convert_to_tensor, (self.gamma, self.beta))
+        return kops.layer_norm(x, gamma, beta, self.epsilon)
 
 
 @_register
