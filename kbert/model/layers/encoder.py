@@ -12,7 +12,6 @@ Ids out of range. At inference an id that a table does not have becomes NaN (or 
 error), on every backend; with `training=True` the check is left out.
 """
 
-import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -190,17 +189,14 @@ class PositionEmbedding(keras.layers.Layer):
 
 
 # Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of
-# it; a layer that was built saves the axes that it found. None is what an older Keras leaves out.
+# it; a layer that was built saves the axes that it found.
 _DONE_BY_ATTENTION = {
     "output_shape": (None,),
     "attention_axes": (None, 1, (1,), [1]),
     "sliding_window": (None,),
     "flash_attention": (None,),
-    "use_gate": (False, None),
+    "use_gate": (False,),
 }
-_SIGNATURE = inspect.signature(keras.layers.MultiHeadAttention.__init__)
-
-
 _NO_ADAPTERS: Mapping[str, keras.layers.Layer] = MappingProxyType({})
 
 
@@ -240,18 +236,15 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     adapters = _NO_ADAPTERS
 
-    def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
-        super().__init__(num_heads, key_dim, *args, **kwargs)
-        # not by get_config, which imports TensorFlow wherever it is installed
-        bound = _SIGNATURE.bind(self, num_heads, key_dim, *args, **kwargs).arguments
-        given = bound | bound.get("kwargs", {}) | {"flash_attention": flash_attention}
+    def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
         done = _DONE_BY_ATTENTION | {"value_dim": (key_dim, None)}
-        for name, values in done.items():
-            if given.get(name) not in values:
+        for name, value in {"value_dim": value_dim, **kwargs}.items():
+            if name in done and value not in done[name]:
                 raise ValueError(
-                    f"{name} must be {values[0]!r}: kbert's MultiHeadAttention is plain "
-                    f"self-attention, got {given[name]!r}: use keras.layers.MultiHeadAttention"
+                    f"{name} must be {done[name][0]!r}: kbert's MultiHeadAttention is plain "
+                    f"self-attention, got {value!r}: use keras.layers.MultiHeadAttention"
                 )
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
     def build(self, input_shape):
         input_shape = _first_shape(input_shape)
