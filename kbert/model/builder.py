@@ -175,7 +175,12 @@ def build(spec: GraphSpec) -> BertModel:
         ValueError: a dtype that is not a policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
-    inputs, (x, table) = _encoder(spec)
+    inputs = _inputs(spec)
+    x, table = _embeddings(spec, inputs)
+    last = spec.config.num_hidden_layers
+    for block in range(1, last + 1):
+        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
+        x = _encoder_block(spec, x, block, selected)
     name, top = _TOPS[spec.head]
     carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
     outputs = top(spec, x, table, inputs)
@@ -200,8 +205,7 @@ def _pretraining(spec: GraphSpec, x, table, inputs: dict):
     mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
     if not spec.has_pooler:
         return [mlm]
-    pooled_output = _pooler(spec, x)
-    return [mlm, _dense(spec, 2, names.NSP)(pooled_output)]
+    return [mlm, _dense(spec, 2, names.NSP)(_pooler(spec, x))]
 
 
 def _sequence_and_pooled(spec: GraphSpec, x, table, inputs: dict):
@@ -239,17 +243,6 @@ _TOPS = {
 }
 
 
-def _encoder(spec: GraphSpec):
-    """Build the inputs, and return them by name with (sequence output, token table)."""
-    inputs = _inputs(spec)
-    x, table = _embeddings(spec, inputs)
-    last = spec.config.num_hidden_layers
-    for block in range(1, last + 1):
-        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
-        x = _encoder_block(spec, x, block, selected)
-    return inputs, (x, table)
-
-
 def _inputs(spec: GraphSpec) -> dict:
     """Build the inputs, in the model's order."""
     shape = (spec.seq_len,)
@@ -284,16 +277,21 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
 
 def _embeddings(spec: GraphSpec, inputs: dict):
     config, hidden = spec.config, spec.config.hidden_size
-    tokens, table = TokenEmbedding(
+    x, table = TokenEmbedding(
         config.vocab_size,
         hidden,
         pad_token_id=config.pad_token_id,
         embeddings_initializer=_normal(spec),
         **_named(spec, names.TOKEN_EMBEDDING),
     )(inputs[names.TOKEN_IDS])
-    x = tokens
-    if spec.config.family.segments:
-        x = _with_segments(spec, tokens, inputs[names.SEGMENT_IDS])
+    if config.family.segments:
+        segments = Embedding(
+            config.type_vocab_size,
+            hidden,
+            embeddings_initializer=_normal(spec),
+            **_named(spec, names.SEGMENT_EMBEDDING),
+        )(inputs[names.SEGMENT_IDS])
+        x = Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
     if spec.packed:
         x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
     x = PositionEmbedding(
@@ -306,16 +304,6 @@ def _embeddings(spec: GraphSpec, inputs: dict):
     # Differs from Google: keras_bert drops out first and normalizes then.
     x = Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
     return _norm(spec, names.EMBEDDING_NORM)(x), table
-
-
-def _with_segments(spec: GraphSpec, tokens, segment_ids):
-    segments = Embedding(
-        spec.config.type_vocab_size,
-        spec.config.hidden_size,
-        embeddings_initializer=_normal(spec),
-        **_named(spec, names.SEGMENT_EMBEDDING),
-    )(segment_ids)
-    return Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
 
 
 def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
