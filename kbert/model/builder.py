@@ -196,7 +196,7 @@ def build_outline(spec: GraphSpec) -> BertModel:
     `summary`, `verify` and `plot` use it. It avoids initializing base's 110 million random numbers,
     which takes most of the time of `build`.
     """
-    with deferred.for_shapes_only():
+    with deferred.without_values(forever=True):
         return build(spec)
 
 

@@ -7,6 +7,7 @@ Drawing 110 million random numbers, only to overwrite them, takes longer than re
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -15,26 +16,16 @@ from kbert.ops import keras_internals
 
 
 @contextlib.contextmanager
-def without_values():
-    """Models built within have no values until `fill` gives them theirs."""
+def without_values(forever: bool = False):
+    """Models built within have no values until `fill` gives them theirs; with `forever` never."""
+    waits = False
     try:
         with keras_internals.without_values():
             yield
-    except BaseException:
-        keras_internals.forget_waiting()
-        raise
-
-
-@contextlib.contextmanager
-def for_shapes_only():
-    """Models built within never get values: their graph, names, shapes and counts are all there is.
-
-    For what looks at a graph and throws it away: nine tenths of the time that base takes go into
-    its random numbers.
-    """
-    with without_values():
-        yield
-        keras_internals.forget_waiting()
+        waits = not forever
+    finally:
+        if not waits:
+            keras_internals.forget_waiting()
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
@@ -48,26 +39,22 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
     try:
         for variable in model.variables:
             if read := values.get(variable.path):
-                keras_internals.give_first_value(variable, _Given(read))
+                initializer = functools.partial(_first_value, read)
+                keras_internals.give_first_value(variable, initializer)
         keras_internals.initialize()
     except BaseException:
         keras_internals.forget_waiting()
         raise
 
 
-class _Given:
-    """An initializer that gives a value that is read when it is asked for."""
+def _first_value(read: Callable[[], np.ndarray], shape, dtype):
+    """Return a variable's first value, which is read when the variable asks for it."""
+    import keras
 
-    def __init__(self, read: Callable[[], np.ndarray]):
-        self._read = read
+    array = read()
+    if keras.backend.backend() != "tensorflow" or array.ctypes.data % 64:
+        array = array if array.flags.writeable else array.copy()
+        return keras.ops.convert_to_tensor(array, dtype=dtype)
+    import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
-    def __call__(self, shape, dtype):
-        import keras
-
-        array = self._read()
-        if keras.backend.backend() != "tensorflow" or array.ctypes.data % 64:
-            array = array if array.flags.writeable else array.copy()
-            return keras.ops.convert_to_tensor(array, dtype=dtype)
-        import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
-
-        return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
+    return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
