@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 import keras
 
 from kbert.graph import aliases, names
+from kbert.graph.config import require_positive
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
+from kbert.graph.summary_table import summary_text, trained_columns, width_shown
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
-from kbert.model.summary import print_summary
+from kbert.model.summary import count, model_rows, trainable_mark
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
@@ -59,28 +61,31 @@ class BertModel(keras.Model):
 
         The arguments are Keras's. `expand_nested` changes nothing, because the graph nests no
         models. With `freeze` or `lora_rank`, as in `kbert.finetune`, the summary shows what would
-        be trained.
+        be trained. If a terminal or notebook is narrower than the table, each name gets a line of
+        its own. A pipe, a file and `print_fn` (called once per line) get the natural width.
 
         Raises:
             ValueError: parts or ranks that the graph does not have; see
                 `kbert.graph.trained_parts.trained_parts`.
         """
-        trained = None
+        if line_length is not None:
+            require_positive("line_length", line_length)
+        elif print_fn is None:
+            line_length = width_shown()
+        rows = model_rows(self)
         if freeze is not None or lora_rank is not None:
             if self.spec is None:
                 raise ValueError(
                     "freeze and lora_rank must be of a whole graph, got a view into one"
                 )
-            trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
-        print_summary(
-            self,
-            line_length=line_length,
-            positions=positions,
-            print_fn=print_fn,
-            show_trainable=show_trainable,
-            layer_range=layer_range,
-            trained=trained,
-        )
+            parts = trained_parts(self.spec, freeze, lora_rank, lora_targets)
+            options = trained_columns(rows, parts)
+        else:
+            counts = count(self.weights), count(self.trainable_weights)
+            options = {"counts": counts, "mark": trainable_mark(self) if show_trainable else None}
+        text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
+        for line in text.splitlines():
+            (print_fn or print)(line)
 
     def save(self, *args, **kwargs):
         """Save as Keras does, without importing TensorFlow on JAX and torch."""
