@@ -97,37 +97,27 @@ def adapters_of(model) -> list[LoraAdapter]:
 
 
 @contextlib.contextmanager
-def without_adapters(model) -> Iterator[list[LoraAdapter]]:
-    """Take the adapters off a model for as long as the context lasts, and yield them."""
-    layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
-    taken = [dict(layer.adapters) for layer in layers]
-    found = adapters_of(model)
-    for layer in layers:
-        layer.adapters.clear()
-    try:
-        yield found
-    finally:
-        for layer, adapters in zip(layers, taken, strict=True):
-            _attach(layer, adapters)
-
-
-@contextlib.contextmanager
 def merge_adapters(model) -> Iterator[None]:
     """Merge the adapters into the weights for as long as the context lasts: W + scale · B·A.
 
     The model then has no adapters. Afterwards it is bit for bit what it was before.
     """
-    with without_adapters(model) as adapters:
-        kernels = [kernel_of(model, one.matrix) for one in adapters]
-        before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+    layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
+    taken, adapters = [dict(layer.adapters) for layer in layers], adapters_of(model)
+    kernels = [kernel_of(model, one.matrix) for one in adapters]
+    before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+    try:
+        for layer in layers:
+            layer.adapters.clear()
         for kernel, array, one in zip(kernels, before, adapters, strict=True):
             a, b = (ops.convert_to_numpy(half.value) for half in (one.a, one.b))
             kernel.assign(merge(array, a, b, one.scale))
-        try:
-            yield
-        finally:
-            for kernel, array in zip(kernels, before, strict=True):
-                kernel.assign(array)
+        yield
+    finally:
+        for kernel, array in zip(kernels, before, strict=True):
+            kernel.assign(array)
+        for layer, own in zip(layers, taken, strict=True):
+            _attach(layer, own)
 
 
 def _attach(layer, adapters: Mapping[str, LoraAdapter]) -> None:
