@@ -1,6 +1,6 @@
-"""Models that output the hidden states or attention probabilities of a built model."""
+"""Models that share a built model's weights: hidden states, attention, parts, more outputs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -81,3 +81,49 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
                 f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {asked}"
             )
     return chosen
+
+
+def embeddings_of(model: keras.Model) -> keras.Model:
+    """Return the part from the ids, int32 (B, S), to hidden state 0, float (B, S, H)."""
+    return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
+
+
+def with_table(model: keras.Model) -> tuple[keras.Model, Callable]:
+    """Return `embeddings_of` with the token table (T, H) as well, and what follows on both."""
+    before = embeddings_of(model)
+    tensors = [before.outputs[0], model.get_layer(names.TOKEN_EMBEDDING).output[1]]
+    return keras.Model(before.inputs, tensors), lambda outputs: keras.Model(tensors, outputs)
+
+
+def after_embeddings(model: keras.Model, output) -> keras.Model:
+    """Return the part from hidden state 0, (B, S, H), to a tensor of the model or of a view of it.
+
+    Its `call` takes `mask=`, bool (B, S), True for real tokens; without it, it attends to every
+    token. The output may depend on no other input, nor on the token table.
+    """
+    return keras.Model(model.get_layer(names.EMBEDDING_NORM).output, output)
+
+
+def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
+    """Map each hidden state of a student to one of the teacher: TinyBERT's uniform map.
+
+    g(m) = m · N/M (Jiao et al. 2020, section 3.2) for M and N encoder blocks, from the embeddings'
+    output, 0, to the last; rounded where M does not divide N.
+    """
+    return [(m, (2 * m * teacher + student) // (2 * student)) for m in range(student + 1)]
+
+
+def with_states(model: keras.Model, blocks: list[int], width: int) -> BertModel:
+    """Return the model with hidden states as outputs after its own, as wide as a teacher's.
+
+    They are float (B, S, width), named by `kbert.graph.names.taught_state`. Where the widths differ
+    each goes through a learned projection of its own, which ends with the training.
+    """
+    states = []
+    for block in blocks:
+        layer = model.get_layer(names.encoder_output(block))
+        options = {"name": names.taught_state(block), "dtype": layer.dtype_policy}
+        as_wide = layer.output.shape[-1] == width
+        new = keras.layers.Identity(**options) if as_wide else keras.layers.Dense(width, **options)
+        states.append(new(layer.output))
+    return BertModel(model.inputs, [*model.outputs, *states], name=model.name, spec=None)

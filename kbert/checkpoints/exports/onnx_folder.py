@@ -93,7 +93,7 @@ def _served(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
     import keras
 
-    from kbert.model.from_embeddings import after_embeddings, embeddings_of, with_table
+    from kbert.model.probes import after_embeddings, embeddings_of, with_table
 
     model = serving.free_model(bert, max_predictions=None)
     last = names.encoder_output(bert.config.num_hidden_layers)
