@@ -123,22 +123,21 @@ class BertModel(keras.Model):
         On JAX, `fit` computes gradients between the call and the metrics, and the outputs lose
         their masks: they are set again here.
         """
-        outputs = keras.tree.flatten(y_pred)
-        masked = [
-            self._with_mask(name, output, x)
-            for name, output in zip(self.output_names, outputs, strict=True)
-        ]
-        y_pred = keras.tree.pack_sequence_as(y_pred, masked)
+        if names.TOKEN_IDS in self.input_names:  # else a part of a graph, cut out by its user
+            in_order = [x[name] for name in self.input_names] if isinstance(x, dict) else x
+            arrays = zip(self.inputs, keras.tree.flatten(in_order), strict=True)
+            # `fit` hands over what its user gave it, of any integer or float type.
+            inputs = {one.name: keras.ops.convert_to_tensor(ids, one.dtype) for one, ids in arrays}
+            outputs = zip(self.output_names, keras.tree.flatten(y_pred), strict=True)
+            masked = [self._with_mask(name, output, inputs) for name, output in outputs]
+            y_pred = keras.tree.pack_sequence_as(y_pred, masked)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
-    def _with_mask(self, name: str, output, x):
+    def _with_mask(self, name: str, output, inputs: dict):
         """Return the output with the call's mask, if it has one per position."""
-        inputs = self._by_input_name(x)
-        if names.TOKEN_IDS not in inputs:  # a part of a graph, cut out by its user
-            return output
-        token_ids = inputs[names.TOKEN_IDS]
         pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
-        marks = keras.ops.cast(keras.ops.not_equal(token_ids, pad_token_id), "int32")
+        real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
+        marks = keras.ops.cast(real, "int32")
         if name == names.MLM and names.MASKED in inputs:
             marks = marks * inputs[names.MASKED]
         elif name == names.MLM:
@@ -146,18 +145,6 @@ class BertModel(keras.Model):
         elif name != names.TOKEN_CLASSIFIER:
             return output
         return Masked(dtype=output.dtype)([output, marks])
-
-    def _by_input_name(self, x) -> dict:
-        """Return the inputs by name, in the types that the graph takes them in.
-
-        `fit` hands over what its user gave it, of any integer or float type: NumPy's own is int64.
-        """
-        if not isinstance(x, dict):
-            x = dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
-        return {
-            tensor.name: keras.ops.convert_to_tensor(x[tensor.name], dtype=tensor.dtype)
-            for tensor in self.inputs
-        }
 
     @property
     def input_names(self) -> list[str]:

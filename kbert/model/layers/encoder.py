@@ -371,18 +371,15 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        self.intermediate_dense = self._dense(
-            self.units, activation(self.hidden_act), "intermediate"
-        )
+        function = activation(self.hidden_act)
+        self.intermediate_dense = self._dense(self.units, function, "intermediate")
         self.output_dense = self._dense(input_shape[-1], None, "output")
         self.intermediate_dense.build(input_shape)
         self.output_dense.build((*input_shape[:-1], self.units))
 
     def _dense(self, units, function, name):
         # A copy of the initializer: one instance would give both kernels the same numbers.
-        initializer = type(self.kernel_initializer).from_config(
-            self.kernel_initializer.get_config()
-        )
+        initializer = self.kernel_initializer.clone()
         return keras.layers.Dense(
             units, function, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
         )
