@@ -12,16 +12,13 @@ from kbert.model.matrices import is_adapter
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
-    """Build a graph whose layers have the weights of others, cast to its own types; no adapters.
+    """Build a graph whose layers have copies of others' weights, in its own dtype; no adapters.
 
     Nothing is drawn at random for these, which for base takes seconds.
 
     Args:
         spec: what to build.
         layers: Keras layers by their names; None for one that is newly initialized, none for all.
-
-    Returns:
-        A `BertModel` that shares no weight with them.
 
     Raises:
         KeyError: a layer with weights that is not among them.

@@ -19,13 +19,7 @@ _casts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def cast_model(model: keras.Model, spec: GraphSpec, dtype: str) -> BertModel:
     """Return the model of a spec in a dtype; made once, and again where a weight has changed since.
 
-    Args:
-        model: from `kbert.model.builder`.
-        spec: what its graph is.
-        dtype: of weights and computing, such as "bfloat16".
-
-    Returns:
-        A model of the same graph that shares no weight.
+    It shares no weight. The dtype is that of weights and computing, such as "bfloat16".
     """
     if model not in _casts:
         _casts[model] = _bit_sums(list(model.weights)), {}

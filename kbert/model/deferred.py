@@ -31,10 +31,8 @@ def without_values(forever: bool = False):
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
     """Give a model built within `without_values` its values, one at a time.
 
-    Args:
-        model: the model.
-        values: by the path of a variable, a function that reads its first value, in its shape;
-            other variables get what their initializers draw.
+    `values` has functions that read a variable's value, in its shape, by the variable's path. Other
+    variables get what their initializers draw.
     """
     try:
         for variable in model.variables:

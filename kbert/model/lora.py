@@ -20,21 +20,13 @@ from kbert.ops.keras_internals import unlocked
 
 
 class LoraAdapter(keras.layers.Layer):
-    """The adapter of one matrix.
+    """The adapter of one matrix: from its input (…, inputs) to what is added to its output.
 
     Args:
         matrix: the matrix.
-        a: (rank, inputs), the first value of A.
-        b: (outputs, rank), the first value of B.
+        a, b: first values, (rank, inputs) and (outputs, rank).
         scale: factor of B·A.
         rate: dropout rate of the input, in training.
-
-    Call arguments:
-        x: float (…, inputs), the input of the matrix.
-        training: True applies the dropout.
-
-    Returns:
-        (…, outputs), to be added to the product of x and the matrix.
     """
 
     def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):
@@ -64,11 +56,7 @@ class LoraAdapter(keras.layers.Layer):
 
 
 def add_adapters(
-    model,
-    parts: TrainedParts,
-    seed: int,
-    dropout: float = 0.0,
-    pairs: Mapping | None = None,
+    model, parts: TrainedParts, seed: int, dropout: float = 0.0, pairs: Mapping | None = None
 ) -> None:
     """Add the adapters of trained parts to a model's layers.
 

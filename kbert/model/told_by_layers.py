@@ -13,11 +13,7 @@ _HEADS = {
 
 
 def told_by_layers(model) -> dict:
-    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name.
-
-    Args:
-        model: a functional model with kbert's layer names.
-    """
+    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
     last = next((name for name in _HEADS if name in layers), "")
     told = {"head": _HEADS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}

@@ -2,12 +2,8 @@
 
 Each function says what it is for, and which public way was tried (Keras 3.15.1). If a version of
 Keras lacks one, the first use raises a one-line error; it never gives a wrong number.
-`tests/model/test_internals.py` refuses such names in every other module.
-
-Formats are documented next to their one reader: the layout of `.keras` archives in
-`kbert.checkpoints.keras` (`archive` its HDF5, `graph` its config.json), that of KerasHub's presets
-in `kbert.checkpoints.keras_hub` (`weights`, `objects`). `kbert.show.graphviz` documents what it
-passes to pydot.
+`tests/model/test_internals.py` refuses such names in every other module. Formats are documented
+next to their one reader, in `kbert.checkpoints.keras` and `kbert.checkpoints.keras_hub`.
 """
 
 import contextlib

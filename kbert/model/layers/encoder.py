@@ -36,14 +36,9 @@ def nan_where_out_of_range(ids, size: int, dtype: str):
 
 @_register
 class Embedding(keras.layers.Embedding):
-    """A look-up table that answers an unknown id with NaN at inference.
+    """A look-up table, int32 (B, S) to (B, S, H), that answers an unknown id with NaN at inference.
 
-    Call arguments:
-        ids: int32 (B, S).
-        training: True leaves the check of the ids out.
-
-    Returns:
-        (B, S, H) in the layer's compute dtype.
+    `training=True` leaves the check of the ids out.
     """
 
     def call(self, ids, training=None):
@@ -61,13 +56,9 @@ class Embedding(keras.layers.Embedding):
 
 @_register
 class TokenEmbedding(Embedding):
-    """Token vectors, and the table itself for `EmbeddingSimilarity`; masks the padding token.
+    """Token vectors (B, S, H), and the table itself (T, H) for `EmbeddingSimilarity`.
 
-    Args:
-        pad_token_id: the token that attention leaves out.
-
-    Returns:
-        [(B, S, H) vectors, (T, H) table] in the layer's compute dtype.
+    Masks the tokens `pad_token_id`.
     """
 
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
@@ -114,9 +105,7 @@ class PositionEmbedding(keras.layers.Layer):
     sets the attention mask: each token attends to the tokens of its own text.
 
     Args:
-        input_dim: longest sequence, in positions.
-        output_dim: width of a vector.
-        embeddings_initializer: of the table.
+        input_dim, output_dim, embeddings_initializer: of the table, as of Keras's `Embedding`.
         first: the row that a sequence's first token gets; RoBERTa's begin behind the padding's.
 
     Call arguments:
@@ -352,13 +341,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
 class FeedForward(keras.layers.Layer):
     """Two dense layers with an activation between (the paper's code: intermediate, output).
 
-    Args:
-        units: width between the two (FFD).
-        hidden_act: the activation's name, as in `BertConfig`.
-        kernel_initializer: of both kernels.
-
-    Attributes:
-        adapters: as of `MultiHeadAttention`.
+    `units` is the width between the two, F; `hidden_act` and `adapters` are as in `BertConfig` and
+    `MultiHeadAttention`.
     """
 
     adapters = _NO_ADAPTERS

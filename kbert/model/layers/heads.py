@@ -22,12 +22,7 @@ class Maskless(keras.layers.Layer):
 
 @_register
 class Extract(Maskless):
-    """One element of an axis: the first token by default.
-
-    Args:
-        index: which element.
-        axis: of which axis.
-    """
+    """One element of an axis, 1 or the last: the first token by default."""
 
     def __init__(self, index=0, axis=1, **kwargs):
         super().__init__(**kwargs)
@@ -48,12 +43,7 @@ class Extract(Maskless):
 
 @_register
 class Slice(Maskless):
-    """Consecutive positions of a sequence.
-
-    Args:
-        start: the first of them.
-        stop: where they end; None: at the sequence's end.
-    """
+    """Positions `start` to `stop` of a sequence, without `stop`; None: to the sequence's end."""
 
     def __init__(self, start=0, stop=None, **kwargs):
         super().__init__(**kwargs)
@@ -75,15 +65,12 @@ class Slice(Maskless):
 
 @_register
 class GatherFirsts(keras.layers.Layer):
-    """The hidden state of each packed text's first token.
+    """The hidden state of each packed text's first token, (N, 1, H).
 
     Its mask is that token's own: which tokens of its row belong to the same text.
 
     Call arguments:
         inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
-
-    Returns:
-        (N, 1, H).
     """
 
     def __init__(self, **kwargs):
@@ -107,17 +94,13 @@ class GatherFirsts(keras.layers.Layer):
 
 @_register
 class Gather(Maskless):
-    """The hidden states at some positions, for an MLM head that predicts few of them.
+    """The hidden states at some positions, (B, M, H), for an MLM head that predicts few of them.
 
-    Args:
-        first: whether those of position 0 come before the others.
+    With `first` those of position 0 come before the others: (B, 1 + M, H).
 
     Call arguments:
         inputs: [float (B, S, H), int32 positions (B, M)].
         training: True leaves the check of the positions out.
-
-    Returns:
-        (B, M, H), or (B, 1 + M, H) with the first; without a mask.
     """
 
     def __init__(self, first=False, **kwargs):
@@ -144,14 +127,7 @@ class Gather(Maskless):
 
 @_register
 class EmbeddingSimilarity(keras.layers.Layer):
-    """Logits over the vocabulary: product with every token's embedding, plus a learned bias.
-
-    Call arguments:
-        inputs: [float (B, S, H), table (T, H)].
-
-    Returns:
-        (B, S, T).
-    """
+    """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -204,11 +180,7 @@ class Masked(keras.layers.Layer):
 
 
 class _OfAttention(Maskless):
-    """Shows something of an attention layer that it shares; for looking, not for training.
-
-    Args:
-        attention: the `MultiHeadAttention`.
-    """
+    """Shows something of a `MultiHeadAttention` that it shares; for looking, not for training."""
 
     def __init__(self, attention, **kwargs):
         super().__init__(**kwargs)
