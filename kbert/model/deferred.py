@@ -12,20 +12,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbert.ops import keras_internals
+from kbert.ops.keras_internals import can_defer, forget_waiting, give_first_value
 
 
 @contextlib.contextmanager
 def without_values(forever: bool = False):
     """Models built within have no values until `fill` gives them theirs; with `forever` never."""
+    import keras
+
+    if not can_defer():
+        yield
+        return
     waits = False
     try:
-        with keras_internals.without_values():
+        with keras.StatelessScope(initialize_variables=False):
             yield
         waits = not forever
     finally:
         if not waits:
-            keras_internals.forget_waiting()
+            forget_waiting()
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
@@ -34,14 +39,17 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
     `values` has functions that read a variable's value, in its shape, by the variable's path. Other
     variables get what their initializers draw.
     """
+    import keras
+
     try:
         for variable in model.variables:
             if read := values.get(variable.path):
                 initializer = functools.partial(_first_value, read)
-                keras_internals.give_first_value(variable, initializer)
-        keras_internals.initialize()
+                give_first_value(variable, initializer)
+        with keras.StatelessScope():  # at its end Keras fills what waits
+            pass
     except BaseException:
-        keras_internals.forget_waiting()
+        forget_waiting()
         raise
 
 
