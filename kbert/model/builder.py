@@ -109,7 +109,6 @@ def build_classifier(
 
     Args:
         config, seq_len, dtype: as in `build_bert`.
-        num_labels: number of labels.
         selected_positions: whether the last encoder block computes only the first position, which
             the pooler reads. Outputs and weights are the same.
 
@@ -138,9 +137,7 @@ def build_token_classifier(
 ) -> BertModel:
     """Build the encoder and a token classifier (the paper, section 5.3).
 
-    Args:
-        config, seq_len, dtype: as in `build_bert`.
-        num_labels: number of labels.
+    Args and errors as in `build_bert`.
 
     Returns:
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float

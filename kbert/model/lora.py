@@ -69,7 +69,12 @@ def add_adapters(
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
     for number, matrix in enumerate(parts.adapted):
-        a, b = _first_values(matrix, parts.rank, [seed, number], pairs)
+        if pairs is not None:
+            a, b, _ = pairs[matrix.block, matrix.name]
+        else:
+            bound, random = matrix.inputs**-0.5, np.random.default_rng([seed, number])
+            a = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
+            b = np.zeros((matrix.outputs, parts.rank))
         dtype = model.get_layer(matrix.layer).dtype_policy
         adapter = LoraAdapter(matrix, a, b, parts.alpha / parts.rank, dropout, dtype=dtype)
         with keras.name_scope(matrix.layer):
@@ -111,13 +116,3 @@ def merge_adapters(model) -> Iterator[None]:
 def _attach(layer, adapters: Mapping[str, LoraAdapter]) -> None:
     with unlocked(layer):
         layer.adapters = dict(adapters)
-
-
-def _first_values(matrix: AdaptedMatrix, rank: int, seed: list[int], pairs: Mapping | None):
-    """Return A (rank, inputs) and B (outputs, rank)."""
-    if pairs is not None:
-        a, b, _ = pairs[matrix.block, matrix.name]
-        return a, b
-    bound = matrix.inputs**-0.5
-    a = np.random.default_rng(seed).uniform(-bound, bound, (rank, matrix.inputs))
-    return a, np.zeros((matrix.outputs, rank))
