@@ -1,6 +1,7 @@
 """Class of kbert's models: a functional Keras model with a complete summary."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 import keras
@@ -13,7 +14,7 @@ from kbert.graph.summary_table import summary_text, trained_columns, width_shown
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
-from kbert.model.summary import count, model_rows, trainable_mark
+from kbert.model.summary import model_rows, trainable_mark
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
@@ -81,8 +82,9 @@ class BertModel(keras.Model):
             parts = trained_parts(self.spec, freeze, lora_rank, lora_targets)
             options = trained_columns(rows, parts)
         else:
-            counts = count(self.weights), count(self.trainable_weights)
-            options = {"counts": counts, "mark": trainable_mark(self) if show_trainable else None}
+            trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
+            mark = trainable_mark(self) if show_trainable else None
+            options = {"counts": (self.count_params(), trainable), "mark": mark}
         text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)

@@ -1,6 +1,5 @@
 """Summary of a built model: its rows, and Keras's own table."""
 
-import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -63,8 +62,3 @@ def trainable_mark(model) -> Callable[[Row], str]:
         return "-" if not layer.weights else "Y" if layer.trainable else "N"
 
     return mark
-
-
-def count(weights) -> int:
-    """Return how many numbers some weights are."""
-    return sum(math.prod(weight.shape) for weight in weights)

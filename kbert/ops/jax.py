@@ -35,8 +35,8 @@ def _attention_backward(rate, residuals, gradient):
     query, key, value, signed = residuals
     batch, heads, length, size = query.shape
     gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
-    of_value = jnp.matmul(_transpose(_keep(signed, rate)), gradient)
-    of_probs = _wide(jnp.matmul(gradient, _transpose(value)))
+    of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
+    of_probs = _wide(jnp.matmul(gradient, value.mT))
     if rate:
         of_probs = jnp.where(signed > 0, of_probs * (1 / (1 - rate)), 0.0)
     probs = jnp.abs(_wide(signed))
@@ -44,7 +44,7 @@ def _attention_backward(rate, residuals, gradient):
     of_scores = of_scores.astype(query.dtype)
     scale = size**-0.5
     of_query = jnp.matmul(of_scores, key) * scale
-    of_key = jnp.matmul(_transpose(of_scores), query * scale)
+    of_key = jnp.matmul(of_scores.mT, query * scale)
     return of_query, of_key, of_value, None, None
 
 
@@ -156,10 +156,6 @@ def _counted(logits, weights):
 
 def _wide(x):
     return x.astype("float32")
-
-
-def _transpose(x):
-    return jnp.swapaxes(x, -1, -2)
 
 
 def _rows(x):

@@ -276,15 +276,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         inputs = x if queries is None else queries, x, x
         for place, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
-                change = adapter(inputs[place], training=training)  # (B, S, H)
-                heads[place] = heads[place] + self._split_heads(change)
+                change = adapter(inputs[place], training=training)  # (B, S, A·D)
+                shape = *ops.shape(change)[:2], self.num_heads, self.key_dim
+                change = ops.transpose(ops.reshape(change, shape), (0, 2, 1, 3))
+                heads[place] = heads[place] + change
         return heads
-
-    def _split_heads(self, x):
-        """Return (B, S, A·D) as (B, A, S, D)."""
-        batch, length, _ = ops.shape(x)
-        x = ops.reshape(x, (batch, length, self.num_heads, self.key_dim))
-        return ops.transpose(x, (0, 2, 1, 3))
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
