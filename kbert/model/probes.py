@@ -1,6 +1,6 @@
 """Models that share a built model's weights: hidden states, attention, parts, more outputs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 
@@ -86,13 +86,6 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
 def embeddings_of(model: keras.Model) -> keras.Model:
     """Return the part from the ids, int32 (B, S), to hidden state 0, float (B, S, H)."""
     return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
-
-
-def with_table(model: keras.Model) -> tuple[keras.Model, Callable]:
-    """Return `embeddings_of` with the token table (T, H) as well, and what follows on both."""
-    before = embeddings_of(model)
-    tensors = [before.outputs[0], model.get_layer(names.TOKEN_EMBEDDING).output[1]]
-    return keras.Model(before.inputs, tensors), lambda outputs: keras.Model(tensors, outputs)
 
 
 def after_embeddings(model: keras.Model, output) -> keras.Model:
