@@ -250,15 +250,9 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         if selected[1:]:
             rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
             key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
-        drops = bool(training and self.dropout > 0)
-        context = kops.attention(
-            query,
-            key,
-            value,
-            _expand_mask(mask),
-            rate=self.dropout if drops else 0.0,
-            seed=keras_internals.attention_seed(self) if drops else None,
-        )  # (B, S, A·D)
+        rate = self.dropout if training else 0.0
+        seed = keras_internals.attention_seed(self) if rate else None
+        context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)  # (B, S, A·D)
         kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
         y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
         return _add_adapter(self, "attention_output", context, y, training)
