@@ -83,8 +83,9 @@ class BertModel(keras.Model):
             options = trained_columns(rows, parts)
         else:
             trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
-            mark = trainable_mark(self) if show_trainable else None
-            options = {"counts": (self.count_params(), trainable), "mark": mark}
+            options = {"counts": (self.count_params(), trainable)}
+            if show_trainable:
+                options["mark"] = lambda row: trainable_mark(self.get_layer(row.layer))
         text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)

@@ -1,7 +1,6 @@
 """Summary of a built model: its rows, and Keras's own table."""
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -54,11 +53,6 @@ def keras_table(model) -> str:
     return "\n".join(lines)
 
 
-def trainable_mark(model) -> Callable[[Row], str]:
-    """Return a function that says of a row whether its layer is trainable: Y, N, or - without."""
-
-    def mark(row: Row) -> str:
-        layer = model.get_layer(row.layer)
-        return "-" if not layer.weights else "Y" if layer.trainable else "N"
-
-    return mark
+def trainable_mark(layer) -> str:
+    """Return whether a layer is trainable, Y or N; - without weights."""
+    return "-" if not layer.weights else "Y" if layer.trainable else "N"
