@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
+from keras import name_scope, ops
 
-from kbert.model.scopes import LOSS, OPTIMIZER, scope
+from kbert.model.scopes import LOSS, OPTIMIZER
 from kbert.model.stateless import stateless
 from kbert.training import loss as losses
 from kbert.training import optimizers, precision
@@ -131,7 +131,7 @@ class TrainingStep:
             gradients, sums: over all micro-batches and devices.
             names: `losses.second_measures` of the labels.
         """
-        with scope(OPTIMIZER):
+        with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
             decision, counts, metrics = self._decide(names, values.counts, sums, norm)
             return self.backend.apply(self, decision, values, gradients, counts), metrics
@@ -202,7 +202,7 @@ class TrainingStep:
         inputs, labels, label_weights, flags = part
 
         def loss_of(outputs: dict) -> tuple:
-            with scope(LOSS):
+            with name_scope(LOSS):
                 loss, sums = losses.objective(
                     outputs, labels, label_weights, self._sums, self.lessons
                 )
