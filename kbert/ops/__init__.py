@@ -33,10 +33,10 @@ def _device_here() -> str:
 
 
 @functools.cache
-def _select(name: str, backend: str, device: str) -> Callable:
+def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
     definition = getattr(importlib.import_module("kbert.ops.reference"), name)
-    if (backend, device) in _REFERENCE_ALONE:
+    if (backend, device or _device_here()) in _REFERENCE_ALONE:
         return definition
     return getattr(importlib.import_module(f"kbert.ops.{backend}"), name, definition)
 
@@ -46,4 +46,4 @@ def __getattr__(name: str):
         raise AttributeError(name)
     import keras  # here, so that `kbert.ops.devices` starts no backend
 
-    return _select(name, keras.backend.backend(), _device or _device_here())
+    return _select(name, keras.backend.backend(), _device)
