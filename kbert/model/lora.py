@@ -23,7 +23,6 @@ class LoraAdapter(keras.layers.Layer):
     """The adapter of one matrix: from its input (…, inputs) to what is added to its output.
 
     Args:
-        matrix: the matrix.
         a, b: first values, (rank, inputs) and (outputs, rank).
         scale: factor of B·A.
         rate: dropout rate of the input, in training.
@@ -61,8 +60,7 @@ def add_adapters(
     """Add the adapters of trained parts to a model's layers.
 
     Args:
-        model: of the parts' graph, without adapters; within the engine's scope.
-        parts: of the graph.
+        model, parts: of one graph; the model without adapters, within the engine's scope.
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
         dropout: dropout rate of the adapters' inputs.
         pairs: A and B to begin with, by block and matrix; None: new ones.

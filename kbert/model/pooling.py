@@ -59,7 +59,6 @@ def build_vectors(model: keras.Model, pooling, layers: int = 1, dense=(), skip: 
     """Build a model from Input-Token and Input-Segment to one vector per text; shares the weights.
 
     Args:
-        model: one that kbert built.
         pooling: one of `kbert.checkpoints.sentence_settings.POOLINGS`, or a tuple of several.
         layers: for "last", how many hidden states stand side by side, the last one last.
         dense: `kbert.checkpoints.sentence_settings.SentenceDense`, layers after the pooling.

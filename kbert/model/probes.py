@@ -14,7 +14,6 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
     """Build a model that outputs the hidden states of `model`. The weights are shared.
 
     Args:
-        model: a model that kbert built.
         blocks: indices of the hidden states: 0 is the output of the embeddings, 1 … L those of the
             encoder blocks, −1 the last. None: all, from 0 to L.
 
@@ -38,7 +37,6 @@ def build_attention_maps(
     """Build a model that outputs the attention probabilities of `model`. The weights are shared.
 
     Args:
-        model: a model that kbert built.
         blocks: the encoder blocks, 1 … L; −1 is the last. None: all.
         vectors: whether to output each block's queries and keys too.
 
