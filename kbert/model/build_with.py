@@ -1,7 +1,7 @@
 """Building of a model with the weights of other models' layers, by the layers' names."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     if not layers:
         return builder.build(spec)
-    values = {}
+    values: dict[str, Callable[[], np.ndarray]] = {}
     with deferred.without_values():
         model = builder.build(spec)
         for layer in model.layers:
