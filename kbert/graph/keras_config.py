@@ -9,7 +9,7 @@ from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 
-_HEADS = {
+HEADS_OF_LAYERS = {
     names.NSP: "pretraining",
     names.CLASSIFIER: "classifier",
     names.TOKEN_CLASSIFIER: "tokens",
@@ -57,7 +57,7 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     length = _length(layers, names.TOKEN_IDS, source)
     predictions = _length(layers, names.MASKED_POSITIONS, source)
     labels = _num_labels(layers, source)
-    head = next((head for name, head in _HEADS.items() if name in layers), "encoder")
+    head = next((head for name, head in HEADS_OF_LAYERS.items() if name in layers), "encoder")
     try:
         found = GraphSpec(
             config,

@@ -1,17 +1,20 @@
 """Class of kbert's models: a functional Keras model with a complete summary."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 import keras
 
 from kbert.graph import aliases, names
+from kbert.graph.config import require_positive
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
+from kbert.graph.summary_table import summary_text, trained_columns, width_shown
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
-from kbert.model.summary import print_summary
+from kbert.model.summary import model_rows, trainable_mark
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
@@ -59,28 +62,33 @@ class BertModel(keras.Model):
 
         The arguments are Keras's. `expand_nested` changes nothing, because the graph nests no
         models. With `freeze` or `lora_rank`, as in `kbert.finetune`, the summary shows what would
-        be trained.
+        be trained. If a terminal or notebook is narrower than the table, each name gets a line of
+        its own. A pipe, a file and `print_fn` (called once per line) get the natural width.
 
         Raises:
             ValueError: parts or ranks that the graph does not have; see
                 `kbert.graph.trained_parts.trained_parts`.
         """
-        trained = None
+        if line_length is not None:
+            require_positive("line_length", line_length)
+        elif print_fn is None:
+            line_length = width_shown()
+        rows = model_rows(self)
         if freeze is not None or lora_rank is not None:
             if self.spec is None:
                 raise ValueError(
                     "freeze and lora_rank must be of a whole graph, got a view into one"
                 )
-            trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
-        print_summary(
-            self,
-            line_length=line_length,
-            positions=positions,
-            print_fn=print_fn,
-            show_trainable=show_trainable,
-            layer_range=layer_range,
-            trained=trained,
-        )
+            parts = trained_parts(self.spec, freeze, lora_rank, lora_targets)
+            options = trained_columns(rows, parts)
+        else:
+            trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
+            options = {"counts": (self.count_params(), trainable)}
+            if show_trainable:
+                options["mark"] = lambda row: trainable_mark(self.get_layer(row.layer))
+        text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
+        for line in text.splitlines():
+            (print_fn or print)(line)
 
     def save(self, *args, **kwargs):
         """Save as Keras does, without importing TensorFlow on JAX and torch."""
@@ -118,22 +126,21 @@ class BertModel(keras.Model):
         On JAX, `fit` computes gradients between the call and the metrics, and the outputs lose
         their masks: they are set again here.
         """
-        outputs = keras.tree.flatten(y_pred)
-        masked = [
-            self._with_mask(name, output, x)
-            for name, output in zip(self.output_names, outputs, strict=True)
-        ]
-        y_pred = keras.tree.pack_sequence_as(y_pred, masked)
+        if names.TOKEN_IDS in self.input_names:  # else a part of a graph, cut out by its user
+            in_order = [x[name] for name in self.input_names] if isinstance(x, dict) else x
+            arrays = zip(self.inputs, keras.tree.flatten(in_order), strict=True)
+            # `fit` hands over what its user gave it, of any integer or float type.
+            inputs = {one.name: keras.ops.convert_to_tensor(ids, one.dtype) for one, ids in arrays}
+            outputs = zip(self.output_names, keras.tree.flatten(y_pred), strict=True)
+            masked = [self._with_mask(name, output, inputs) for name, output in outputs]
+            y_pred = keras.tree.pack_sequence_as(y_pred, masked)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
-    def _with_mask(self, name: str, output, x):
+    def _with_mask(self, name: str, output, inputs: dict):
         """Return the output with the call's mask, if it has one per position."""
-        inputs = self._by_input_name(x)
-        if names.TOKEN_IDS not in inputs:  # a part of a graph, cut out by its user
-            return output
-        token_ids = inputs[names.TOKEN_IDS]
         pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
-        marks = keras.ops.cast(keras.ops.not_equal(token_ids, pad_token_id), "int32")
+        real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
+        marks = keras.ops.cast(real, "int32")
         if name == names.MLM and names.MASKED in inputs:
             marks = marks * inputs[names.MASKED]
         elif name == names.MLM:
@@ -141,18 +148,6 @@ class BertModel(keras.Model):
         elif name != names.TOKEN_CLASSIFIER:
             return output
         return Masked(dtype=output.dtype)([output, marks])
-
-    def _by_input_name(self, x) -> dict:
-        """Return the inputs by name, in the types that the graph takes them in.
-
-        `fit` hands over what its user gave it, of any integer or float type: NumPy's own is int64.
-        """
-        if not isinstance(x, dict):
-            x = dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
-        return {
-            tensor.name: keras.ops.convert_to_tensor(x[tensor.name], dtype=tensor.dtype)
-            for tensor in self.inputs
-        }
 
     @property
     def input_names(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Building of a model with the weights of other models' layers, by the layers' names."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,16 +12,13 @@ from kbert.model.matrices import is_adapter
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
-    """Build a graph whose layers have the weights of others, cast to its own types; no adapters.
+    """Build a graph whose layers have copies of others' weights, in its own dtype; no adapters.
 
     Nothing is drawn at random for these, which for base takes seconds.
 
     Args:
         spec: what to build.
         layers: Keras layers by their names; None for one that is newly initialized, none for all.
-
-    Returns:
-        A `BertModel` that shares no weight with them.
 
     Raises:
         KeyError: a layer with weights that is not among them.
@@ -29,14 +27,14 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     if not layers:
         return builder.build(spec)
+    values: dict[str, Callable[[], np.ndarray]] = {}
     with deferred.without_values():
         model = builder.build(spec)
-        values = {
-            new.path: _reader(old)
-            for layer in model.layers
-            if layer.weights and (given := layers[layer.name])
-            for new, old in zip(layer.weights, _base_weights(given), strict=True)
-        }
+        for layer in model.layers:
+            if layer.weights and (given := layers[layer.name]):
+                weights = [one for one in given.weights if not is_adapter(one.path)]
+                for new, old in zip(layer.weights, weights, strict=True):
+                    values[new.path] = functools.partial(_copy, old)
     deferred.fill(model, values)
     return model
 
@@ -46,17 +44,8 @@ def layers_of(model) -> dict[str, Any]:
     return {layer.name: layer for layer in model.layers}
 
 
-def _base_weights(layer) -> list:
-    """Return a layer's weights without those of its adapters."""
-    return [weight for weight in layer.weights if not is_adapter(weight.path)]
+def _copy(weight) -> np.ndarray:
+    """Return a weight's values, float32, as a copy: JAX and torch keep the array that they get."""
+    from keras import ops
 
-
-def _reader(weight) -> Callable[[], np.ndarray]:
-    """Return a function that copies a weight: JAX and torch keep the array that they get."""
-
-    def read():
-        from keras import ops
-
-        return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")
-
-    return read
+    return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")

@@ -16,23 +16,25 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
 from kbert.model import deferred
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import (
+from kbert.model.layers.encoder import (
     Add,
     Dropout,
     Embedding,
-    EmbeddingSimilarity,
-    Extract,
     FeedForward,
-    Gather,
-    GatherFirsts,
     LayerNormalization,
-    Masked,
     MultiHeadAttention,
     PositionEmbedding,
-    Slice,
     TokenEmbedding,
-    activation,
 )
+from kbert.model.layers.heads import (
+    EmbeddingSimilarity,
+    Extract,
+    Gather,
+    GatherFirsts,
+    Masked,
+    Slice,
+)
+from kbert.ops.activations import activation
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -107,7 +109,6 @@ def build_classifier(
 
     Args:
         config, seq_len, dtype: as in `build_bert`.
-        num_labels: number of labels.
         selected_positions: whether the last encoder block computes only the first position, which
             the pooler reads. Outputs and weights are the same.
 
@@ -136,9 +137,7 @@ def build_token_classifier(
 ) -> BertModel:
     """Build the encoder and a token classifier (the paper, section 5.3).
 
-    Args:
-        config, seq_len, dtype: as in `build_bert`.
-        num_labels: number of labels.
+    Args and errors as in `build_bert`.
 
     Returns:
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
@@ -173,7 +172,12 @@ def build(spec: GraphSpec) -> BertModel:
         ValueError: a dtype that is not a policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
-    inputs, (x, table) = _encoder(spec)
+    inputs = _inputs(spec)
+    x, table = _embeddings(spec, inputs)
+    last = spec.config.num_hidden_layers
+    for block in range(1, last + 1):
+        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
+        x = _encoder_block(spec, x, block, selected)
     name, top = _TOPS[spec.head]
     carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
     outputs = top(spec, x, table, inputs)
@@ -189,7 +193,7 @@ def build_outline(spec: GraphSpec) -> BertModel:
     `summary`, `verify` and `plot` use it. It avoids initializing base's 110 million random numbers,
     which takes most of the time of `build`.
     """
-    with deferred.for_shapes_only():
+    with deferred.without_values(forever=True):
         return build(spec)
 
 
@@ -198,8 +202,7 @@ def _pretraining(spec: GraphSpec, x, table, inputs: dict):
     mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
     if not spec.has_pooler:
         return [mlm]
-    pooled_output = _pooler(spec, x)
-    return [mlm, _dense(spec, 2, names.NSP)(pooled_output)]
+    return [mlm, _dense(spec, 2, names.NSP)(_pooler(spec, x))]
 
 
 def _sequence_and_pooled(spec: GraphSpec, x, table, inputs: dict):
@@ -237,17 +240,6 @@ _TOPS = {
 }
 
 
-def _encoder(spec: GraphSpec):
-    """Build the inputs, and return them by name with (sequence output, token table)."""
-    inputs = _inputs(spec)
-    x, table = _embeddings(spec, inputs)
-    last = spec.config.num_hidden_layers
-    for block in range(1, last + 1):
-        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
-        x = _encoder_block(spec, x, block, selected)
-    return inputs, (x, table)
-
-
 def _inputs(spec: GraphSpec) -> dict:
     """Build the inputs, in the model's order."""
     shape = (spec.seq_len,)
@@ -282,16 +274,21 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
 
 def _embeddings(spec: GraphSpec, inputs: dict):
     config, hidden = spec.config, spec.config.hidden_size
-    tokens, table = TokenEmbedding(
+    x, table = TokenEmbedding(
         config.vocab_size,
         hidden,
         pad_token_id=config.pad_token_id,
         embeddings_initializer=_normal(spec),
         **_named(spec, names.TOKEN_EMBEDDING),
     )(inputs[names.TOKEN_IDS])
-    x = tokens
-    if spec.config.family.segments:
-        x = _with_segments(spec, tokens, inputs[names.SEGMENT_IDS])
+    if config.family.segments:
+        segments = Embedding(
+            config.type_vocab_size,
+            hidden,
+            embeddings_initializer=_normal(spec),
+            **_named(spec, names.SEGMENT_EMBEDDING),
+        )(inputs[names.SEGMENT_IDS])
+        x = Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
     if spec.packed:
         x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
     x = PositionEmbedding(
@@ -304,16 +301,6 @@ def _embeddings(spec: GraphSpec, inputs: dict):
     # Differs from Google: keras_bert drops out first and normalizes then.
     x = Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
     return _norm(spec, names.EMBEDDING_NORM)(x), table
-
-
-def _with_segments(spec: GraphSpec, tokens, segment_ids):
-    segments = Embedding(
-        spec.config.type_vocab_size,
-        spec.config.hidden_size,
-        embeddings_initializer=_normal(spec),
-        **_named(spec, names.SEGMENT_EMBEDDING),
-    )(segment_ids)
-    return Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
 
 
 def _encoder_block(spec: GraphSpec, x, block: int, selected: list):

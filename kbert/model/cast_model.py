@@ -11,33 +11,26 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.bert_model import BertModel
 from kbert.model.build_with import build_with, layers_of
 
-# By model and dtype: a mark of the weights that were cast, and what came of it. Neither holds the
-# model itself: they go with it.
+# By model: a function that sums its weights' bits, and by dtype the sums and the model cast of
+# them. None holds the model itself: they go with it.
 _casts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-_marks: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def cast_model(model: keras.Model, spec: GraphSpec, dtype: str) -> BertModel:
     """Return the model of a spec in a dtype; made once, and again where a weight has changed since.
 
-    Args:
-        model: from `kbert.model.builder`.
-        spec: what its graph is.
-        dtype: of weights and computing, such as "bfloat16".
-
-    Returns:
-        A model of the same graph that shares no weight.
+    It shares no weight. The dtype is that of weights and computing, such as "bfloat16".
     """
-    if model not in _marks:
-        _marks[model] = _marking(list(model.weights))
-    mark, casts = _marks[model](), _casts.setdefault(model, {})
-    if dtype not in casts or casts[dtype][0] != mark:
-        cast = build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
-        casts[dtype] = mark, cast
+    if model not in _casts:
+        _casts[model] = _bit_sums(list(model.weights)), {}
+    sums, casts = _casts[model]
+    now = sums()
+    if dtype not in casts or casts[dtype][0] != now:
+        casts[dtype] = now, build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
     return casts[dtype][1]
 
 
-def _marking(weights: list) -> Callable[[], tuple[int, ...]]:
+def _bit_sums(weights: list) -> Callable[[], tuple[int, ...]]:
     """Return a function that sums the weights' bits: if one changes, its sum changes."""
     if keras.backend.backend() != "tensorflow":
         return lambda: tuple(int(_bits(weight)) for weight in weights)

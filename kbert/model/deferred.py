@@ -7,67 +7,60 @@ Drawing 110 million random numbers, only to overwrite them, takes longer than re
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
-from kbert.ops import keras_internals
+from kbert.ops.keras_internals import can_defer, forget_waiting, give_first_value
 
 
 @contextlib.contextmanager
-def without_values():
-    """Models built within have no values until `fill` gives them theirs."""
-    try:
-        with keras_internals.without_values():
-            yield
-    except BaseException:
-        keras_internals.forget_waiting()
-        raise
+def without_values(forever: bool = False):
+    """Models built within have no values until `fill` gives them theirs; with `forever` never."""
+    import keras
 
-
-@contextlib.contextmanager
-def for_shapes_only():
-    """Models built within never get values: their graph, names, shapes and counts are all there is.
-
-    For what looks at a graph and throws it away: nine tenths of the time that base takes go into
-    its random numbers.
-    """
-    with without_values():
+    if not can_defer():
         yield
-        keras_internals.forget_waiting()
+        return
+    waits = False
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+        waits = not forever
+    finally:
+        if not waits:
+            forget_waiting()
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
     """Give a model built within `without_values` its values, one at a time.
 
-    Args:
-        model: the model.
-        values: by the path of a variable, a function that reads its first value, in its shape;
-            other variables get what their initializers draw.
+    `values` has functions that read a variable's value, in its shape, by the variable's path. Other
+    variables get what their initializers draw.
     """
+    import keras
+
     try:
         for variable in model.variables:
             if read := values.get(variable.path):
-                keras_internals.give_first_value(variable, _Given(read))
-        keras_internals.initialize()
+                initializer = functools.partial(_first_value, read)
+                give_first_value(variable, initializer)
+        with keras.StatelessScope():  # at its end Keras fills what waits
+            pass
     except BaseException:
-        keras_internals.forget_waiting()
+        forget_waiting()
         raise
 
 
-class _Given:
-    """An initializer that gives a value that is read when it is asked for."""
+def _first_value(read: Callable[[], np.ndarray], shape, dtype):
+    """Return a variable's first value, which is read when the variable asks for it."""
+    import keras
 
-    def __init__(self, read: Callable[[], np.ndarray]):
-        self._read = read
+    array = read()
+    if keras.backend.backend() != "tensorflow" or array.ctypes.data % 64:
+        array = array if array.flags.writeable else array.copy()
+        return keras.ops.convert_to_tensor(array, dtype=dtype)
+    import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
-    def __call__(self, shape, dtype):
-        import keras
-
-        array = self._read()
-        if keras.backend.backend() != "tensorflow" or array.ctypes.data % 64:
-            array = array if array.flags.writeable else array.copy()
-            return keras.ops.convert_to_tensor(array, dtype=dtype)
-        import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
-
-        return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
+    return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import keras
-import numpy as np
 
 
 def with_gradient(
@@ -20,9 +19,9 @@ def with_gradient(
         A function of NumPy arrays: values (B,), and the gradient of each row's value to the same
         row of the first argument, in its shape, NumPy arrays.
     """
-    backend = keras.backend.backend()
-    made = {"tensorflow": _tensorflow, "jax": _jax}.get(backend, _torch)
-    return made(function, variables, shapes)
+    made = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[keras.backend.backend()]
+    compiled = made(function, variables, shapes)
+    return lambda *arrays: tuple(map(keras.ops.convert_to_numpy, compiled(*arrays)))
 
 
 def _tensorflow(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
@@ -37,7 +36,7 @@ def _tensorflow(function: Callable, variables: Sequence, shapes: Sequence) -> Ca
     signature = [tf.TensorSpec(shape, dtype) for shape, dtype in shapes]
     traced = tf.function(call, input_signature=signature, autograph=False)
     concrete = traced.get_concrete_function()
-    return lambda *arrays: tuple(part.numpy() for part in concrete(*map(tf.constant, arrays)))
+    return lambda *arrays: concrete(*map(tf.constant, arrays))
 
 
 def _jax(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
@@ -48,13 +47,8 @@ def _jax(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
             result, back = jax.vjp(lambda x: function(x, *others), x)
         return result, back(jax.numpy.ones_like(result))[0]
 
-    compiled = jax.jit(call)
-
-    def run(*arrays):
-        values = [variable.value for variable in variables]  # arguments: else they are constants
-        return tuple(np.asarray(part) for part in compiled(values, *arrays))
-
-    return run
+    compiled = jax.jit(call)  # values as arguments: else they are constants
+    return lambda *arrays: compiled([variable.value for variable in variables], *arrays)
 
 
 def _torch(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
@@ -65,7 +59,6 @@ def _torch(function: Callable, variables: Sequence, shapes: Sequence) -> Callabl
         with torch.enable_grad():
             x.requires_grad_()
             values = function(x, *others)
-            (gradient,) = torch.autograd.grad(values.sum(), x)
-        return tuple(keras.ops.convert_to_numpy(part) for part in (values.detach(), gradient))
+            return values, *torch.autograd.grad(values.sum(), x)
 
     return run

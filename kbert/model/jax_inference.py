@@ -69,39 +69,31 @@ def keep_weights(model: keras.Model) -> Iterator[None]:
 
 def _replace_functions(model: keras.Model) -> None:
     """Give the model functions that do what Keras makes, without donation."""
-    makers = {"predict_function": _predict_function, "test_function": _test_function}
-    for name, make in makers.items():
-        if getattr(getattr(model, name), "__module__", None) != __name__:
-            setattr(model, name, make(model))
-
-
-def _predict_function(model: keras.Model) -> Callable:
     import jax
 
-    step = jax.jit(model.predict_step)
+    predict, test = jax.jit(model.predict_step), jax.jit(model.test_step)
+
+    def predict_step(state, data):
+        outputs, others = predict(state, data)
+        return outputs, (state[0], others)
+
+    def run(step, state, iterator) -> tuple[list, tuple]:
+        results = []
+        for data in [next(iterator), *itertools.islice(iterator, model.steps_per_execution - 1)]:
+            result, state = step(state, data)
+            results.append(result)
+        return results, state
 
     def predict_batches(state, iterator):
-        first, others = step(state, next(iterator))
-        parts = [first]
-        for data in itertools.islice(iterator, model.steps_per_execution - 1):
-            part, others = step((state[0], others), data)
-            parts.append(part)
+        parts, state = run(predict_step, state, iterator)
         if len(parts) > 1:
-            first = keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *parts)
-        return first, (state[0], others)
-
-    return predict_batches
-
-
-def _test_function(model: keras.Model) -> Callable:
-    import jax
-
-    step = jax.jit(model.test_step)
+            parts = [keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *parts)]
+        return parts[0], state
 
     def test_batches(state, iterator):
-        logs, state = step(state, next(iterator))
-        for data in itertools.islice(iterator, model.steps_per_execution - 1):
-            logs, state = step(state, data)
-        return logs, state
+        logs, state = run(test, state, iterator)
+        return logs[-1], state
 
-    return test_batches
+    for name, function in (("predict", predict_batches), ("test", test_batches)):
+        if getattr(getattr(model, f"{name}_function"), "__module__", None) != __name__:
+            setattr(model, f"{name}_function", function)

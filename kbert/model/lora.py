@@ -14,27 +14,18 @@ from keras import ops
 
 from kbert import ops as kops
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts
-from kbert.model.layers import Dropout
+from kbert.model.layers.encoder import Dropout
 from kbert.model.matrices import kernel_of, merge
 from kbert.ops.keras_internals import unlocked
 
 
 class LoraAdapter(keras.layers.Layer):
-    """The adapter of one matrix.
+    """The adapter of one matrix: from its input (…, inputs) to what is added to its output.
 
     Args:
-        matrix: the matrix.
-        a: (rank, inputs), the first value of A.
-        b: (outputs, rank), the first value of B.
+        a, b: first values, (rank, inputs) and (outputs, rank).
         scale: factor of B·A.
         rate: dropout rate of the input, in training.
-
-    Call arguments:
-        x: float (…, inputs), the input of the matrix.
-        training: True applies the dropout.
-
-    Returns:
-        (…, outputs), to be added to the product of x and the matrix.
     """
 
     def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):
@@ -64,24 +55,24 @@ class LoraAdapter(keras.layers.Layer):
 
 
 def add_adapters(
-    model,
-    parts: TrainedParts,
-    seed: int,
-    dropout: float = 0.0,
-    pairs: Mapping | None = None,
+    model, parts: TrainedParts, seed: int, dropout: float = 0.0, pairs: Mapping | None = None
 ) -> None:
     """Add the adapters of trained parts to a model's layers.
 
     Args:
-        model: of the parts' graph, without adapters; within the engine's scope.
-        parts: of the graph.
+        model, parts: of one graph; the model without adapters, within the engine's scope.
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
         dropout: dropout rate of the adapters' inputs.
         pairs: A and B to begin with, by block and matrix; None: new ones.
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
     for number, matrix in enumerate(parts.adapted):
-        a, b = _first_values(matrix, parts.rank, [seed, number], pairs)
+        if pairs is not None:
+            a, b, _ = pairs[matrix.block, matrix.name]
+        else:
+            bound, random = matrix.inputs**-0.5, np.random.default_rng([seed, number])
+            a = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
+            b = np.zeros((matrix.outputs, parts.rank))
         dtype = model.get_layer(matrix.layer).dtype_policy
         adapter = LoraAdapter(matrix, a, b, parts.alpha / parts.rank, dropout, dtype=dtype)
         with keras.name_scope(matrix.layer):
@@ -97,49 +88,29 @@ def adapters_of(model) -> list[LoraAdapter]:
 
 
 @contextlib.contextmanager
-def without_adapters(model) -> Iterator[list[LoraAdapter]]:
-    """Take the adapters off a model for as long as the context lasts, and yield them."""
-    layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
-    taken = [dict(layer.adapters) for layer in layers]
-    found = adapters_of(model)
-    for layer in layers:
-        layer.adapters.clear()
-    try:
-        yield found
-    finally:
-        for layer, adapters in zip(layers, taken, strict=True):
-            _attach(layer, adapters)
-
-
-@contextlib.contextmanager
 def merge_adapters(model) -> Iterator[None]:
     """Merge the adapters into the weights for as long as the context lasts: W + scale · B·A.
 
     The model then has no adapters. Afterwards it is bit for bit what it was before.
     """
-    with without_adapters(model) as adapters:
-        kernels = [kernel_of(model, one.matrix) for one in adapters]
-        before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+    layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
+    taken, adapters = [dict(layer.adapters) for layer in layers], adapters_of(model)
+    kernels = [kernel_of(model, one.matrix) for one in adapters]
+    before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+    try:
+        for layer in layers:
+            layer.adapters.clear()
         for kernel, array, one in zip(kernels, before, adapters, strict=True):
             a, b = (ops.convert_to_numpy(half.value) for half in (one.a, one.b))
             kernel.assign(merge(array, a, b, one.scale))
-        try:
-            yield
-        finally:
-            for kernel, array in zip(kernels, before, strict=True):
-                kernel.assign(array)
+        yield
+    finally:
+        for kernel, array in zip(kernels, before, strict=True):
+            kernel.assign(array)
+        for layer, own in zip(layers, taken, strict=True):
+            _attach(layer, own)
 
 
 def _attach(layer, adapters: Mapping[str, LoraAdapter]) -> None:
     with unlocked(layer):
         layer.adapters = dict(adapters)
-
-
-def _first_values(matrix: AdaptedMatrix, rank: int, seed: list[int], pairs: Mapping | None):
-    """Return A (rank, inputs) and B (outputs, rank)."""
-    if pairs is not None:
-        a, b, _ = pairs[matrix.block, matrix.name]
-        return a, b
-    bound = matrix.inputs**-0.5
-    a = np.random.default_rng(seed).uniform(-bound, bound, (rank, matrix.inputs))
-    return a, np.zeros((matrix.outputs, rank))

@@ -5,11 +5,11 @@ from keras import ops
 
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import Extract
+from kbert.model.layers.heads import Extract, Maskless
 from kbert.model.probes import build_hidden_states
 
 
-class TokenPooling(keras.layers.Layer):
+class TokenPooling(Maskless):
     """One vector of the tokens that are not padding, as sentence-transformers' Pooling has it.
 
     Args:
@@ -30,7 +30,6 @@ class TokenPooling(keras.layers.Layer):
         super().__init__(**kwargs)
         self.how = how
         self.skip = skip
-        self.supports_masking = True
 
     def call(self, x, mask=None):
         real = ops.ones_like(x[..., :1]) if mask is None else ops.expand_dims(mask, -1)
@@ -52,9 +51,6 @@ class TokenPooling(keras.layers.Layer):
             total = ops.sqrt(total)
         return ops.sum(x * real, axis=1) / total
 
-    def compute_mask(self, inputs, mask=None):
-        return None
-
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[2])
 
@@ -63,7 +59,6 @@ def build_vectors(model: keras.Model, pooling, layers: int = 1, dense=(), skip: 
     """Build a model from Input-Token and Input-Segment to one vector per text; shares the weights.
 
     Args:
-        model: one that kbert built.
         pooling: one of `kbert.checkpoints.sentence_settings.POOLINGS`, or a tuple of several.
         layers: for "last", how many hidden states stand side by side, the last one last.
         dense: `kbert.checkpoints.sentence_settings.SentenceDense`, layers after the pooling.

@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.model.jax_inference import keep_weights
 from kbert.model.told_by_layers import ids_of
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def predict(
     inputs = [given[tensor.name] for tensor in ids_of(model)]
     if len(model.inputs) > len(inputs):
         inputs.append(_third_input(model, token_ids, marks))
-    with keep_weights(model):
-        outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
+    outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     return {
         name: np.asarray(value) for name, value in zip(model.output_names, outputs, strict=True)

@@ -1,4 +1,4 @@
-"""Models that output the hidden states or attention probabilities of a built model."""
+"""Models that share a built model's weights: hidden states, attention, parts, more outputs."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import keras
 
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import AttentionWeights, QueriesAndKeys
+from kbert.model.layers.heads import AttentionWeights, QueriesAndKeys
 from kbert.model.told_by_layers import ids_of
 
 
@@ -14,7 +14,6 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
     """Build a model that outputs the hidden states of `model`. The weights are shared.
 
     Args:
-        model: a model that kbert built.
         blocks: indices of the hidden states: 0 is the output of the embeddings, 1 … L those of the
             encoder blocks, −1 the last. None: all, from 0 to L.
 
@@ -38,7 +37,6 @@ def build_attention_maps(
     """Build a model that outputs the attention probabilities of `model`. The weights are shared.
 
     Args:
-        model: a model that kbert built.
         blocks: the encoder blocks, 1 … L; −1 is the last. None: all.
         vectors: whether to output each block's queries and keys too.
 
@@ -81,3 +79,42 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
                 f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {asked}"
             )
     return chosen
+
+
+def embeddings_of(model: keras.Model) -> keras.Model:
+    """Return the part from the ids, int32 (B, S), to hidden state 0, float (B, S, H)."""
+    return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
+
+
+def after_embeddings(model: keras.Model, output) -> keras.Model:
+    """Return the part from hidden state 0, (B, S, H), to a tensor of the model or of a view of it.
+
+    Its `call` takes `mask=`, bool (B, S), True for real tokens; without it, it attends to every
+    token. The output may depend on no other input, nor on the token table.
+    """
+    return keras.Model(model.get_layer(names.EMBEDDING_NORM).output, output)
+
+
+def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
+    """Map each hidden state of a student to one of the teacher: TinyBERT's uniform map.
+
+    g(m) = m · N/M (Jiao et al. 2020, section 3.2) for M and N encoder blocks, from the embeddings'
+    output, 0, to the last; rounded where M does not divide N.
+    """
+    return [(m, (2 * m * teacher + student) // (2 * student)) for m in range(student + 1)]
+
+
+def with_states(model: keras.Model, blocks: list[int], width: int) -> BertModel:
+    """Return the model with hidden states as outputs after its own, as wide as a teacher's.
+
+    They are float (B, S, width), named by `kbert.graph.names.taught_state`. Where the widths differ
+    each goes through a learned projection of its own, which ends with the training.
+    """
+    states = []
+    for block in blocks:
+        layer = model.get_layer(names.encoder_output(block))
+        options = {"name": names.taught_state(block), "dtype": layer.dtype_policy}
+        as_wide = layer.output.shape[-1] == width
+        new = keras.layers.Identity(**options) if as_wide else keras.layers.Dense(width, **options)
+        states.append(new(layer.output))
+    return BertModel(model.inputs, [*model.outputs, *states], name=model.name, spec=None)

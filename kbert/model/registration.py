@@ -4,12 +4,16 @@
 kbert` is all it needs, though kbert itself imports no Keras.
 """
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.util
 import sys
+from collections.abc import Iterator
 
-from kbert.model import missing_backend
+from kbert.io import extras
+
+BACKENDS = ("tensorflow", "jax", "torch")  # Keras depends on none of them, and kbert neither
 
 
 class _AfterKeras(importlib.abc.MetaPathFinder):
@@ -32,7 +36,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module):
-            with missing_backend.in_one_line():
+            with backend_errors_in_one_line():
                 execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
@@ -42,9 +46,8 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register() -> None:
-    """Import the modules whose classes register themselves with Keras; lend it Graphviz."""
-    for module in ("kbert.model.layers", "kbert.model.bert_model"):
-        importlib.import_module(module)
+    """Import the classes that register themselves with Keras, layers too; lend it Graphviz."""
+    importlib.import_module("kbert.model.bert_model")
     importlib.import_module("kbert.show.graphviz").lend_to_pydot()
 
 
@@ -54,3 +57,27 @@ def register_with_keras() -> None:
         register()
     elif not any(isinstance(finder, _AfterKeras) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterKeras())
+
+
+@contextlib.contextmanager
+def backend_errors_in_one_line() -> Iterator[None]:
+    """Say what to install where Keras says no more than `No module named 'tensorflow'`.
+
+    Raises:
+        ImportError: the backend is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in BACKENDS:
+            raise
+        others = [name for name in BACKENDS if name != error.name]
+        line = (
+            f"Keras computes with the backend {error.name}, which is not installed: "
+            f"{extras.install(error.name)}, or "
+        )
+        if installed := next(filter(extras.is_installed, others), None):
+            line += f"set KERAS_BACKEND={installed}, which is"
+        else:
+            line += f"{' or '.join(others)} and set KERAS_BACKEND to that"
+        raise ImportError(line, name=error.name) from None

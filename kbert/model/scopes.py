@@ -1,11 +1,9 @@
 """Names of the model's parts in a compiled program, for profiles and cost analysis."""
 
-import contextlib
-
 from kbert.graph import names
 
 LOSS, OPTIMIZER = "loss", "optimizer"
-# Part of the model by what the names of its operations have in them: on JAX Keras names each layer.
+# Part of the model by what the names of its operations have in them; `keras.name_scope` sets them.
 SCOPES = {
     "Embedding-": "embeddings",
     names.ATTENTION: "attention",
@@ -19,14 +17,3 @@ SCOPES = {
     LOSS: LOSS,
     OPTIMIZER: OPTIMIZER,
 }
-
-
-def scope(name: str):
-    """Return a context in which operations are of that part; JAX alone has such names."""
-    import keras
-
-    if keras.backend.backend() != "jax":
-        return contextlib.nullcontext()
-    import jax
-
-    return jax.named_scope(name)

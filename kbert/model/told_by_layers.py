@@ -1,26 +1,15 @@
 """A model's graph derived from its layers, for verification and for models without a spec."""
 
 from kbert.graph import names
+from kbert.graph.keras_config import HEADS_OF_LAYERS
 from kbert.graph.spec import HEADS_WITH_LABELS
-
-_HEADS = {
-    names.NSP: "pretraining",
-    names.CLASSIFIER: "classifier",
-    names.TOKEN_CLASSIFIER: "tokens",
-    names.SPAN: "qa",
-    names.MLM: "pretraining",  # of a family without next sentences
-}
 
 
 def told_by_layers(model) -> dict:
-    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name.
-
-    Args:
-        model: a functional model with kbert's layer names.
-    """
+    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
-    last = next((name for name in _HEADS if name in layers), "")
-    told = {"head": _HEADS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    last = next((name for name in HEADS_OF_LAYERS if name in layers), "")
+    told = {"head": HEADS_OF_LAYERS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         told["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
     if any(name.endswith(f"-{names.QUERIES}") for name in layers):

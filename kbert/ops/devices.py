@@ -8,7 +8,22 @@ def device_names() -> list[str]:
     """Return the names of this process's accelerators; ["CPU"] if it has none."""
     import keras
 
-    return _NAMES[keras.backend.backend()]() or ["CPU"]
+    if keras.backend.backend() == "jax":
+        import jax
+
+        names = [one.device_kind for one in jax.local_devices() if one.platform != "cpu"]
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    else:
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        details = [tf.config.experimental.get_device_details(device) for device in gpus]
+        names = [detail.get("device_name", "accelerator") for detail in details]
+        names += ["TPU"] * len(_tpus())
+    return names or ["CPU"]
 
 
 def on_accelerator():
@@ -22,15 +37,6 @@ def on_accelerator():
     return tf.device(tf.config.list_logical_devices("TPU")[0].name)
 
 
-def _tensorflow() -> list[str]:
-    import tensorflow as tf
-
-    gpus = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(device) for device in gpus]
-    names = [detail.get("device_name", "accelerator") for detail in details]
-    return names + ["TPU"] * len(_tpus())
-
-
 def _tpus() -> list:
     """Return TensorFlow's TPUs.
 
@@ -39,22 +45,6 @@ def _tpus() -> list:
     """
     import tensorflow as tf
 
-    named = os.environ.get("TPU_NAME")
-    return (
-        tf.config.list_logical_devices("TPU") if named else tf.config.list_physical_devices("TPU")
-    )
-
-
-def _jax() -> list[str]:
-    import jax
-
-    return [device.device_kind for device in jax.local_devices() if device.platform != "cpu"]
-
-
-def _torch() -> list[str]:
-    import torch
-
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-
-
-_NAMES = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+    if os.environ.get("TPU_NAME"):
+        return tf.config.list_logical_devices("TPU")
+    return tf.config.list_physical_devices("TPU")

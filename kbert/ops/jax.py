@@ -14,27 +14,14 @@ from keras import ops
 
 from kbert.ops import reference
 
-linear = reference.linear
-project_heads = reference.project_heads
-attention_probs = reference.attention_probs
-bias_activation = reference.bias_activation
-dense = reference.dense
-dropout = reference.dropout
-keep_mask = reference.keep_mask
-gather_positions = reference.gather_positions
 
-
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps one tensor (B, A, R, S) for the gradient."""
-    return _attend(query, key, value, mask, seed, rate)
+    return _attention_forward(query, key, value, mask, rate, seed)[0]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def _attend(query, key, value, mask, seed, rate):
-    return _attend_forward(query, key, value, mask, seed, rate)[0]
-
-
-def _attend_forward(query, key, value, mask, seed, rate):
+def _attention_forward(query, key, value, mask, rate, seed):
     probs = reference.attention_probs(query, key, mask)
     if rate:  # the sign is the dropout mask
         probs = jnp.where(reference.keep_mask(probs.shape, rate, seed), probs, -probs)
@@ -43,13 +30,13 @@ def _attend_forward(query, key, value, mask, seed, rate):
     return context.reshape(*context.shape[:2], -1), (query, key, value, probs)
 
 
-def _attend_backward(rate, residuals, gradient):
+def _attention_backward(rate, residuals, gradient):
     # The sums of FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2).
     query, key, value, signed = residuals
     batch, heads, length, size = query.shape
     gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
-    of_value = jnp.matmul(_transpose(_keep(signed, rate)), gradient)
-    of_probs = _wide(jnp.matmul(gradient, _transpose(value)))
+    of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
+    of_probs = _wide(jnp.matmul(gradient, value.mT))
     if rate:
         of_probs = jnp.where(signed > 0, of_probs * (1 / (1 - rate)), 0.0)
     probs = jnp.abs(_wide(signed))
@@ -57,11 +44,11 @@ def _attend_backward(rate, residuals, gradient):
     of_scores = of_scores.astype(query.dtype)
     scale = size**-0.5
     of_query = jnp.matmul(of_scores, key) * scale
-    of_key = jnp.matmul(_transpose(of_scores), query * scale)
+    of_key = jnp.matmul(of_scores.mT, query * scale)
     return of_query, of_key, of_value, None, None
 
 
-_attend.defvjp(_attend_forward, _attend_backward)
+attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _keep(signed, rate: float):
@@ -69,14 +56,9 @@ def _keep(signed, rate: float):
     return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype) if rate else signed
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x, gamma, beta, epsilon: float):
     """See `reference.layer_norm`; keeps only its input for the gradient."""
-    gamma, beta = map(ops.convert_to_tensor, (gamma, beta))
-    return _layer_norm(x, gamma, beta, epsilon)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _layer_norm(x, gamma, beta, epsilon):
     return reference.layer_norm(x, gamma, beta, epsilon)
 
 
@@ -99,7 +81,7 @@ def _layer_norm_backward(epsilon, residuals, gradient):
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
 
 
-_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 def embedding_lookup(table, ids):
@@ -138,13 +120,9 @@ def tied_logits(x, table, bias):
     return y + ops.cast(bias, y.dtype)
 
 
+@jax.custom_vjp
 def cross_entropy(logits, labels, weights):
     """See `reference.cross_entropy`; no gather, no scatter; keeps two numbers per label."""
-    return _cross_entropy(logits, labels, weights)
-
-
-@jax.custom_vjp
-def _cross_entropy(logits, labels, weights):
     return _cross_entropy_forward(logits, labels, weights)[0]
 
 
@@ -169,7 +147,7 @@ def _cross_entropy_backward(residuals, gradient):
     return of_logits.astype(logits.dtype), None, None
 
 
-_cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
+cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 def _counted(logits, weights):
@@ -178,10 +156,6 @@ def _counted(logits, weights):
 
 def _wide(x):
     return x.astype("float32")
-
-
-def _transpose(x):
-    return jnp.swapaxes(x, -1, -2)
 
 
 def _rows(x):

@@ -2,12 +2,8 @@
 
 Each function says what it is for, and which public way was tried (Keras 3.15.1). If a version of
 Keras lacks one, the first use raises a one-line error; it never gives a wrong number.
-`tests/model/test_internals.py` refuses such names in every other module.
-
-Formats are documented next to their one reader: the layout of `.keras` archives in
-`kbert.checkpoints.keras` (`archive` its HDF5, `graph` its config.json), that of KerasHub's presets
-in `kbert.checkpoints.keras_hub` (`weights`, `objects`). `kbert.show.graphviz` documents what it
-passes to pydot.
+`tests/model/test_internals.py` refuses such names in every other module. Formats are documented
+next to their one reader, in `kbert.checkpoints.keras` and `kbert.checkpoints.keras_hub`.
 """
 
 import contextlib
@@ -142,39 +138,16 @@ def model_between(inputs: Sequence, outputs: Sequence):
     return model
 
 
-@contextlib.contextmanager
-def without_values() -> Iterator[None]:
-    """Variables made within have no values until `initialize`; ordinary ones where that is not so.
-
-    Tried: `keras.StatelessScope` alone draws all values at its end; initializers of one's own are
-    saved with the model.
-    """
-    import keras
-
-    if not can_defer():
-        yield
-        return
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-
-
 def give_first_value(variable, initializer: Callable) -> None:
-    """Have a variable made in `without_values` take its value from another initializer.
+    """Have a variable that waits take its value from another initializer.
 
-    Where Keras has given it one already it is assigned: slower, and the same numbers.
+    Where Keras has given it one already it is assigned: slower, and the same numbers. Tried:
+    initializers of one's own, which are saved with the model.
     """
     if can_defer():
         variable._initializer = initializer
     else:
         variable.assign(initializer(variable.shape, variable.dtype))
-
-
-def initialize() -> None:
-    """Give every variable that waits for a value its own."""
-    import keras
-
-    with keras.StatelessScope():  # at the end of the outermost
-        pass
 
 
 def forget_waiting() -> None:
@@ -200,7 +173,8 @@ def can_defer() -> bool:
             tried = keras.Variable("zeros", (1,), "float32", name="tried")
         waits = global_state.get_global_attribute("uninitialized_variables")[-1] is tried
         tried._initializer = keras.initializers.Ones()
-        initialize()
+        with keras.StatelessScope():  # at its end Keras fills what waits
+            pass
         works = waits and float(keras.ops.convert_to_numpy(tried)[0]) == 1.0
     except (AttributeError, ImportError, IndexError, TypeError, ValueError):
         works = False

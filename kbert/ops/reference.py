@@ -22,11 +22,7 @@ def linear(x, kernel, bias=None):
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
-    """Project x (B, S, H) by each of some kernels (H, A, D) and biases (A, D); None: no bias.
-
-    Returns:
-        One float (B, A, S, D) per kernel.
-    """
+    """Project x (B, S, H) by kernels (H, A, D) and biases (A, D) or None: one (B, A, S, D) each."""
     heads = []
     for kernel, bias in zip(kernels, biases, strict=True):
         y = ops.einsum("bsh,had->bsad", x, ops.cast(kernel, x.dtype))
@@ -35,7 +31,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     return heads
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """Compute scaled dot-product attention (the paper's reference [Vaswani et al. 2017], eq. 1).
 
     Args:
@@ -84,10 +80,7 @@ def dropout(x, rate: float, seed):
 
     Srivastava et al. 2014. The mask is a function of the seed and of each number's position alone.
 
-    Args:
-        x: float of any shape.
-        rate: 0 … 1; 0 returns x.
-        seed: see `keep_mask`.
+    The seed is as of `keep_mask`.
     """
     if not rate:
         return x
@@ -126,15 +119,9 @@ def _word(number):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """Normalize the last axis (Ba et al. 2016, arXiv 1607.06450), computed in float32.
+    """Normalize the last axis of x (…, H), with scale gamma and offset beta (H,), in float32.
 
-    Args:
-        x: float (…, H).
-        gamma, beta: (H,), scale and offset.
-        epsilon: added to the variance.
-
-    Returns:
-        (…, H) in x's dtype.
+    Ba et al. 2016, arXiv 1607.06450. The result has x's dtype.
     """
     wide = ops.cast(x, "float32")
     centered = wide - ops.mean(wide, -1, keepdims=True)

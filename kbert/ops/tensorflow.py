@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kbert.ops import reference
 from kbert.ops.activations import gelu, gelu_tanh
 
 
@@ -46,7 +45,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps the probabilities and a boolean mask for the gradient."""
     query = query * tf.cast(query.shape[-1] ** -0.5, query.dtype)
     if mask is None:
@@ -251,10 +250,6 @@ def cross_entropy(logits, labels, weights):
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
     hits = tf.cast(tf.argmax(wide, -1, labels.dtype) == labels, tf.float32)
     return tf.stack([tf.reduce_sum(weights * one) for one in (losses, hits, 1.0)])
-
-
-attention_probs = reference.attention_probs
-keep_mask = reference.keep_mask
 
 
 def _rows(x):

@@ -16,11 +16,8 @@ from keras import ops
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from kbert.ops import keras_internals, reference
+from kbert.ops import keras_internals
 from kbert.ops.activations import gelu, gelu_tanh
-
-attention_probs = reference.attention_probs
-keep_mask = reference.keep_mask
 
 
 def linear(x, kernel, bias=None):
@@ -40,7 +37,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     return list(y.permute(2, 0, 3, 1, 4).unbind())
 
 
-def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; torch's fused attention, but for dropout on a CPU."""
     if mask is not None:  # half of the lowest number: a query without a key has no NaN
         lowest = torch.finfo(query.dtype).min / 2

@@ -73,7 +73,7 @@ def compare_heads(
 
 def _of_keras(x, heads: int, size: int):
     """Return a new layer's query, key, value and output kernels, and its output for x."""
-    from kbert.model.layers import MultiHeadAttention
+    from kbert.model.layers.encoder import MultiHeadAttention
 
     layer = MultiHeadAttention(heads, size)
     output = _array(layer(x[None]))[0]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
+from keras import name_scope, ops
 
-from kbert.model.scopes import LOSS, OPTIMIZER, scope
+from kbert.model.scopes import LOSS, OPTIMIZER
 from kbert.model.stateless import stateless
 from kbert.training import loss as losses
 from kbert.training import optimizers
@@ -96,7 +96,7 @@ class TrainingStep:
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
         names = losses.second_measures(batch[1], axes=2)
-        with scope(OPTIMIZER):
+        with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
             decision, counts, metrics = self._decide(names, values.counts, sums, norm)
             return self.backend.apply(self, decision, values, gradients, counts), metrics
@@ -176,7 +176,7 @@ class TrainingStep:
             def loss_of(weights) -> tuple:
                 outputs = self.outputs(weights, frozen, inputs, seeds)
                 given = outputs, labels, label_weights
-                with scope(LOSS):
+                with name_scope(LOSS):
                     loss, sums = losses.objective(*given, self._sums, self.lessons)
                 flagged = ops.sum(flags["wishes"], 0, keepdims=True)
                 # The scale comes before the gradients, so that none is too small for float16.

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from kbert.model.layers import MultiHeadAttention
+from kbert.model.layers.encoder import MultiHeadAttention
 
 # Arguments of Keras that only its own call heeds: if they passed, the result would be another one.
 IGNORED = {

@@ -6,7 +6,7 @@ import pytest
 from helpers.small_berts import small_bert
 
 import kbert
-from kbert.model import missing_backend
+from kbert.model import registration
 
 # TensorFlow, JAX and torch as on a machine that has none of them.
 HIDDEN = """
@@ -69,7 +69,7 @@ def place(small, tmp_path_factory):
 
 
 def test_without_a_backend_errors_say_what_to_install(run_python, place):
-    arguments = [json.dumps(missing_backend.BACKENDS), str(place)]
+    arguments = [json.dumps(registration.BACKENDS), str(place)]
     code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
     done = run_python(code, backend="tensorflow")
     said = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("SAID")]
@@ -92,5 +92,5 @@ def test_installed_backend_is_suggested(run_python):
 
 def test_error_of_another_missing_module_is_unchanged():
     said = pytest.raises(ModuleNotFoundError, match=r"^No module named 'none'$")
-    with said, missing_backend.in_one_line():
+    with said, registration.backend_errors_in_one_line():
         raise ModuleNotFoundError("No module named 'none'", name="none")

@@ -10,7 +10,7 @@ from helpers.rounds import full_on
 
 import kbert
 from kbert.checkpoints.weights_digest import weights_digest
-from kbert.model.student import layer_map
+from kbert.model.probes import map_layers
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.training import distillation
 
@@ -92,7 +92,7 @@ def hidden_losses(student, teacher, ids):
         for m in (student.model, teacher.model)
     ]
     real = torch.tensor(ids != student.tokenizer.pad_id)
-    pairs = layer_map(len(states[0]) - 1, len(states[1]) - 1)
+    pairs = map_layers(len(states[0]) - 1, len(states[1]) - 1)
     return [of_torch("mse", states[0][m], states[1][n], 1.0)[real].mean() for m, n in pairs]
 
 
@@ -141,6 +141,6 @@ def test_first_distillation_step_has_the_loss_of_the_formula(small, tmp_path):
 
 def test_uniform_layer_map_is_tinyberts():
     """Its own: 4 and 6 layers of 12 (the paper, section 4.2); rounded where they do not divide."""
-    assert layer_map(4, 12) == [(0, 0), (1, 3), (2, 6), (3, 9), (4, 12)]
-    assert layer_map(6, 12)[1:] == [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10), (6, 12)]
-    assert layer_map(3, 7) == [(0, 0), (1, 2), (2, 5), (3, 7)]
+    assert map_layers(4, 12) == [(0, 0), (1, 3), (2, 6), (3, 9), (4, 12)]
+    assert map_layers(6, 12)[1:] == [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10), (6, 12)]
+    assert map_layers(3, 7) == [(0, 0), (1, 2), (2, 5), (3, 7)]

@@ -100,7 +100,7 @@ def test_training_has_no_check_of_ids(small):
     """With training=True the embedding is Keras's own look-up and nothing more."""
     import keras
 
-    from kbert.model.layers import Embedding
+    from kbert.model.layers.encoder import Embedding
 
     class Refused(Embedding):
         def __init__(self, *args, **kwargs):

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
 from kbert.graph.config import ACTIVATIONS
-from kbert.model.layers import MultiHeadAttention, TokenEmbedding, activation
+from kbert.model.layers.encoder import MultiHeadAttention, TokenEmbedding
+from kbert.ops.activations import activation
 
 TOLERANCE = 1e-5
 

@@ -173,7 +173,7 @@ def test_cast_weights_are_freed_with_their_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     embed(bert, "cat", **BFLOAT16)
-    cast = weakref.ref(cast_model._casts[model]["bfloat16"][1])
+    cast = weakref.ref(cast_model._casts[model][1]["bfloat16"][1])
     assert cast() is not None
     del bert, model
     gc.collect()  # the model,

@@ -10,7 +10,8 @@ from helpers.rounds import full_on
 from test_masked_loss import cross_entropy
 
 import kbert
-from kbert.model.layers import Embedding, Gather
+from kbert.model.layers.encoder import Embedding
+from kbert.model.layers.heads import Gather
 
 BATCH, LENGTH, LABELS = 13, 7, 5
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

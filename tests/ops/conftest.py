@@ -1,6 +1,5 @@
 """The operations of this process's backend."""
 
-import keras
 import pytest
 
 from kbert import ops
@@ -8,5 +7,6 @@ from kbert import ops
 
 @pytest.fixture
 def selected():
-    """The module that kbert's layers use, on a CPU here."""
-    return ops.select(keras.backend.backend(), "cpu")
+    """The operations that kbert's layers use, on a CPU here."""
+    with ops.compile_for("cpu"):
+        yield ops

@@ -12,7 +12,6 @@ Ids out of range. At inference an id that a table does not have becomes NaN (or 
 error), on every backend; with `training=True` the check is left out.
 """
 
-import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -37,14 +36,9 @@ def nan_where_out_of_range(ids, size: int, dtype: str):
 
 @_register
 class Embedding(keras.layers.Embedding):
-    """A look-up table that answers an unknown id with NaN at inference.
+    """A look-up table, int32 (B, S) to (B, S, H), that answers an unknown id with NaN at inference.
 
-    Call arguments:
-        ids: int32 (B, S).
-        training: True leaves the check of the ids out.
-
-    Returns:
-        (B, S, H) in the layer's compute dtype.
+    `training=True` leaves the check of the ids out.
     """
 
     def call(self, ids, training=None):
@@ -62,13 +56,9 @@ class Embedding(keras.layers.Embedding):
 
 @_register
 class TokenEmbedding(Embedding):
-    """Token vectors, and the table itself for `EmbeddingSimilarity`; masks the padding token.
+    """Token vectors (B, S, H), and the table itself (T, H) for `EmbeddingSimilarity`.
 
-    Args:
-        pad_token_id: the token that attention leaves out.
-
-    Returns:
-        [(B, S, H) vectors, (T, H) table] in the layer's compute dtype.
+    Masks the tokens `pad_token_id`.
     """
 
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
@@ -115,9 +105,7 @@ class PositionEmbedding(keras.layers.Layer):
     sets the attention mask: each token attends to the tokens of its own text.
 
     Args:
-        input_dim: longest sequence, in positions.
-        output_dim: width of a vector.
-        embeddings_initializer: of the table.
+        input_dim, output_dim, embeddings_initializer: of the table, as of Keras's `Embedding`.
         first: the row that a sequence's first token gets; RoBERTa's begin behind the padding's.
 
     Call arguments:
@@ -133,7 +121,6 @@ class PositionEmbedding(keras.layers.Layer):
         self.output_dim = output_dim
         self.first = first
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     def build(self, input_shape):
         self.embeddings = self.add_weight(
@@ -191,17 +178,14 @@ class PositionEmbedding(keras.layers.Layer):
 
 
 # Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of
-# it; a layer that was built saves the axes that it found. None is what an older Keras leaves out.
+# it; a layer that was built saves the axes that it found.
 _DONE_BY_ATTENTION = {
     "output_shape": (None,),
     "attention_axes": (None, 1, (1,), [1]),
     "sliding_window": (None,),
     "flash_attention": (None,),
-    "use_gate": (False, None),
+    "use_gate": (False,),
 }
-_SIGNATURE = inspect.signature(keras.layers.MultiHeadAttention.__init__)
-
-
 _NO_ADAPTERS: Mapping[str, keras.layers.Layer] = MappingProxyType({})
 
 
@@ -241,18 +225,15 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     adapters = _NO_ADAPTERS
 
-    def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
-        super().__init__(num_heads, key_dim, *args, **kwargs)
-        # not by get_config, which imports TensorFlow wherever it is installed
-        bound = _SIGNATURE.bind(self, num_heads, key_dim, *args, **kwargs).arguments
-        given = bound | bound.get("kwargs", {}) | {"flash_attention": flash_attention}
+    def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
         done = _DONE_BY_ATTENTION | {"value_dim": (key_dim, None)}
-        for name, values in done.items():
-            if given.get(name) not in values:
+        for name, value in {"value_dim": value_dim, **kwargs}.items():
+            if name in done and value not in done[name]:
                 raise ValueError(
-                    f"{name} must be {values[0]!r}: kbert's MultiHeadAttention is plain "
-                    f"self-attention, got {given[name]!r}: use keras.layers.MultiHeadAttention"
+                    f"{name} must be {done[name][0]!r}: kbert's MultiHeadAttention is plain "
+                    f"self-attention, got {value!r}: use keras.layers.MultiHeadAttention"
                 )
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
     def build(self, input_shape):
         input_shape = _first_shape(input_shape)
@@ -269,15 +250,9 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         if selected[1:]:
             rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
             key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
-        drops = bool(training and self.dropout > 0)
-        context = kops.attention(
-            query,
-            key,
-            value,
-            _expand_mask(mask),
-            rate=self.dropout if drops else 0.0,
-            seed=keras_internals.attention_seed(self) if drops else None,
-        )  # (B, S, A·D)
+        rate = self.dropout if training else 0.0
+        seed = keras_internals.attention_seed(self) if rate else None
+        context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)  # (B, S, A·D)
         kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
         y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
         return _add_adapter(self, "attention_output", context, y, training)
@@ -295,15 +270,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         inputs = x if queries is None else queries, x, x
         for place, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
-                change = adapter(inputs[place], training=training)  # (B, S, H)
-                heads[place] = heads[place] + self._split_heads(change)
+                change = adapter(inputs[place], training=training)  # (B, S, A·D)
+                shape = *ops.shape(change)[:2], self.num_heads, self.key_dim
+                change = ops.transpose(ops.reshape(change, shape), (0, 2, 1, 3))
+                heads[place] = heads[place] + change
         return heads
-
-    def _split_heads(self, x):
-        """Return (B, S, A·D) as (B, A, S, D)."""
-        batch, length, _ = ops.shape(x)
-        x = ops.reshape(x, (batch, length, self.num_heads, self.key_dim))
-        return ops.transpose(x, (0, 2, 1, 3))
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
@@ -352,20 +323,16 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer, settings and weights, by `kbert.ops.layer_norm`."""
 
     def call(self, x):
-        return kops.layer_norm(x, self.gamma, self.beta, self.epsilon)
+        gamma, beta = map(ops.convert_to_tensor, (self.gamma, self.beta))
+        return kops.layer_norm(x, gamma, beta, self.epsilon)
 
 
 @_register
 class FeedForward(keras.layers.Layer):
     """Two dense layers with an activation between (the paper's code: intermediate, output).
 
-    Args:
-        units: width between the two (FFD).
-        hidden_act: the activation's name, as in `BertConfig`.
-        kernel_initializer: of both kernels.
-
-    Attributes:
-        adapters: as of `MultiHeadAttention`.
+    `units` is the width between the two, F; `hidden_act` and `adapters` are as in `BertConfig` and
+    `MultiHeadAttention`.
     """
 
     adapters = _NO_ADAPTERS
@@ -378,18 +345,15 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        self.intermediate_dense = self._dense(
-            self.units, activation(self.hidden_act), "intermediate"
-        )
+        function = activation(self.hidden_act)
+        self.intermediate_dense = self._dense(self.units, function, "intermediate")
         self.output_dense = self._dense(input_shape[-1], None, "output")
         self.intermediate_dense.build(input_shape)
         self.output_dense.build((*input_shape[:-1], self.units))
 
     def _dense(self, units, function, name):
         # A copy of the initializer: one instance would give both kernels the same numbers.
-        initializer = type(self.kernel_initializer).from_config(
-            self.kernel_initializer.get_config()
-        )
+        initializer = self.kernel_initializer.clone()
         return keras.layers.Dense(
             units, function, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
         )

@@ -13,26 +13,24 @@ from kbert.model.layers.encoder import nan_where_out_of_range
 _register = keras.saving.register_keras_serializable("kbert")
 
 
-@_register
-class Extract(keras.layers.Layer):
-    """One element of an axis: the first token by default. Its output has no mask.
+class Maskless(keras.layers.Layer):
+    """A layer that takes masked inputs and whose output has no mask."""
 
-    Args:
-        index: which element.
-        axis: of which axis.
-    """
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+
+@_register
+class Extract(Maskless):
+    """One element of an axis, 1 or the last: the first token by default."""
 
     def __init__(self, index=0, axis=1, **kwargs):
         super().__init__(**kwargs)
         self.index = index
         self.axis = axis
-        self.supports_masking = True
 
     def call(self, x):
         return x[:, self.index] if self.axis == 1 else x[..., self.index]
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def compute_output_shape(self, input_shape):
         shape = list(input_shape)
@@ -44,25 +42,16 @@ class Extract(keras.layers.Layer):
 
 
 @_register
-class Slice(keras.layers.Layer):
-    """Consecutive positions of a sequence. Its output has no mask.
-
-    Args:
-        start: the first of them.
-        stop: where they end; None: at the sequence's end.
-    """
+class Slice(Maskless):
+    """Positions `start` to `stop` of a sequence, without `stop`; None: to the sequence's end."""
 
     def __init__(self, start=0, stop=None, **kwargs):
         super().__init__(**kwargs)
         self.start = start
         self.stop = stop
-        self.supports_masking = True
 
     def call(self, x):
         return x[:, self.start : self.stop]  # (B, R, H)
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def compute_output_shape(self, input_shape):
         batch, length, *width = input_shape
@@ -76,15 +65,12 @@ class Slice(keras.layers.Layer):
 
 @_register
 class GatherFirsts(keras.layers.Layer):
-    """The hidden state of each packed text's first token.
+    """The hidden state of each packed text's first token, (N, 1, H).
 
     Its mask is that token's own: which tokens of its row belong to the same text.
 
     Call arguments:
         inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
-
-    Returns:
-        (N, 1, H).
     """
 
     def __init__(self, **kwargs):
@@ -107,24 +93,19 @@ class GatherFirsts(keras.layers.Layer):
 
 
 @_register
-class Gather(keras.layers.Layer):
-    """The hidden states at some positions, for an MLM head that predicts few of them.
+class Gather(Maskless):
+    """The hidden states at some positions, (B, M, H), for an MLM head that predicts few of them.
 
-    Args:
-        first: whether those of position 0 come before the others.
+    With `first` those of position 0 come before the others: (B, 1 + M, H).
 
     Call arguments:
         inputs: [float (B, S, H), int32 positions (B, M)].
         training: True leaves the check of the positions out.
-
-    Returns:
-        (B, M, H), or (B, 1 + M, H) with the first; without a mask.
     """
 
     def __init__(self, first=False, **kwargs):
         super().__init__(**kwargs)
         self.first = first
-        self.supports_masking = True
 
     def call(self, inputs, training=None):
         x, positions = inputs
@@ -136,9 +117,6 @@ class Gather(keras.layers.Layer):
             return states
         return states + nan_where_out_of_range(positions, ops.shape(x)[1], states.dtype)
 
-    def compute_mask(self, inputs, mask=None):
-        return None
-
     def compute_output_shape(self, input_shape):
         x, (batch, count) = input_shape
         return (batch, count + self.first, x[-1])
@@ -149,14 +127,7 @@ class Gather(keras.layers.Layer):
 
 @_register
 class EmbeddingSimilarity(keras.layers.Layer):
-    """Logits over the vocabulary: product with every token's embedding, plus a learned bias.
-
-    Call arguments:
-        inputs: [float (B, S, H), table (T, H)].
-
-    Returns:
-        (B, S, T).
-    """
+    """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -208,20 +179,12 @@ class Masked(keras.layers.Layer):
         return input_shape[0]
 
 
-class _OfAttention(keras.layers.Layer):
-    """Shows something of an attention layer that it shares; for looking, not for training.
-
-    Args:
-        attention: the `MultiHeadAttention`.
-    """
+class _OfAttention(Maskless):
+    """Shows something of a `MultiHeadAttention` that it shares; for looking, not for training."""
 
     def __init__(self, attention, **kwargs):
         super().__init__(**kwargs)
         self.attention = attention
-        self.supports_masking = True
-
-    def compute_mask(self, inputs, mask=None):
-        return None
 
     def get_config(self):
         config = keras.saving.serialize_keras_object(self.attention)

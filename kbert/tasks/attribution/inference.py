@@ -14,8 +14,8 @@ from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice
 from kbert.model.cast_model import cast_model
-from kbert.model.from_embeddings import embeddings_of
 from kbert.model.gradients import with_gradient
+from kbert.model.probes import embeddings_of
 from kbert.tasks.attribution import BASELINES, VALUES, targets
 from kbert.tasks.attribution.attribution import Attribution
 from kbert.tasks.attribution.integrated_gradients import integrate

@@ -8,7 +8,7 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.weights_digest import weights_digest
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
-from kbert.model.student import layer_map, with_states
+from kbert.model.probes import map_layers, with_states
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.distillation.teacher import Teacher
 from kbert.training import distillation
@@ -46,7 +46,7 @@ class Distillation:
     ):
         self._pad_id = pad_id
         self._settings, self._outputs = settings, list(outputs) if settings.alpha else []
-        pairs = layer_map(blocks, bert.config.num_hidden_layers)
+        pairs = map_layers(blocks, bert.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), bert.config.hidden_size
         of_logits = distillation.of_logits(problem_type, settings.temperature)
