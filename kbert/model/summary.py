@@ -2,7 +2,6 @@
 
 import os
 from typing import TYPE_CHECKING
-from unittest import mock
 
 from kbert.graph.summary_rows import Row
 from kbert.ops import keras_internals
@@ -42,14 +41,20 @@ def keras_table(model) -> str:
     source = max(len(part) for row in rows for part in row.connected_to.split(", ")) + 4
     ends = [name, name + shape, name + shape + 16, name + shape + 16 + source]
     lines: list[str] = []
+    before = os.environ.get("COLUMNS")
     # Keras makes its console without a width, so the environment's is the one that counts.
-    with mock.patch.dict(os.environ, COLUMNS=str(ends[-1] + 2)):
+    os.environ["COLUMNS"] = str(ends[-1] + 2)
+    try:
         keras.Model.summary(
             model,
             line_length=ends[-1],
             positions=[end / ends[-1] for end in ends],
             print_fn=lines.append,
         )
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
     return "\n".join(lines)
 
 

@@ -217,7 +217,7 @@ def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
 
     def part(group, n):
         return {
-            name: array.reshape(*sizes, count // whole, *array.shape[1:])[n]
+            name: array.reshape(*sizes, -1, *array.shape[1:])[n]
             for name, array in group.items()
         }
 
