@@ -34,7 +34,6 @@ MEANINGS = {
     "RANK": "torch on several devices: number of this process. torchrun sets it.",
     "TF_CONFIG": "TensorFlow on several hosts: JSON with all workers and the index of this one.",
     "TF_CPP_MIN_LOG_LEVEL": "TensorFlow's lowest log level. Commands set 3 if it is not set.",
-    "TORCHELASTIC_RESTART_COUNT": "Restarts of the processes by torchrun. torchrun sets it.",
     "TORCHELASTIC_USE_AGENT_STORE": "Whether torchrun hosts the key-value store. torchrun sets it.",
     "TPU_NAME": "TensorFlow on a TPU: local, or the TPU's name or grpc:// address.",
     "WORLD_SIZE": "torch on several devices: number of processes. torchrun sets it.",

@@ -217,8 +217,7 @@ def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
 
     def part(group, n):
         return {
-            name: array.reshape(*sizes, -1, *array.shape[1:])[n]
-            for name, array in group.items()
+            name: array.reshape(*sizes, -1, *array.shape[1:])[n] for name, array in group.items()
         }
 
     return [tuple(part(group, n) for group in groups) for n in range(sizes[0])]
