@@ -17,12 +17,13 @@ FILES = [
     "training/loop/loop.py",
     "training/engine.py",
     "training/backends/tensorflow.py",
+    "training/backends/backend.py",
     "training/step.py",
 ]
 
 
 @pytest.mark.full
-def test_six_files_lie_between_the_call_and_the_gradient(monkeypatch, tmp_path):
+def test_seven_files_lie_between_the_call_and_the_gradient(monkeypatch, tmp_path):
     stacks, gradient = [], tf.GradientTape.gradient
 
     def recording(self, *arguments, **options):

@@ -45,11 +45,12 @@ class Spread:
 
     def on_each(self, of_replica: Callable) -> Callable:
         """Return a function of distributed `values`, whose result is the same on each replica."""
+
+        def run(*arguments):  # no lambda: a TPU's program has its name
+            return self._run(of_replica, *arguments)
+
         # on TPU shapes stay as they are: one that is relaxed has no size that XLA would know
-        return function(
-            lambda *arguments: self._run(of_replica, *arguments),
-            reduce_retracing=not self.on_tpu,
-        )
+        return function(run, reduce_retracing=not self.on_tpu)
 
     def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
         """Return the same of several steps: see `one_by_one`."""
@@ -60,7 +61,11 @@ class Spread:
 
     def all_of(self, of_replica: Callable) -> Callable:
         """Return a function of `values` whose results are lists, one of each replica."""
-        run = function(lambda *arguments: self._strategy.run(of_replica, args=arguments))
+
+        @function
+        def run(*arguments):
+            return self._strategy.run(of_replica, args=arguments)
+
         local = self._strategy.experimental_local_results
         return lambda *arguments: tf.nest.map_structure(local, run(*arguments))
 
