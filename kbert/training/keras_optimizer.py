@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.ops import keras_internals
 
-# Settings of an optimizer of Keras's that are the run's here, with kbert's names for them.
+# Settings of Keras's optimizers, and the setting of a run that takes their place.
 _OF_THE_RUN = {
     "learning_rate": "learning_rate",
     "weight_decay": "weight_decay",
@@ -30,20 +30,34 @@ def read_optimizer(value) -> dict:
         ValueError: an optimizer with a setting that is the run's, or one whose step changes more
             than each weight and its slots.
     """
-    if isinstance(value, dict):
-        value = keras.saving.deserialize_keras_object(value)
+    given = isinstance(value, keras.optimizers.Optimizer)
+    described = keras.saving.serialize_keras_object(value) if given else value
+    if not isinstance(described, dict) or "class_name" not in described:
+        raise TypeError
+    try:
+        value = keras.saving.deserialize_keras_object(described)
+    except TypeError:
+        raise ValueError(
+            f"{described['class_name']} must be registered by "
+            "keras.saving.register_keras_serializable, and take its configuration"
+        ) from None
     if not isinstance(value, keras.optimizers.Optimizer):
         raise TypeError
     name = type(value).__name__
     whole = type(value).apply is not keras.optimizers.Optimizer.apply
     if whole or keras_internals.changes_more_than_a_weight(value):
-        raise ValueError(f"{name} changes more in a step than each weight by its own gradient")
-    config, default = value.get_config(), type(value)().get_config()
+        raise ValueError(
+            f"{name} changes more in a step than each weight by its own gradient: choose another"
+        )
+    try:
+        config, default = value.get_config(), type(value)().get_config()
+    except TypeError:
+        raise ValueError(f"{name}() must work without arguments: give them defaults") from None
     for setting, own in _OF_THE_RUN.items():
         if config.get(setting) != default.get(setting):
             instead = f"give the run {own}" if own else "leave it out"
             raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    return keras.saving.serialize_keras_object(value)
+    return described
 
 
 class KerasRule:
@@ -64,7 +78,7 @@ class KerasRule:
         self._slots = {f"slot_{place}": variable for place, variable in enumerate(own)}
 
     def init(self, weight) -> dict:
-        """Return the optimizer's variables of its weight, by names of kbert's."""
+        """Return the optimizer's variables of its weight, numbered in Keras's order."""
         return self._slots
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:

@@ -49,7 +49,7 @@ class Optimizer:
     bias_correction: bool = True
 
     def __post_init__(self):
-        values = dataclasses.asdict(self)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["optimizer"] = values.pop("name")
         object.__setattr__(self, "name", checked(values)["optimizer"])
         if self.warmup_steps > self.total_steps:

@@ -129,7 +129,11 @@ def test_keras_optimizers_equal_their_own_apply(name):
 def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
     import keras
 
+    class Unknown(keras.optimizers.SGD):
+        pass
+
     cases = {
+        "Unknown must be registered by keras.saving.register_keras_serializable": Unknown(),
         "Lion's learning_rate is not used here: give the run learning_rate":
             keras.optimizers.Lion(3e-5),
         "Lion's weight_decay is not used here: give the run weight_decay":
