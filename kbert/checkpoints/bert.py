@@ -21,7 +21,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.io import printable, urls
 from kbert.model import deferred
-from kbert.model.told_by_layers import told_by_layers
+from kbert.model.summary import read_spec_arguments
 
 if TYPE_CHECKING:
     import keras
@@ -85,7 +85,7 @@ class Bert(aliases.Answering):
         found = getattr(self.model, "spec", None)
         if found is not None and (found.config, found.head) == (self.config, self.head):
             return found
-        told = told_by_layers(self.model) | {"head": self.head}
+        told = read_spec_arguments(self.model) | {"head": self.head}
         return GraphSpec(self.config, **told)
 
     def __repr__(self) -> str:

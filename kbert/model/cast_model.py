@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.graph.spec import GraphSpec
 from kbert.model.bert_model import BertModel
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 
 # By model: a function that sums its weights' bits, and by dtype the sums and the model cast of
 # them. None holds the model itself: they go with it.

@@ -1,4 +1,4 @@
-"""Models built before their variables have values, so that a checkpoint's are their first.
+"""Models built before their variables have values: a checkpoint's or other models'.
 
 Keras makes variables this way itself where it builds a model within a traced function: within a
 StatelessScope a variable keeps its initializer, and gets its value when all of them are asked for.
@@ -8,10 +8,12 @@ Drawing 110 million random numbers, only to overwrite them, takes longer than re
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from kbert.graph.spec import GraphSpec
 from kbert.ops.keras_internals import can_defer, forget_waiting, give_first_value
 
 
@@ -64,3 +66,42 @@ def _first_value(read: Callable[[], np.ndarray], shape, dtype):
     import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
     return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
+
+
+def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
+    """Build a graph whose layers have copies of others' weights, in its own dtype; no adapters.
+
+    Args:
+        spec: what to build.
+        layers: Keras layers by their names; None for one that is newly initialized, none for all.
+
+    Raises:
+        KeyError: a layer with weights that is not among them.
+    """
+    from kbert.model import builder  # these import Keras
+    from kbert.model.lora import is_adapter
+
+    if not layers:
+        return builder.build(spec)
+    values: dict[str, Callable[[], np.ndarray]] = {}
+    with without_values():
+        model = builder.build(spec)
+        for layer in model.layers:
+            if layer.weights and (given := layers[layer.name]):
+                weights = [one for one in given.weights if not is_adapter(one.path)]
+                for new, old in zip(layer.weights, weights, strict=True):
+                    values[new.path] = functools.partial(_copy, old)
+    fill(model, values)
+    return model
+
+
+def layers_of(model) -> dict[str, Any]:
+    """Return a model's layers by their names."""
+    return {layer.name: layer for layer in model.layers}
+
+
+def _copy(weight) -> np.ndarray:
+    """Return a weight's values, float32, as a copy: JAX and torch keep the array that they get."""
+    from keras import ops
+
+    return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")

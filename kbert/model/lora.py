@@ -15,7 +15,6 @@ from keras import ops
 from kbert import ops as kops
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts
 from kbert.model.layers.encoder import Dropout
-from kbert.model.matrices import kernel_of, merge
 from kbert.ops.keras_internals import unlocked
 
 
@@ -52,6 +51,24 @@ class LoraAdapter(keras.layers.Layer):
         x = self.dropout(x, training=training)
         inner = kops.linear(x, ops.transpose(self.a)) * self.scale  # (…, rank)
         return kops.linear(inner, ops.transpose(self.b))
+
+
+def kernel_of(model, matrix: AdaptedMatrix):
+    """Return the variable of a matrix: (inputs, outputs), or with an axis for the heads."""
+    weights = model.get_layer(matrix.layer).weights
+    (kernel,) = (one for one in weights if one.path.endswith(f"/{matrix.variable}"))
+    return kernel
+
+
+def is_adapter(path: str) -> bool:
+    """Return whether a weight's path is that of an adapter's A or B."""
+    return path.endswith(("/lora_A", "/lora_B"))
+
+
+def merge(kernel: np.ndarray, a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
+    """Return W + scale · B·A in the kernel's shape, float32."""
+    product = (b @ a).T * np.float32(scale)  # (inputs, outputs)
+    return kernel + product.reshape(kernel.shape)
 
 
 def add_adapters(

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 
 if TYPE_CHECKING:
     import keras

@@ -7,7 +7,7 @@ import keras
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.heads import AttentionWeights, QueriesAndKeys
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 
 
 def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:

@@ -1,8 +1,11 @@
-"""Summary of a built model: its rows, and Keras's own table."""
+"""What a built model tells of its graph: summary rows, Keras's own table, the spec, the ids."""
 
 import os
 from typing import TYPE_CHECKING
 
+from kbert.graph import names
+from kbert.graph.keras_config import HEADS_OF_LAYERS
+from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.graph.summary_rows import Row
 from kbert.ops import keras_internals
 
@@ -61,3 +64,25 @@ def keras_table(model) -> str:
 def trainable_mark(layer) -> str:
     """Return whether a layer is trainable, Y or N; - without weights."""
     return "-" if not layer.weights else "Y" if layer.trainable else "N"
+
+
+def read_spec_arguments(model) -> dict:
+    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
+    layers = {layer.name: layer for layer in model.layers}
+    last = next((name for name in HEADS_OF_LAYERS if name in layers), "")
+    told = {"head": HEADS_OF_LAYERS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    if names.MASKED_POSITIONS in layers:
+        told["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
+    if any(name.endswith(f"-{names.QUERIES}") for name in layers):
+        told["selected_positions"] = True
+    if names.PACKED_TEXTS in layers:
+        told["packed"] = True
+    if told["head"] in HEADS_WITH_LABELS:
+        told["num_labels"] = layers[last].weights[0].shape[-1]
+    return told
+
+
+def ids_of(model) -> list:
+    """Return the model's inputs Input-Token and, where it has segments, Input-Segment."""
+    encoded = (names.TOKEN_IDS, names.SEGMENT_IDS)
+    return [tensor for tensor in model.inputs if tensor.name in encoded]

@@ -204,10 +204,9 @@ def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Differe
 
 
 def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
-    from kbert.model.summary import model_rows
-    from kbert.model.told_by_layers import told_by_layers
+    from kbert.model.summary import model_rows, read_spec_arguments
 
-    expected = closed_form.rows(GraphSpec(config, **told_by_layers(model)))
+    expected = closed_form.rows(GraphSpec(config, **read_spec_arguments(model)))
     differences = compare_rows(model_rows(model), expected)
     return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
 
@@ -296,9 +295,9 @@ def _sizes(config: BertConfig) -> dict[str, int]:
 
 
 def _is_document_graph(model) -> bool:
-    from kbert.model.told_by_layers import told_by_layers
+    from kbert.model.summary import read_spec_arguments
 
-    return told_by_layers(model) == {"head": "pretraining", "seq_len": 512}
+    return read_spec_arguments(model) == {"head": "pretraining", "seq_len": 512}
 
 
 def _unequal(where: str, what: str, expected, found) -> tuple[Difference, ...]:

@@ -19,7 +19,7 @@ from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
 from kbert.model.cast_model import cast_model
 from kbert.model.jax_inference import compile_forward
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.precisions import dtype_of
 

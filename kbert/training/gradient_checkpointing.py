@@ -9,10 +9,24 @@ import itertools
 from collections.abc import Callable
 
 import keras
+from keras import ops
 
 from kbert.graph import names
-from kbert.model.stateless import stateless
 from kbert.ops import keras_internals
+
+
+def call_stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
+    """Return a functional model's outputs, from the values of its variables by id."""
+
+    def read(variables) -> list:
+        """Return each variable's value in its dtype: the given one, else its own."""
+        each = [(one, values.get(id(one))) for one in variables]
+        return [one.value if new is None else ops.cast(new, one.dtype) for one, new in each]
+
+    states = read(model.trainable_variables), read(model.non_trainable_variables)
+    given = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
+    outputs = model.stateless_call(*states, given, training=training, **options)[0]
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 class SegmentedModel:
@@ -51,19 +65,19 @@ class SegmentedModel:
         """
         mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
         masks = [None] * len(inputs)
-        states = stateless(self._embeddings, values, inputs)
+        states = call_stateless(self._embeddings, values, inputs)
         for block, weights in zip(self.blocks, self._weights, strict=True):
 
             def run(state, *own, block=block, weights=weights):
                 given = values | dict(zip(weights, own, strict=True))
-                return stateless(block, given, [state, *inputs], mask=[mask, *masks])
+                return call_stateless(block, given, [state, *inputs], mask=[mask, *masks])
 
             # Weights are arguments: a backend differentiates with respect to these alone.
             states += checkpoint(run)(states[-1], *(values[one] for one in weights))
         found = dict(zip(self._states, states, strict=True))
         if self._heads:
             masks = [mask] * len(states) + masks
-            of_heads = stateless(self._heads, values, [*states, *inputs], mask=masks)
+            of_heads = call_stateless(self._heads, values, [*states, *inputs], mask=masks)
             found |= zip(self._of_heads, of_heads, strict=True)
         return [found[one] for one in self._outputs]
 

@@ -126,7 +126,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
     """Build the model, newly initialized, and compile the step; refuse callbacks."""
-    from kbert.model.build_with import build_with
+    from kbert.model.deferred import build_with
     from kbert.model.lora import adapters_of
     from kbert.training.loop.callbacks import refuse_harmful
     from kbert.training.optimizers import Optimizer

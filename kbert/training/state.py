@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from kbert.io.wording import first_few
-from kbert.model.matrices import is_adapter
+from kbert.model.lora import is_adapter
 from kbert.training.trained_weights import TrainedWeights
 
 FIRST_SCALE = 2.0**15

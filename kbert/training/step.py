@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import name_scope, ops
 
-from kbert.model.scopes import LOSS, OPTIMIZER
-from kbert.model.stateless import stateless
 from kbert.training import loss as losses
 from kbert.training import optimizers
-from kbert.training.gradient_checkpointing import SegmentedModel
+from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
 from kbert.training.optimizers import Optimizer
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
 from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VECTORS, VectorLoss
+
+LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
 
 
 class Decision(NamedTuple):
@@ -143,7 +143,7 @@ class TrainingStep:
         if self.segments and training:
             found = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
-            found = stateless(self.model, values, ordered, training)
+            found = call_stateless(self.model, values, ordered, training)
         if self.vectors:
             return {VECTORS: self.vectors.vectors(found[0], inputs)}
         return dict(zip(self.model.output_names, found, strict=True))

@@ -11,7 +11,7 @@ from kbert.graph.accounting import account
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.trained_parts import TrainedParts, part_of
 from kbert.model.lora import adapters_of
-from kbert.model.matrices import is_adapter
+from kbert.model.lora import is_adapter
 
 
 def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:

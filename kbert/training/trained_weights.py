@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kbert.graph.trained_parts import TrainedParts, rate_shares
 from kbert.model.lora import add_adapters
-from kbert.model.matrices import is_adapter
+from kbert.model.lora import is_adapter
 
 
 @dataclass(frozen=True)

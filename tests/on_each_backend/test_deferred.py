@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.ops import keras_internals
 from kbert.training.determinism import drawn_from
 

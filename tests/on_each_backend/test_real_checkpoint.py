@@ -15,7 +15,7 @@ from kbert.data.packed_batch import FIRSTS, packed
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.embedding.inference import embed
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer

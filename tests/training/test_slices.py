@@ -11,9 +11,9 @@ from helpers.sizes import FILES, SIZES
 
 import kbert
 from kbert.graph.spec import HEADS
-from kbert.model.scopes import SCOPES
 from kbert.show.compiled_text import compiled_text
 from kbert.training.slices import compiler, hlo_text
+from kbert.training.slices.hlo_text import SCOPES
 
 LIBTPU = importlib.util.find_spec("libtpu")
 needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')

@@ -19,7 +19,6 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.io.wording import first_few
-from kbert.model.matrices import kernel_of, merge
 
 _TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
 
@@ -122,6 +121,8 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
             f"{source} must be an adapter of {base}, got one that was trained on other weights of "
             "this shape"
         )
+    from kbert.model.lora import kernel_of, merge  # imports Keras
+
     for (block, name), pair in adapter.pairs.items():
         matrix = kernel_of(model, _matrix(block, name))
         matrix.assign(merge(_kernel(model, block, name), *pair))
@@ -176,6 +177,8 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
 
 def _kernel(model, block: int, name: str) -> np.ndarray:
     import keras
+
+    from kbert.model.lora import kernel_of
 
     value = keras.ops.convert_to_numpy(kernel_of(model, _matrix(block, name)))
     return value.astype("float32", copy=False)

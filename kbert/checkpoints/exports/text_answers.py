@@ -17,7 +17,7 @@ from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, setti
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 
 CANDIDATES = 5  # of a [MASK], as by `kbert.fill_mask`
 _MLM = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)

@@ -15,7 +15,7 @@ from kbert.data.labelled.spans import LONGEST_ANSWER
 from kbert.data.labelled.windows import LONGEST_QUESTION, STRIDE
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 
 WINDOWS = 32  # that are computed at a time: those of many long contexts would fill the memory
 _LEAST = float("-inf")

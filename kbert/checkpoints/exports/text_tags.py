@@ -9,7 +9,7 @@ from kbert.checkpoints.exports.text_graph import Pieces, TextGraph, whole
 from kbert.checkpoints.exports.text_model import dense, label_names, outputs
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.told_by_layers import ids_of
+from kbert.model.summary import ids_of
 
 _SPACE = r"[ \t\n\r\p{Z}]"  # what separates words, as in `kbert.tasks.tagging.words`
 

@@ -64,7 +64,6 @@ class TokenEmbedding(Embedding):
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
         super().__init__(input_dim, output_dim, **kwargs)
         self.pad_token_id = pad_token_id
-        self.supports_masking = True
 
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")

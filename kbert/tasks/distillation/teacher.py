@@ -10,7 +10,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import load_of_casing, require_tokenizer
 from kbert.tasks.running import compiled
 

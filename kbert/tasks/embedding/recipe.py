@@ -9,7 +9,7 @@ from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, setti
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
 from kbert.tasks.embedding.training import (

@@ -16,7 +16,6 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_targets
-from kbert.model.matrices import kernel_of
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
 _logger = logging.getLogger("kbert")
@@ -86,6 +85,8 @@ def open_source(
         return load(source, lowercase=lowercase), None
     base = find_base(folder)
     merged = load(base, adapter=folder, lowercase=lowercase)
+    from kbert.model.lora import kernel_of  # imports Keras
+
     plain = load(base, tokenizer=False)  # bit for bit, which no subtraction would give
     for place in adapter.pairs:
         matrix = AdaptedMatrix(*place, 0, 0)

@@ -27,7 +27,7 @@ from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import (
     length_of_examples,
     longest,

@@ -14,7 +14,7 @@ from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
-from kbert.model.build_with import build_with, layers_of
+from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation

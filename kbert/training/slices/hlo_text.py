@@ -11,6 +11,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from kbert.graph import names
+from kbert.training.step import LOSS, OPTIMIZER
+
+# Part of the model by what the names of its operations have in them; `keras.name_scope` sets them.
+SCOPES = {
+    "Embedding-": "embeddings",
+    names.ATTENTION: "attention",
+    f"-{names.QUERIES}": "attention",
+    names.FEED_FORWARD: "feed_forward",
+    names.MLM: "heads",
+    names.FIRST_TOKEN: "heads",
+    names.NSP: "heads",
+    names.CLASSIFIER: "heads",  # of tokens too
+    names.SPAN: "heads",
+    LOSS: LOSS,
+    OPTIMIZER: OPTIMIZER,
+}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _PRODUCTS = ("convolution", "dot")
 # What a program on a chip cannot do alone: it stops and asks its host.

@@ -19,7 +19,6 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.model.scopes import SCOPES
 from kbert.ops import compile_for
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -48,7 +47,7 @@ def compiled(slice_name: str, **request) -> dict:
         "temporary": memory.temp_size_in_bytes,
         "outputs": memory.output_size_in_bytes - memory.alias_size_in_bytes,
         "flops": done.cost_analysis()["flops"],
-        "cycles": hlo_text.cycles(text, SCOPES),
+        "cycles": hlo_text.cycles(text, hlo_text.SCOPES),
         "collectives": hlo_text.collectives(text),
         "host_calls": hlo_text.host_calls(text),
         "dynamic_shapes": hlo_text.dynamic_shapes(text),
