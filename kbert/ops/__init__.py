@@ -9,6 +9,8 @@ import functools
 import importlib
 from collections.abc import Callable, Iterator
 
+from kbert.ops.devices import device_names
+
 _OPERATIONS = {
     *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
     *("embedding_lookup", "embedding_lookup_and_table", "gather_positions", "keep_mask"),
@@ -30,18 +32,12 @@ def compile_for(device: str) -> Iterator[None]:
 
 
 @functools.cache
-def _device_here() -> str:
-    from kbert.ops.devices import device_names
-
-    name = device_names()[0].lower()
-    return next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
-
-
-@functools.cache
 def _select(name: str, backend: str, device: str | None) -> Callable:
-    """Return the fastest function of an operation."""
+    """Return the fastest function of an operation, by default for the device that is here."""
+    here = (device or device_names()[0]).lower()
+    device = next((kind for kind in ("cpu", "tpu") if kind in here), "gpu")
     definition = getattr(importlib.import_module("kbert.ops.reference"), name)
-    if (backend, device or _device_here()) in _REFERENCE_ALONE:
+    if (backend, device) in _REFERENCE_ALONE:
         return definition
     return getattr(importlib.import_module(f"kbert.ops.{backend}"), name, definition)
 

@@ -18,18 +18,25 @@ from kbert.ops.activations import gelu, gelu_tanh
 
 
 def _traced(formula: Callable) -> Callable:
-    """Return a function of tensors or variables that is traced once per shape and dtype."""
-    function = tf.function(tf.custom_gradient(formula), autograph=False)
-    return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
+    """Return a function of tensors or variables, traced once per shape, dtype and options."""
+
+    @functools.cache
+    def function(**options):
+        with_gradient = tf.custom_gradient(lambda *tensors: formula(*tensors, **options))
+        return tf.function(with_gradient, autograph=False)
+
+    def call(*arguments, **options):
+        return function(**options)(*map(tf.convert_to_tensor, arguments))
+
+    return call
 
 
-def linear(x, kernel, bias=None):
+def linear(x, kernel, bias=None, transpose: bool = False):
     """See `reference.linear`; one product of all rows."""
-    kernel = tf.cast(kernel, x.dtype)
-    y = tf.matmul(_rows(x), kernel)
+    y = tf.matmul(_rows(x), tf.cast(kernel, x.dtype), transpose_b=transpose)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
-    return tf.reshape(y, [*_shape(x)[:-1], kernel.shape[-1]])
+    return tf.reshape(y, [*_shape(x)[:-1], y.shape[-1]])
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
@@ -51,7 +58,7 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     if mask is None:
         mask = tf.ones([1, 1, 1, 1], "bool")
     if rate:
-        context = _attention_with_dropout(rate)(query, key, value, mask, tf.cast(seed, tf.int32))
+        context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
     else:
         context = tf.matmul(_probs(query, key, mask), value)
     batch, heads, length, size = _shape(context)
@@ -64,28 +71,24 @@ def _probs(query, key, mask):
     return tf.nn.softmax(scores + tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2))
 
 
-@functools.cache
-def _attention_with_dropout(rate: float) -> Callable:
-    @_traced
-    def attend(query, key, value, mask, seed):
-        probs = _probs(query, key, mask)
-        keep, scale = _keep_mask(probs, rate, seed)
-        kept = _where(keep, probs)
-        context = tf.matmul(kept, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
+@_traced
+def _attend(query, key, value, mask, seed, rate: float):
+    probs = _probs(query, key, mask)
+    keep, scale = _keep_mask(probs, rate, seed)
+    kept = _where(keep, probs)
+    context = tf.matmul(kept, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
 
-        def grad(gradient):
-            scaled = gradient * tf.cast(scale, gradient.dtype)
-            of_value = tf.matmul(kept, scaled, transpose_a=True)
-            of_probs = _where(keep, tf.matmul(scaled, value, transpose_b=True))
-            mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
-            of_scores = (of_probs - mean) * probs
-            of_query = tf.matmul(of_scores, key)
-            of_key = tf.matmul(of_scores, query, transpose_a=True)
-            return of_query, of_key, of_value, None, None
+    def grad(gradient):
+        scaled = gradient * tf.cast(scale, gradient.dtype)
+        of_value = tf.matmul(kept, scaled, transpose_a=True)
+        of_probs = _where(keep, tf.matmul(scaled, value, transpose_b=True))
+        mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
+        of_scores = (of_probs - mean) * probs
+        of_query = tf.matmul(of_scores, key)
+        of_key = tf.matmul(of_scores, query, transpose_a=True)
+        return of_query, of_key, of_value, None, None
 
-        return context, grad
-
-    return attend
+    return context, grad
 
 
 def bias_activation(x, bias, activation: Callable):
@@ -126,21 +129,17 @@ def _gelu(x):
 
 def dropout(x, rate: float, seed):
     """See `reference.dropout`; 16 random bits per number, so the rate is exact to 2⁻¹⁷."""
-    return _dropout(rate)(x, tf.cast(seed, tf.int32)) if rate else x
+    return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
 
 
-@functools.cache
-def _dropout(rate: float) -> Callable:
-    @_traced
-    def drop(x, seed):
-        keep, scale = _keep_mask(x, rate, seed)
+@_traced
+def _drop(x, seed, rate: float):
+    keep, scale = _keep_mask(x, rate, seed)
 
-        def apply(x):
-            return tf.where(keep, x * tf.cast(scale, x.dtype), tf.zeros((), x.dtype))
+    def apply(x):
+        return _where(keep, x * tf.cast(scale, x.dtype))
 
-        return apply(x), lambda gradient: (apply(gradient), None)
-
-    return drop
+    return apply(x), lambda gradient: (apply(gradient), None)
 
 
 def _keep_mask(x, rate: float, seed) -> tuple:
@@ -162,34 +161,30 @@ def _where(keep, x):
 
 def layer_norm(x, gamma, beta, epsilon: float):
     """See `reference.layer_norm`."""
-    return _layer_norm(epsilon)(x, gamma, beta)
+    return _normalize(x, gamma, beta, epsilon=epsilon)
 
 
-@functools.cache
-def _layer_norm(epsilon: float) -> Callable:
-    @_traced
-    def norm(x, gamma, beta):
-        wide = tf.cast(_rows(x), tf.float32)
-        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-        scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
-        unit = centered * scale
-        gamma32 = tf.cast(gamma, tf.float32)
+@_traced
+def _normalize(x, gamma, beta, epsilon: float):
+    wide = tf.cast(_rows(x), tf.float32)
+    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
+    unit = centered * scale
+    gamma32 = tf.cast(gamma, tf.float32)
 
-        def grad(gradient):
-            gradient = tf.cast(_rows(gradient), tf.float32)
-            product = gradient * unit
-            column = gamma32[:, None] / x.shape[-1]  # (H, 1)
-            mean, slope = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
-            of_x = (gradient * gamma32 - (unit * slope + mean)) * scale
-            sums = [tf.raw_ops.BiasAddGrad(out_backprop=one) for one in (product, gradient)]
-            of_gamma, of_beta = (tf.cast(one, gamma.dtype) for one in sums)
-            return tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x)), of_gamma, of_beta
+    def grad(gradient):
+        gradient = tf.cast(_rows(gradient), tf.float32)
+        product = gradient * unit
+        column = gamma32[:, None] / x.shape[-1]  # (H, 1)
+        mean, slope = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
+        of_x = (gradient * gamma32 - (unit * slope + mean)) * scale
+        sums = [tf.raw_ops.BiasAddGrad(out_backprop=one) for one in (product, gradient)]
+        of_gamma, of_beta = (tf.cast(one, gamma.dtype) for one in sums)
+        return tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x)), of_gamma, of_beta
 
-        y = unit * gamma32 + tf.cast(beta, tf.float32)
-        return tf.reshape(tf.cast(y, x.dtype), tf.shape(x)), grad
-
-    return norm
+    y = unit * gamma32 + tf.cast(beta, tf.float32)
+    return tf.reshape(tf.cast(y, x.dtype), tf.shape(x)), grad
 
 
 def embedding_lookup(table, ids):
@@ -211,30 +206,23 @@ def embedding_lookup_and_table(table, ids, dtype: str):
 
     TensorFlow alone makes a second dense gradient of the rows, and a third of the two.
     """
-    rows, whole = _lookup_and_table(tf.as_dtype(dtype).name)(table, ids)
+    rows, whole = _lookup_and_table(table, ids, dtype=tf.as_dtype(dtype).name)
     return tf.cast(rows, dtype), whole
 
 
-@functools.cache
-def _lookup_and_table(dtype: str) -> Callable:
-    @_traced
-    def call(table, ids):
-        def grad(of_rows, of_table):
-            dense = tf.cast(of_table, table.dtype)
-            rows = tf.reshape(of_rows, (-1, table.shape[-1]))
-            # tf.raw_ops.InplaceAdd saves a copy, 15 ms of a step of base; XLA does not have it.
-            return tf.tensor_scatter_nd_add(dense, tf.reshape(ids, [-1, 1]), rows), None
+@_traced
+def _lookup_and_table(table, ids, dtype: str):
+    def grad(of_rows, of_table):
+        dense = tf.cast(of_table, table.dtype)
+        # tf.raw_ops.InplaceAdd saves a copy, 15 ms of a step of base; XLA does not have it.
+        return tf.tensor_scatter_nd_add(dense, tf.reshape(ids, [-1, 1]), _rows(of_rows)), None
 
-        return (tf.gather(table, ids), tf.cast(table, dtype)), grad
-
-    return call
+    return (tf.gather(table, ids), tf.cast(table, dtype)), grad
 
 
 def tied_logits(x, table, bias):
     """See `reference.tied_logits`; without a transposed copy of the table."""
-    y = tf.matmul(_rows(x), table, transpose_b=True)
-    y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
-    return tf.reshape(y, [*_shape(x)[:-1], table.shape[0]])
+    return linear(x, table, bias, transpose=True)
 
 
 def gather_positions(x, positions):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from kbert.data.counter_draws import fork, key_of
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.ops.devices import device_names
 from kbert.training import backends, optimizers
 from kbert.training import loss as losses
-from kbert.training.dropout_seeds import seed_states, seeds_of
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
-from kbert.training.state import TrainingState
+from kbert.training.state import TrainingState, find_seed_states
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import NO_WISH, Wishes
 from kbert.training.trained_weights import TrainedWeights
@@ -23,24 +23,10 @@ from kbert.training.vector_loss import VectorLoss
 
 
 class Engine:
-    """A prepared training step of a model, and its state.
-
-    Args:
-        devices: see `kbert.training.backends.start`.
-
-    Attributes:
-        backend: devices and hosts.
-        model: the functional model, built within `backend.scope()`.
-        state: every number that the next step depends on, see `TrainingState`.
-        step: what a step computes, see `TrainingStep`.
-        settings: the optimizer's settings.
-        steps_per_execution: maximum number of steps in one call of the device.
-        program: the step's compiled functions, see `kbert.training.backends.backend.Program`.
-        output_names: names of the outputs of `predict`, in order.
-    """
+    """A prepared training step of a model, and its state."""
 
     def __init__(self, devices: int | None = None):
-        self.backend = backends.start(devices)
+        self.backend = backends.start(devices)  # devices and hosts
 
     def prepare(
         self,
@@ -87,23 +73,24 @@ class Engine:
         }
         others = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
         checked(options | others, ("clip_norm", "jit", "steps_per_execution"))
-        options |= {"lessons": lessons, "vectors": vectors}
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
                 "leave packing out"
             )
         self.model, self.settings, self.seed = model, optimizer, seed
+        # maximum number of steps in one call of the device
         self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution()
-        # hidden states for a teacher are of use in training alone
+        # of `predict`; hidden states for a teacher are of use in training alone
         self.output_names = [
             name for name in model.output_names if not name.startswith(names.TEACHER)
         ]
         trained = trained or TrainedWeights().and_all_new_of(model)
-        seeds = seed_states(model)
+        seeds = find_seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
+        options |= {"lessons": lessons, "vectors": vectors}
         self.step = TrainingStep(self.backend, model, trained, seeds, optimizer, rules, **options)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
@@ -134,38 +121,28 @@ class Engine:
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """Run one step; return the metrics of `TrainingStep.update`, which each process has.
 
-        Args:
-            batch: this process's rows.
-            step: the step's number, which decides the dropout.
-            wishes: this process's stop flags.
+        `batch` has this process's rows, `wishes` are its stop flags; the step's number decides the
+        dropout.
         """
         return self.program.update(self.split(batch, wishes), self.seeds(step))
 
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
     ) -> Callable[[], list[dict[str, float]]]:
-        """Run several steps, in one call of the device if the backend can.
+        """Run several steps from `step` on, in one call of the device if the backend can.
 
-        Args:
-            batches: of each step, of the same shapes, at most `steps_per_execution`.
-            step: the number of the first step.
-            wishes: this process's stop flags.
+        The batches have the same shapes, and are at most `steps_per_execution`.
 
         Returns:
             A function that waits for their metrics: one dictionary per step, as from `update`.
         """
-        each = [
-            (self.split(batch, wishes), self.seeds(step + place))
-            for place, batch in enumerate(batches)
-        ]
-        return self.program.updates(each)
+        each = enumerate(batches, start=step)
+        return self.program.updates([(self.split(one, wishes), self.seeds(n)) for n, one in each])
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """Return a step's gradients by their weights' paths: not clipped, times the loss scale.
 
-        Args:
-            batch: the examples; for one process, or for one device if embeddings are trained.
-            step: the step whose dropout is used.
+        The batch is for one process, or for one device if embeddings are trained.
         """
         found = self.program.gradients(self.split(batch), self.seeds(step))
         weights = self.state.variables.weights
@@ -189,11 +166,13 @@ class Engine:
         self.backend.any_process(NO_WISH)
 
     def seeds(self, step: int) -> np.ndarray:
-        """Return the dropout seeds of a step, of all devices; see `seeds_of`."""
+        """Return the dropout seeds of a step: int32 (replicas, micro-batches, dropouts, 2)."""
         # Functions of (seed, step), not states that each draw moves on: a run that is resumed draws
         # what it would have drawn, and each device and micro-batch has masks of its own.
-        devices, micro_batches = range(self.backend.replicas), self.step.accumulation_steps
-        return seeds_of(self.seed, step, devices, micro_batches, self.step.dropouts)
+        shape = (self.backend.replicas, self.step.accumulation_steps, self.step.dropouts, 2)
+        keys = fork(key_of(self.seed, step), np.arange(shape[0]))[:, None]
+        places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
+        return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
 
     def split(self, batch: TrainingBatch, wishes: Wishes = NO_WISH) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
@@ -216,8 +195,7 @@ def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
         raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
 
     def part(group, n):
-        return {
-            name: array.reshape(*sizes, -1, *array.shape[1:])[n] for name, array in group.items()
-        }
+        arrays = group.items()
+        return {name: array.reshape(*sizes, -1, *array.shape[1:])[n] for name, array in arrays}
 
     return [tuple(part(group, n) for group in groups) for n in range(sizes[0])]

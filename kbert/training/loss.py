@@ -15,15 +15,10 @@ from kbert.graph import names as layers
 
 
 class Lesson(NamedTuple):
-    """An auxiliary loss of an output, such as that of a teacher.
+    """An auxiliary loss of an output, such as that of a teacher."""
 
-    Attributes:
-        output: the output that learns.
-        measure: a function like `measured`, of its logits, the targets and the weights.
-    """
-
-    output: str
-    measure: Callable
+    output: str  # the output that learns
+    measure: Callable  # like `measured`, of its logits, the targets and the weights
 
 
 def measured(logits, labels, weights, smoothing: float = 0.0):
@@ -79,18 +74,15 @@ def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
         labels: labels by output.
         axes: number of axes before a label's own: 2 if micro-batches come before the examples.
     """
-    return {
-        name: _second_measure(name, is_class(given) or len(given.shape) > axes)
-        for name, given in labels.items()
-    }
 
+    def second_measure(name: str, given) -> str:
+        if name.startswith(layers.of_teacher("Hidden")):
+            return "cosine"
+        if not is_class(given) and len(given.shape) <= axes:
+            return "absolute_error"
+        return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
 
-def _second_measure(name: str, of_classes: bool) -> str:
-    if name.startswith(layers.of_teacher("Hidden")):
-        return "cosine"
-    if not of_classes:
-        return "absolute_error"
-    return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
+    return {name: second_measure(name, given) for name, given in labels.items()}
 
 
 def _of_classes(logits, labels, weights, smoothing: float):
@@ -116,10 +108,11 @@ def objective(
 
     `lessons` are those of the labels that are no output's own, by their name.
     """
-    each = [(name, *lessons.get(name, Lesson(name, measure))) for name in labels]
-    sums = ops.stack(
-        [of(outputs[output], labels[name], weights[name]) for name, output, of in each]
-    )
+    found = []
+    for name, given in labels.items():
+        output, measure_of = lessons.get(name, Lesson(name, measure))
+        found.append(measure_of(outputs[output], given, weights[name]))
+    sums = ops.stack(found)
     return ops.sum(sums[:, 0]), sums
 
 

@@ -21,31 +21,21 @@ _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.p
 class Optimizer:
     """The settings of the optimizer and its learning rate schedule.
 
-    Attributes:
-        name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers),
-            "lamb" (You et al., arXiv 1904.00962, algorithm 2) or a `keras.optimizers.Optimizer`,
-            kept as its configuration.
-        learning_rate: the peak learning rate.
-        total_steps: number of steps of the whole run.
-        warmup_steps: number of steps over which the learning rate grows from 0.
-        schedule: the schedule after the warm-up: "linear" (to 0 at total_steps) or "constant".
-        weight_decay: weight decay of all weights except biases and the scales and offsets of
-            LayerNorm.
-        beta_1, beta_2: decay rates of the moments; a Keras optimizer has its own.
-        epsilon: added to the square root of the second moment; a Keras optimizer has its own.
-        bias_correction: whether the moments are corrected for their start at 0. Google's
-            optimization.py does not correct them; the paper's Adam and transformers do.
+    "adamw" is that of Loshchilov and Hutter (arXiv 1711.05101; torch.optim.AdamW's numbers), "lamb"
+    that of You et al. (arXiv 1904.00962, algorithm 2).
     """
 
-    name: str | dict = "adamw"
-    learning_rate: float = 1e-4
-    total_steps: int = 1
-    warmup_steps: int = 0
-    schedule: str = "linear"
-    weight_decay: float = 0.01
-    beta_1: float = 0.9
+    name: str | dict = "adamw"  # or a `keras.optimizers.Optimizer`, kept as its configuration
+    learning_rate: float = 1e-4  # the peak learning rate
+    total_steps: int = 1  # of the whole run
+    warmup_steps: int = 0  # over which the learning rate grows from 0
+    schedule: str = "linear"  # after the warm-up: to 0 at total_steps; or "constant"
+    weight_decay: float = 0.01  # of all weights except biases and LayerNorm's
+    beta_1: float = 0.9  # decay rates of the moments; a Keras optimizer has its own
     beta_2: float = 0.999
-    epsilon: float = 1e-6
+    epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
+    # Whether the moments are corrected for their start at 0. Google's optimization.py does not
+    # correct them; the paper's Adam and transformers do.
     bias_correction: bool = True
 
     def __post_init__(self):
@@ -99,15 +89,10 @@ class AdamW:
         return {name: np.zeros(weight.shape, "float32") for name in ("first", "second")}
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
-        """Return a weight's new value and its new slots; all float32.
+        """Return a weight's new value and its new slots; all tensors are float32.
 
-        Args:
-            weight: the weight's value.
-            slots: values of its slots, by name.
-            gradient: clipped already.
-            rate: the learning rate.
-            iteration: number of earlier steps, float32.
-            decayed: see `is_decayed`.
+        The gradient is clipped already; `iteration` is the number of earlier steps; `decayed`: see
+        `is_decayed`.
         """
         direction, slots = self._direction(slots, gradient, iteration)
         decay = self._settings.weight_decay if decayed else 0.0

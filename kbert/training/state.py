@@ -17,55 +17,33 @@ MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
 
 
 class Counts(NamedTuple):
-    """Float32 scalars, exact to 2²⁴.
+    """Float32 scalars, exact to 2²⁴."""
 
-    Attributes:
-        iteration: steps that were applied.
-        loss_scale: factor of the loss; 1 except in float16.
-        good_updates: finite steps since the loss scale changed.
-        bad_updates: steps in a row that were not applied.
-    """
-
-    iteration: Any
-    loss_scale: Any
-    good_updates: Any
-    bad_updates: Any
+    iteration: Any  # steps that were applied
+    loss_scale: Any  # factor of the loss; 1 except in float16
+    good_updates: Any  # finite steps since the loss scale changed
+    bad_updates: Any  # steps in a row that were not applied
 
 
 class Values(NamedTuple):
-    """Tensors or variables that a step changes.
+    """Tensors or variables that a step changes."""
 
-    Attributes:
-        weights: those that are trained.
-        slots: the optimizer's state of each weight, by the optimizer's names.
-        counts: see `Counts`.
-    """
-
-    weights: list
-    slots: list[dict[str, Any]]
+    weights: list  # those that are trained
+    slots: list[dict[str, Any]]  # the optimizer's state of each weight, by the optimizer's names
     counts: Counts
 
 
 class TrainingState:
     """The variables of a trained model and of its optimizer, saved and restored by name.
 
-    Args:
-        model, trained, rules, seed_states: see `kbert.training.step.TrainingStep`.
-        to_numpy: that of the backend.
+    `to_numpy` is that of the backend; see `kbert.training.step.TrainingStep` for the others.
 
     Attributes:
         variables: the trained weights, the optimizer's slots and the counts.
         frozen: the model's weights that are not trained.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        trained: TrainedWeights,
-        rules: Sequence,
-        seed_states: Sequence,
-        to_numpy,
-    ):
+    def __init__(self, model, trained: TrainedWeights, rules, seed_states: Sequence, to_numpy):
         self._model, self._seed_states, self._to_numpy = model, seed_states, to_numpy
         self.frozen = trained.frozen
         slots = [
@@ -129,6 +107,30 @@ class TrainingState:
         # the next step writes to a CPU's memory, which the array may be
         copies = [np.array(array, order="C") for array in arrays]
         return dict(zip(variables, copies, strict=True))
+
+
+def find_seed_states(model) -> list:
+    """Return the states of the model's seed generators, in the order of its layers.
+
+    Keras: `variables` are "all layer state, including random seeds", `weights` without these.
+
+    Raises:
+        RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
+            each step, and nothing would show it.
+    """
+    weights = set(map(id, model.weights))
+    found = [variable for variable in model.variables if id(variable) not in weights]
+    drawing = sum(
+        (isinstance(layer, keras.layers.Dropout) and layer.rate > 0)
+        or (isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0)
+        for layer in model.layers
+    )
+    if len(found) < drawing:
+        raise RuntimeError(
+            f"Keras {keras.__version__} has {len(found)} seeds among the model's variables for "
+            f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
+        )
+    return found
 
 
 def needs_scale(model) -> bool:

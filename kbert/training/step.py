@@ -28,19 +28,12 @@ LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
 
 
 class Decision(NamedTuple):
-    """What a step does with its gradients: scalars of the device.
+    """What a step does with its gradients: scalars of the device."""
 
-    Attributes:
-        applied: whether anything changes.
-        factor: factor of the gradients, for clipping and for removing the loss scale.
-        rate: the learning rate.
-        iteration: number of earlier steps.
-    """
-
-    applied: Any
-    factor: Any
-    rate: Any
-    iteration: Any
+    applied: Any  # whether anything changes
+    factor: Any  # of the gradients, for clipping and for removing the loss scale
+    rate: Any  # the learning rate
+    iteration: Any  # number of earlier steps
 
     def at(self, share: float) -> "Decision":
         """Return the same at a share of the learning rate."""
@@ -49,25 +42,15 @@ class Decision(NamedTuple):
 
 @dataclass(eq=False)
 class TrainingStep:
-    """The functions of a step, in tensors of one device.
+    """The functions of a step, in tensors of one device."""
 
-    Attributes:
-        backend: what differs between backends, see `kbert.training.backends.backend.Backend`.
-        model: a functional model.
-        trained: its trained weights.
-        seed_states: the variables of its dropout seeds.
-        rules: the rule of each weight, see `kbert.training.optimizers.rules`.
-        decayed: of each weight, whether the optimizer decays it.
-
-    The others are those of `kbert.training.engine.Engine.prepare`.
-    """
-
-    backend: Any
-    model: Any
+    backend: Any  # a `kbert.training.backends.backend.Backend`
+    model: Any  # a functional model
     trained: TrainedWeights
-    seed_states: Sequence
+    seed_states: Sequence  # the variables of its dropout seeds
     optimizer: Optimizer
-    rules: Sequence
+    rules: Sequence  # the rule of each weight, see `kbert.training.optimizers.rules`
+    # The others are those of `kbert.training.engine.Engine.prepare`.
     clip_norm: float | None
     accumulation_steps: int
     gradient_checkpointing: bool
@@ -121,12 +104,8 @@ class TrainingStep:
         """Return a weight's new value and slots; unchanged if the step is not applied."""
         applied, factor, rate, iteration = decision
         new, new_slots = rule.update(weight, slots, gradient * factor, rate, iteration, decayed)
-
-        def chosen(after, before):
-            return ops.where(applied, after, before)
-
-        changed = {name: chosen(new_slots[name], slot) for name, slot in slots.items()}
-        return chosen(new, weight), changed
+        changed = {name: ops.where(applied, new_slots[name], slot) for name, slot in slots.items()}
+        return ops.where(applied, new, weight), changed
 
     def outputs(self, weights, frozen, inputs: Mapping, seeds=None) -> dict:
         """Return the model's outputs by name; with a loss of embeddings, the embeddings.

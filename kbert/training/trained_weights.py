@@ -10,17 +10,11 @@ from kbert.model.lora import is_adapter
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights that an engine trains.
+    """The weights that an engine trains."""
 
-    Attributes:
-        variables: the variables with gradients and moments.
-        rates: the factor of each one's learning rate.
-        frozen: the model's other weights.
-    """
-
-    variables: list = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-    frozen: list = field(default_factory=list)
+    variables: list = field(default_factory=list)  # with gradients and moments
+    rates: list[float] = field(default_factory=list)  # the factor of each one's learning rate
+    frozen: list = field(default_factory=list)  # the model's other weights
 
     def and_all_new_of(self, model) -> "TrainedWeights":
         """Add a model's other unfrozen variables, at the whole rate."""

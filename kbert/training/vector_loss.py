@@ -4,8 +4,7 @@ A record has several texts, its columns: a text, one that is like it, and others
 formula is sentence-transformers': losses and gradients are equal to its classes'.
 """
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from keras import ops
@@ -20,38 +19,27 @@ _LEAST = 1e-24  # of a squared length, whose root has a gradient
 
 @dataclass(frozen=True)
 class VectorLoss:
-    """A loss of text embeddings.
+    """A loss of text embeddings."""
 
-    Args:
-        name: one of `kbert.training.setting_rules.LOSSES`.
-        columns: C, the number of texts of a record.
-        width: H, the size of an embedding.
-        pooling: how token embeddings become one: "mean" or "max" over the tokens that are not
-            padding, or "cls", the first token's.
-        normalize: whether embeddings are scaled to length 1.
-        pad_id: the padding token.
-        scale: factor of the cosines, the inverse temperature; for infonce and cosent.
-        margin: the margin, for triplet.
-        dimensions: lengths to which embeddings are truncated, each with a loss of its own, all
-            summed (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1);
-            truncated embeddings are scaled to length 1. None: whole embeddings, unchanged.
-    """
-
-    name: str
-    columns: int
-    width: int
+    name: str  # one of `kbert.training.setting_rules.LOSSES`
+    columns: int  # C, the number of texts of a record
+    width: int  # H, the size of an embedding
+    # How token embeddings become one: "mean" or "max" over the tokens that are not padding, or
+    # "cls", the first token's.
     pooling: str = "mean"
-    normalize: bool = False
-    pad_id: int = 0
-    scale: float = 20.0
-    margin: float = 5.0
+    normalize: bool = False  # whether embeddings are scaled to length 1
+    pad_id: int = 0  # the padding token
+    scale: float = 20.0  # of the cosines, the inverse temperature; for infonce and cosent
+    margin: float = 5.0  # for triplet
+    # Lengths to which embeddings are truncated, each with a loss of its own, all summed
+    # (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1); truncated
+    # embeddings are scaled to length 1. None: whole embeddings, unchanged.
     dimensions: tuple[int, ...] | None = None
 
     def texts(self, inputs: Mapping) -> dict:
         """Flatten inputs of records, int32 (B, C, S), to texts, (B · C, S); keep others."""
-        return {
-            name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in inputs.items()
-        }
+        arrays = inputs.items()
+        return {name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in arrays}
 
     def vectors(self, states, inputs: Mapping):
         """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
@@ -88,20 +76,22 @@ class VectorLoss:
         if len(labels.shape) == 3:
             product = ops.sum(vectors * labels)
             return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
-        formulas: dict[str, Callable] = {
-            "infonce": functools.partial(infonce, scale=self.scale),
-            "triplet": functools.partial(triplet, margin=self.margin),
-            "cosine": cosine,
-            "cosent": functools.partial(cosent, scale=self.scale),
-        }
-        loss_of = formulas[self.name]
         if self.dimensions is None:
-            return loss_of(vectors, labels, weights)
+            return self._loss(vectors, labels, weights)
         each = [
-            loss_of(_unit(vectors[..., :dimension]), labels, weights)
+            self._loss(_unit(vectors[..., :dimension]), labels, weights)
             for dimension in sorted(self.dimensions, reverse=True)
         ]
         return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
+
+    def _loss(self, vectors, labels, weights):
+        if self.name == "infonce":
+            return infonce(vectors, labels, weights, self.scale)
+        if self.name == "triplet":
+            return triplet(vectors, labels, weights, self.margin)
+        if self.name == "cosine":
+            return cosine(vectors, labels, weights)
+        return cosent(vectors, labels, weights, self.scale)
 
 
 def infonce(vectors, numbers, weights, scale: float):

@@ -17,7 +17,6 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training import dropout_seeds
 from kbert.training import loss as objectives
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
@@ -26,7 +25,7 @@ from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import read_state
-from kbert.training.state import MOST_SKIPPED
+from kbert.training.state import MOST_SKIPPED, find_seed_states
 
 BATCH, BLOCKS = 12, 1
 STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite
@@ -145,10 +144,11 @@ def test_gradient_checkpointing_keeps_gradients(data):
         np.testing.assert_allclose(other[name], one[name], atol=1e-5 * size + 1e-9, err_msg=name)
 
 
-def test_each_layer_and_micro_batch_has_its_own_seeds():
+def test_each_layer_and_micro_batch_has_its_own_seeds(monkeypatch):
     engine = engine_of()
     engine.step.accumulation_steps = 3
-    seeds = dropout_seeds.seeds_of(engine.seed, 5, range(2), 3, engine.step.dropouts)
+    monkeypatch.setattr(engine.backend, "replicas", 2)
+    seeds = engine.seeds(5)
     assert seeds.shape[:2] == (2, 3)
     pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
     assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * BLOCKS + 1)  # 3 a block, 1 before
@@ -438,12 +438,12 @@ def with_dropout(hidden: float, attention: float):
 def test_dropout_whose_seeds_are_not_found_is_refused(monkeypatch, hidden, attention):
     model = with_dropout(hidden, attention)
     drawing = 3 * (hidden > 0) + (attention > 0)  # embeddings, two of the block; its attention
-    assert len(dropout_seeds.seed_states(model)) == drawing
+    assert len(find_seed_states(model)) == drawing
     monkeypatch.setattr(type(model), "variables", property(lambda model: model.weights))
     with pytest.raises(RuntimeError, match=f"has 0 seeds .* {drawing} layers with dr") as error:
-        dropout_seeds.seed_states(model)
+        find_seed_states(model)
     assert "\n" not in str(error.value)
-    assert dropout_seeds.seed_states(with_dropout(0.0, 0.0)) == []
+    assert find_seed_states(with_dropout(0.0, 0.0)) == []
 
 
 # What a save copies: the numbers of its moment, in the same memory each time.

@@ -17,19 +17,14 @@ Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels,
 class Program(Protocol):
     """The compiled functions of a step, which change a state's variables."""
 
-    backend: Any
-    step: TrainingStep
-    state: TrainingState
-
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.
 
-        Args:
-            parts: arrays (micro-batches, B, …) of each of this process's parts of the batch.
-            seeds: int32 (devices, micro-batches, dropouts, 2), of all devices.
+        `parts` are arrays (micro-batches, B, …) of each of this process's parts of the batch,
+        `seeds` int32 (devices, micro-batches, dropouts, 2), of all devices.
         """
 
     def updates(
@@ -54,20 +49,13 @@ class Program(Protocol):
 
 
 class Backend(Protocol):
-    """Devices and hosts, and the operations of a step that backends write differently.
+    """Devices and hosts, and the operations of a step that backends write differently."""
 
-    Attributes:
-        replicas: devices that share a batch, over all hosts.
-        local: parts of a process's examples that are computed separately.
-        process, processes: the number of this process, and how many there are.
-        shape_cost: one-time cost of a batch of a new shape, in steps, if XLA does not compile the
-            whole step; 0: unknown.
-    """
-
-    replicas: int = 1
-    local: int = 1
-    process: int = 0
-    processes: int = 1
+    replicas: int = 1  # devices that share a batch, over all hosts
+    local: int = 1  # parts of a process's examples that are computed separately
+    process: int = 0  # the number of this process
+    processes: int = 1  # how many there are
+    # One-time cost of a batch of a new shape, in steps, where XLA does not compile all; 0: unknown.
     shape_cost: float = 0.0
 
     # Devices and hosts.
@@ -106,13 +94,9 @@ class Backend(Protocol):
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
     ) -> Program:
-        """Return the step's compiled functions.
+        """Return the step's compiled functions, for up to `steps` steps per call.
 
-        Args:
-            step: what is computed.
-            state: whose variables change.
-            jit: whether XLA compiles the step; None: chosen for the device.
-            steps: maximum number of steps per call.
+        `jit`: whether XLA compiles the step; None: chosen for the device.
         """
 
     # Within a step.
@@ -120,9 +104,8 @@ class Backend(Protocol):
     def differentiate(self, function: Callable, arguments: list) -> tuple[list, Any]:
         """Return the gradients of the first of a function's two results, and the second.
 
-        Args:
-            function: of a list of float tensors; returns a scalar, and what is to be returned.
-            arguments: the tensors. The gradient of one that has no effect is 0.
+        The function is of a list of float tensors; its first result is a scalar. The gradient of a
+        tensor that has no effect is 0.
         """
 
     def checkpoint(self, function: Callable) -> Callable:
@@ -131,10 +114,7 @@ class Backend(Protocol):
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
 
-        Args:
-            function: returns a list of gradients, and the losses' sums.
-            nothing: such a result of zeros.
-            batch, seeds: with the micro-batches first.
+        It returns a list of gradients, and the losses' sums; `nothing` is such a result of zeros.
         """
 
     def map_micro_batches(self, function: Callable, inputs, seeds):

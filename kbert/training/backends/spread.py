@@ -16,20 +16,12 @@ _BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 
 
 class Spread:
-    """Replicas of this host.
-
-    Args:
-        strategy: of all hosts.
-        first: the number of this host's first replica.
-
-    Attributes:
-        on_tpu: whether they are a TPU's chips.
-        distributed: whether variables are each replica's own copies, by `strategy.run`.
-    """
+    """Replicas of this host; `first` is the number of its first one among all hosts'."""
 
     def __init__(self, strategy: tf.distribute.Strategy, first: int = 0):
         self._strategy, self._first = strategy, first
         self.on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        # whether variables are each replica's own copies, by `strategy.run`
         self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
 
     def values(self, values: list):
@@ -56,8 +48,7 @@ class Spread:
         """Return the same of several steps: see `one_by_one`."""
         if self.on_tpu:
             return self.on_each(one_by_one(of_replica, most, columns))
-        run = one_by_one(of_replica, most, columns, self._run)
-        return function(run, reduce_retracing=True)
+        return function(one_by_one(of_replica, most, columns, self._run), reduce_retracing=True)
 
     def all_of(self, of_replica: Callable) -> Callable:
         """Return a function of `values` whose results are lists, one of each replica."""
@@ -96,8 +87,7 @@ def one_by_one(
         places, names = tf.range(most)[:, None], columns(*stacked)
 
         def add_next(place, rows):
-            given = place, *stacked
-            found = on_each(nth, *given) if on_each else nth(*given)
+            found = on_each(nth, place, *stacked) if on_each else nth(place, *stacked)
             row = tf.stack([tf.cast(found[name], "float32") for name in names])
             return place + 1, tf.where(places == place, row, rows)
 
@@ -115,10 +105,7 @@ def stacked(parts: list):
 def of_all(arrays: list, place, replicas: int) -> list:
     """Return arrays (B, …) of each replica, float32 or int32, as (replicas, B, …) on all.
 
-    Args:
-        arrays: of this replica; of the same shapes on each.
-        place: the number of this replica.
-        replicas: how many there are.
+    `place` is the number of this replica. The arrays have the same shapes on each.
     """
     # A sum of what is 0 but in one place: the one exchange that every strategy has within a
     # program. TensorFlow's own all_gather on TPU is no other.
@@ -129,12 +116,9 @@ def of_all(arrays: list, place, replicas: int) -> list:
             array = tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
         here = tf.reshape(own, [-1] + [1] * array.shape.rank)
         placed.append(tf.where(here, array[None], 0.0))
-    context = tf.distribute.get_replica_context()
-    sums = context.all_reduce(tf.distribute.ReduceOp.SUM, placed)
-    found = []
-    for total, array in zip(sums, arrays, strict=True):
+    sums = tf.distribute.get_replica_context().all_reduce("SUM", placed)
+    for n, array in enumerate(arrays):
         if array.dtype == tf.int32:
-            halves = tf.cast(total, tf.int32)
-            total = halves[..., 0] * _BASE + halves[..., 1]
-        found.append(total)
-    return found
+            halves = tf.cast(sums[n], tf.int32)
+            sums[n] = halves[..., 0] * _BASE + halves[..., 1]
+    return sums

@@ -46,21 +46,13 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 
 
 class Instruction(NamedTuple):
-    """One line of a computation.
+    """One line of a computation."""
 
-    Attributes:
-        opcode: such as "fusion", "all-reduce".
-        shape: of its result, as it is written.
-        cycles: the estimate; 0 where there is none.
-        called: the computations that it names.
-        text: the line.
-    """
-
-    opcode: str
-    shape: str
-    cycles: int
-    called: list[str]
-    text: str
+    opcode: str  # such as "fusion", "all-reduce"
+    shape: str  # of its result, as it is written
+    cycles: int  # the estimate; 0 where there is none
+    called: list[str]  # the computations that it names
+    text: str  # the line
 
 
 def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
