@@ -1,5 +1,6 @@
 """Class of kbert's models: a functional Keras model with a complete summary."""
 
+import functools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -18,6 +19,17 @@ from kbert.model.summary import model_rows, trainable_mark
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
+
+
+def _keep_weights_in(method: Callable) -> Callable:
+    """Return a method of Keras's that keeps the weights on JAX, whatever ends it."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        with keep_weights(self):
+            return method(self, *args, **kwargs)
+
+    return call
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -100,25 +112,10 @@ class BertModel(keras.Model):
         with without_tensorflow():
             return super().get_config()
 
-    def predict(self, *args, **kwargs):
-        """Predict as Keras does. On JAX an exception or Ctrl-C leaves the weights as they were."""
-        with keep_weights(self):
-            return super().predict(*args, **kwargs)
-
-    def predict_on_batch(self, *args, **kwargs):
-        """Predict one batch as Keras does; see `predict`."""
-        with keep_weights(self):
-            return super().predict_on_batch(*args, **kwargs)
-
-    def evaluate(self, *args, **kwargs):
-        """Evaluate as Keras does; see `predict`."""
-        with keep_weights(self):
-            return super().evaluate(*args, **kwargs)
-
-    def test_on_batch(self, *args, **kwargs):
-        """Evaluate one batch as Keras does; see `predict`."""
-        with keep_weights(self):
-            return super().test_on_batch(*args, **kwargs)
+    predict = _keep_weights_in(keras.Model.predict)
+    predict_on_batch = _keep_weights_in(keras.Model.predict_on_batch)
+    evaluate = _keep_weights_in(keras.Model.evaluate)
+    test_on_batch = _keep_weights_in(keras.Model.test_on_batch)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Compute Keras's metrics over the positions that are not masked.

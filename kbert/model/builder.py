@@ -212,12 +212,12 @@ def _sequence_and_pooled(spec: GraphSpec, x, table, inputs: dict):
 def _classifier(spec: GraphSpec, x, table, inputs: dict):
     if spec.packed and not spec.selected_positions:
         x = GatherFirsts(**_named(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
-    x = _classifier_dropout(spec, names.CLASSIFIER_DROPOUT)(_pooler(spec, x))
+    x = Dropout(spec.classifier_rate, **_named(spec, names.CLASSIFIER_DROPOUT))(_pooler(spec, x))
     return _dense(spec, spec.num_labels, names.CLASSIFIER)(x)
 
 
 def _token_classifier(spec: GraphSpec, x, table, inputs: dict):
-    x = _classifier_dropout(spec, names.TOKEN_CLASSIFIER_DROPOUT)(x)
+    x = Dropout(spec.classifier_rate, **_named(spec, names.TOKEN_CLASSIFIER_DROPOUT))(x)
     return _dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
 
 
@@ -268,8 +268,7 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
         return [GatherFirsts(**named)([x, firsts]), firsts]  # (N, 1, H)
     if spec.max_predictions is None:
         return [Slice(0, 1, **named)(x)]  # (B, 1, H)
-    positions = inputs[names.MASKED_POSITIONS]
-    return [Gather(spec.has_pooler, **named)([x, positions])]  # (B, R, H)
+    return [Gather(spec.has_pooler, **named)([x, inputs[names.MASKED_POSITIONS]])]  # (B, R, H)
 
 
 def _embeddings(spec: GraphSpec, inputs: dict):
@@ -336,8 +335,7 @@ def _states_to_predict(spec: GraphSpec, x, inputs: dict):
     if spec.max_predictions is None:
         return x
     if not spec.selected_positions:
-        gather = Gather(**_named(spec, names.MLM_GATHER))
-        return gather([x, inputs[names.MASKED_POSITIONS]])
+        return Gather(**_named(spec, names.MLM_GATHER))([x, inputs[names.MASKED_POSITIONS]])
     return Slice(1, **_named(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
 
 
@@ -355,12 +353,8 @@ def _pooler(spec: GraphSpec, x):
     if spec.head == "classifier":
         function = family.pooled_activation
         if family.drops_first_token:
-            x = _classifier_dropout(spec, names.FIRST_TOKEN_DROPOUT)(x)
+            x = Dropout(spec.classifier_rate, **_named(spec, names.FIRST_TOKEN_DROPOUT))(x)
     return _dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
-
-
-def _classifier_dropout(spec: GraphSpec, name: str) -> Dropout:
-    return Dropout(spec.classifier_rate, **_named(spec, name))
 
 
 def _dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:

@@ -36,11 +36,11 @@ def _bit_sums(weights: list) -> Callable[[], tuple[int, ...]]:
         return lambda: tuple(int(_bits(weight)) for weight in weights)
     import tensorflow as tf
 
+    @tf.function(autograph=False)  # six times as fast as one weight after the other
     def sums():
         return tf.stack([tf.cast(_bits(weight), "int64") for weight in weights])
 
-    # One function: six times as fast as one weight after the other.
-    concrete = tf.function(sums, autograph=False).get_concrete_function()
+    concrete = sums.get_concrete_function()
     return lambda: tuple(concrete().numpy().tolist())
 
 

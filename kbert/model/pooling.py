@@ -88,10 +88,8 @@ def _pool(model, state, how: str, skip: int):
 
 
 def _dense(weights, vector):
-    layer = keras.layers.Dense(
-        weights.shape[1], weights.activation, use_bias=weights.bias is not None
-    )
+    has_bias = weights.bias is not None
+    layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
     output = layer(vector)
-    bias = [] if weights.bias is None else [weights.bias]
-    layer.set_weights([weights.kernel, *bias])
+    layer.set_weights([weights.kernel, weights.bias][: 1 + has_bias])
     return output

@@ -165,7 +165,7 @@ class PositionEmbedding(keras.layers.Layer):
         return ops.equal(ops.expand_dims(texts, 2), ops.expand_dims(texts, 1))  # (B, S, S)
 
     def compute_output_shape(self, input_shape):
-        return _first_shape(input_shape)
+        return _shapes(input_shape)[0]
 
     def get_config(self):
         config = super().get_config() | {
@@ -235,8 +235,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
     def build(self, input_shape):
-        input_shape = _first_shape(input_shape)
-        super().build(input_shape, input_shape)
+        shape = _shapes(input_shape)[0]
+        super().build(shape, shape)
         for dense in (self.query_dense, self.key_dense, self.value_dense):
             dense.supports_masking = True  # else each warns that it drops the mask
 
@@ -261,12 +261,12 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         dense = self.query_dense, self.key_dense, self.value_dense
         kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
         biases = [one.bias for one in dense]
+        inputs = x if queries is None else queries, x, x
         if queries is None:
             heads = kops.project_heads(x, kernels, biases)
         else:
-            of_queries = kops.project_heads(queries, kernels[:1], biases[:1])
-            heads = [*of_queries, *kops.project_heads(x, kernels[1:], biases[1:])]
-        inputs = x if queries is None else queries, x, x
+            heads = kops.project_heads(queries, kernels[:1], biases[:1])
+            heads += kops.project_heads(x, kernels[1:], biases[1:])
         for place, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
                 change = adapter(inputs[place], training=training)  # (B, S, A·D)
@@ -284,20 +284,17 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return None if isinstance(inputs, (list, tuple)) else mask
 
     def compute_output_shape(self, input_shape):
-        return input_shape[1] if _are_several(input_shape) else input_shape
+        return _shapes(input_shape)[:2][-1]
 
     def compute_output_spec(self, inputs, mask=None, training=None):
         x = inputs[1] if isinstance(inputs, (list, tuple)) else inputs
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
 
 
-def _are_several(input_shape) -> bool:
-    return bool(input_shape) and isinstance(input_shape[0], (list, tuple))
-
-
-def _first_shape(input_shape):
-    """Return the shape of the first input, of one or of several."""
-    return input_shape[0] if _are_several(input_shape) else input_shape
+def _shapes(input_shape) -> list:
+    """Return the shapes of the inputs, of one or of several."""
+    several = bool(input_shape) and isinstance(input_shape[0], (list, tuple))
+    return list(input_shape) if several else [input_shape]
 
 
 def _expand_mask(mask):
