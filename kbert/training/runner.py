@@ -12,11 +12,12 @@ import functools
 import gc
 import logging
 import os
+import random
 import weakref
 from collections.abc import Iterator
 
 from kbert.checkpoints.bert import load
-from kbert.training.determinism import drawn_from, make_deterministic
+from kbert.ops.keras_internals import check_seeds_are_pythons
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
@@ -132,7 +133,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     from kbert.training.optimizers import Optimizer
 
     settings = recipe.settings
-    with drawn_from(settings.seed):
+    with seed_weights(settings.seed):
         given = recipe.first_layers() if begin else {}
         spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
@@ -160,6 +161,49 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
     evaluated = recipe.fingerprint["dev"] is not None
     refuse_harmful(surroundings.callbacks, bool(adapters_of(model)), evaluated)
+
+
+@contextlib.contextmanager
+def seed_weights(seed: int):
+    """Make initial weights depend on the seed alone: Keras's initializers ask Python's generator.
+
+    The generator's state is restored at the end.
+    """
+    check_seeds_are_pythons()
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)
+
+
+def make_deterministic() -> None:
+    """Ask the backend for operations whose results are the same bits every time.
+
+    Threads and atomics would add up in another order at each start, and round differently. It holds
+    for the process. JAX obeys only before it uses the GPU; torch warns of operations without such a
+    form.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        if tf.config.list_physical_devices("GPU"):  # a CPU's are such; Keras uses less XLA then
+            tf.config.experimental.enable_op_determinism()
+    elif backend == "torch":
+        import torch
+
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch, "Reproducibility"
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        # it is for operations that read memory which nobody wrote to: kbert uses none
+        torch.utils.deterministic.fill_uninitialized_memory = False
+    else:
+        flags = os.environ.get("XLA_FLAGS", "")
+        if "xla_gpu_deterministic_ops" not in flags:
+            os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
 
 
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):

@@ -124,17 +124,17 @@ def test_initializers_without_pythons_seed_are_refused(monkeypatch):
     import keras
 
     from kbert.ops.keras_internals import check_seeds_are_pythons
-    from kbert.training.determinism import drawn_from
+    from kbert.training.runner import seed_weights
 
     check_seeds_are_pythons.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(keras.initializers, "TruncatedNormal", object)
         with (
             pytest.raises(RuntimeError, match=r"has no initializers .* to repeat a run"),
-            drawn_from(3),
+            seed_weights(3),
         ):
             pytest.fail("weights would be drawn from no seed")
-    with drawn_from(3):
+    with seed_weights(3):
         pass
 
 

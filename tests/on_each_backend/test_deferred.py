@@ -11,7 +11,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
 from kbert.model.deferred import build_with, layers_of
 from kbert.ops import keras_internals
-from kbert.training.determinism import drawn_from
+from kbert.training.runner import seed_weights
 
 
 def build(small):
@@ -78,7 +78,7 @@ def test_failed_build_leaves_keras_unchanged(small):
 def filled(small, seed: int) -> list[np.ndarray]:
     """The weights of a model of which one is given, and the others are drawn from a seed."""
     given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")
-    with drawn_from(seed):
+    with seed_weights(seed):
         model = build(small)
     deferred.fill(model, {"Embedding-Token/embeddings": lambda: given})
     return model.get_weights()

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 
 import kbert
-from kbert.training.determinism import drawn_from
+from kbert.training.runner import seed_weights
 
 
 def weights(config, seed):
-    with drawn_from(seed):
+    with seed_weights(seed):
         model = kbert.build_bert(config, seq_len=7)
     return model.get_weights()
 

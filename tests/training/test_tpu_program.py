@@ -65,7 +65,7 @@ def each_of(engine, batch, step: int) -> list[tuple]:
 
 def call_of(engine, head: str):
     """Return the arguments of a call of the device."""
-    from kbert.training.backends.spread import stacked
+    from kbert.training.backends.strategies import stacked
 
     each = [each_of(engine, batch, step) for step, batch in enumerate(batches(head))]
     (values,) = (stacked(list(parts)) for parts in zip(*each, strict=True))
@@ -241,7 +241,7 @@ strategy.extended._tpu_devices = np.array([[f"{place}CPU:{n}"] for n in range(2)
 import kbert
 from kbert.training.engine import Engine
 from kbert.training.backends import strategies
-from kbert.training.backends.spread import stacked
+from kbert.training.backends.strategies import stacked
 from kbert.training.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of

@@ -284,7 +284,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return None if isinstance(inputs, (list, tuple)) else mask
 
     def compute_output_shape(self, input_shape):
-        return _shapes(input_shape)[:2][-1]
+        return _shapes(input_shape)[:2][-1]  # of the queries, where there are some
 
     def compute_output_spec(self, inputs, mask=None, training=None):
         x = inputs[1] if isinstance(inputs, (list, tuple)) else inputs

@@ -21,7 +21,7 @@ from kbert.tasks.embedding.training import (
 )
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
-from kbert.training.trained_adapters import amount_trained, with_adapters
+from kbert.training.trained_weights import amount_trained, with_adapters
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
 _logger = logging.getLogger("kbert")

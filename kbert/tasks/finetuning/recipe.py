@@ -52,7 +52,7 @@ from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.trained_adapters import amount_trained, with_adapters
+from kbert.training.trained_weights import amount_trained, with_adapters
 
 _logger = logging.getLogger("kbert")
 _PACKED_HEADS = ("classifier", "tokens")

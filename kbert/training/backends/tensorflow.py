@@ -11,9 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.ops import keras_internals
-from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.backends.spread import Spread, function, of_all, one_by_one, stacked
+from kbert.training.backends.strategies import (
+    Spread,
+    find_strategy,
+    function,
+    of_all,
+    one_by_one,
+    stacked,
+)
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 
@@ -25,23 +31,19 @@ class TensorFlowBackend(Backend):
     """See `Backend`. Hosts come from TF_CONFIG; each has the same number of devices.
 
     All chips of a TPU, on however many hosts, are one process's: it sends each its program.
-
-    Attributes:
-        strategy: of all hosts.
-        spread: this host's replicas.
     """
 
     shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
 
     def __init__(self, devices: int | None = None):
-        self.strategy = strategies.of(devices)
+        self.strategy = find_strategy(devices)
         self.replicas = self.strategy.num_replicas_in_sync
         resolver = self.strategy.cluster_resolver
         if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
             self.process = resolver.task_id
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
-        self.spread = Spread(self.strategy, self.process * self.local)
+        self.spread = Spread(self.strategy, self.process * self.local)  # this host's replicas
 
     def scope(self):
         return self.strategy.scope()
@@ -181,9 +183,7 @@ class TensorFlowBackend(Backend):
         return values
 
 
-def _update_in_place(
-    step, decision: Decision, rule, decayed: bool, weight, slots, gradient
-) -> None:
+def _update_in_place(step, decision, rule, decayed: bool, weight, slots, gradient) -> None:
     old = {name: slot.read_value() for name, slot in slots.items()}
     new, new_slots = step.update_weight(decision, rule, decayed, weight.read_value(), old, gradient)
     weight.assign(new, read_value=False)
@@ -192,15 +192,7 @@ def _update_in_place(
 
 
 class _Program(Program):
-    def __init__(
-        self,
-        backend: TensorFlowBackend,
-        step: TrainingStep,
-        state: TrainingState,
-        whole: bool,
-        jit: bool,
-        steps: int,
-    ):
+    def __init__(self, backend, step, state, whole: bool, jit: bool, steps: int):
         super().__init__(backend, step, state)
         self._steps = steps
         self.variables = state.values()
