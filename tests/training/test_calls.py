@@ -5,7 +5,7 @@ import pytest
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training.loop.calls import calls
-from kbert.training.loop.schedule import Plan
+from kbert.training.loop.history import Plan
 
 
 def batches(lengths, start=0):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from kbert.tasks.finetuning.evaluate import Evaluation
 from kbert.tasks.intervals import Scores, find_intervals
-from kbert.training.loop.schedule import WORST, rank
+from kbert.training.loop.history import WORST, rank
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")

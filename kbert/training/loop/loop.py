@@ -21,10 +21,9 @@ from kbert.graph import names
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
 from kbert.training.loop.calls import Call, calls, prefetch
-from kbert.training.loop.history import History
+from kbert.training.loop.history import WORST, History, Plan
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
-from kbert.training.loop.schedule import WORST, Plan
 from kbert.training.loop.throughput import Speed
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.state import MOST_SKIPPED
