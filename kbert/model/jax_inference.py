@@ -86,9 +86,7 @@ def _replace_functions(model: keras.Model) -> None:
 
     def predict_batches(state, iterator):
         parts, state = run(predict_step, state, iterator)
-        if len(parts) > 1:
-            parts = [keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *parts)]
-        return parts[0], state
+        return keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *parts), state
 
     def test_batches(state, iterator):
         logs, state = run(test, state, iterator)

@@ -42,11 +42,9 @@ class RecordFile:
             raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def flush(self) -> None:
-        """To the disk itself."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -113,7 +111,6 @@ class EventFile:
         self._write(_field(2, step) + _field(5, summary))
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _write(self, event: bytes) -> None:

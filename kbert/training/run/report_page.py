@@ -8,46 +8,13 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
+from importlib import resources
 
 from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_schema import read_object
 from kbert.io.units import duration, short
 from kbert.training.run.curves import figures
-
-_STYLE = """:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--dim:#59636e;--line:#d1d9e0;
---card:#f6f8fa;--c0:#0969da;--c1:#bc4c00;--c2:#1a7f37;--c3:#8250df;--c4:#cf222e}
-@media (prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--dim:#9198a1;--line:#3d444d;
---card:#151b23;--c0:#58a6ff;--c1:#f0883e;--c2:#56d364;--c3:#bc8cff;--c4:#ff7b72}}
-*{box-sizing:border-box}body{margin:0 auto;padding:1.5rem 1rem 3rem;max-width:66rem;
-background:var(--bg);color:var(--fg);
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-h1{font-size:1.7rem;line-height:1.2;margin:.2rem 0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
-h1,dd,p,details td{overflow-wrap:anywhere}.dim,.small{color:var(--dim)}.small{font-size:.85rem}
-p{margin:.4rem 0}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;
-margin:1.2rem 0}
-.card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem .9rem}
-.card b{display:block;font-size:1.75rem;line-height:1.2;font-weight:650;
-font-variant-numeric:tabular-nums}
-.card:first-child{border-color:var(--c0)}.card:first-child b{color:var(--c0)}
-dl{display:grid;grid-template-columns:minmax(6.5rem,max-content) 1fr;gap:.35rem 1.2rem;margin:0}
-dt{color:var(--dim)}dd{margin:0}
-.curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));
-gap:1rem 1.5rem}
-figure{margin:0}figcaption{display:flex;flex-wrap:wrap;gap:0 1rem;align-items:baseline}
-svg{display:block;width:100%;height:auto}svg text{font-size:13px;fill:var(--dim)}
-.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:var(--line);stroke-width:.7}
-.axis{stroke:var(--dim);fill:none}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
-.key{color:var(--dim);font-size:.85rem}.key::before{content:"";display:inline-block;width:1.1em;height:3px;
-margin-right:.4em;vertical-align:middle;background:var(--k)}circle{fill:var(--k)}
-.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
-.k0{--k:var(--c0)}.k1{--k:var(--c1)}.k2{--k:var(--c2)}.k3{--k:var(--c3)}.k4{--k:var(--c4)}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .8rem .25rem 0;text-align:left;font-weight:400;
-border-bottom:1px solid var(--line)}
-th{color:var(--dim)}.n{text-align:right;white-space:nowrap}.best td{font-weight:650}
-summary{cursor:pointer;font-size:1.15rem;font-weight:650}details{margin:1rem 0}"""
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
@@ -91,10 +58,11 @@ def write_report(run, records: list[dict], result: dict, recipe, config, params:
 
 def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> None:
     """Write parts of HTML as one page, with a title, in the style of a run's report."""
+    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{html.escape(title)}</title><style>{style}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
     write_atomically(path, printable.lines(page).encode())

@@ -126,21 +126,17 @@ def compile_plan(
         )
     if found.devices.accelerator.kind != "TPU":
         raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
-    request = {
-        "slice_name": found.devices.name,
-        "config": asdict(found.config),
-        "head": "pretraining",
-        "seq_len": found.seq_len,
-        "max_predictions": found.max_predictions,
-        "batch_size": found.batch_size,
-        "precision": found.precision,
-        "accumulation_steps": found.accumulation_steps,
-        "gradient_checkpointing": found.gradient_checkpointing,
-    }
-    answer = compiled(request, waited)
+    what = {"slice_name": found.devices.name, "config": asdict(found.config), "head": "pretraining"}
+    answer = compiled(what | _settings_of(found), waited)
     if "refused" in answer:
         raise ValueError(_refusal(found, answer["refused"]))
     return CompiledUpdate(found, **answer)
+
+
+def _settings_of(found: Plan) -> dict:
+    names = ("seq_len", "max_predictions", "batch_size", "precision")
+    names += ("accumulation_steps", "gradient_checkpointing")
+    return {name: getattr(found, name) for name in names}
 
 
 def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
@@ -188,17 +184,10 @@ def _way_out(found: Plan) -> str:
             accumulation_steps = 2**power
             if each % accumulation_steps:
                 continue
-            other = plan(
-                found.config,
-                tpu=found.devices.name,
-                seq_len=found.seq_len,
-                batch_size=found.batch_size,
-                precision=found.precision,
-                accumulation_steps=accumulation_steps,
-                gradient_checkpointing=checkpointing,
-                max_predictions=found.max_predictions,
-            )
-            if other.memory.fits:
+            changed = {"accumulation_steps": accumulation_steps}
+            changed["gradient_checkpointing"] = checkpointing
+            settings = _settings_of(found) | changed
+            if plan(found.config, tpu=found.devices.name, **settings).memory.fits:
                 options = ["--gradient-checkpointing"] * checkpointing
                 if accumulation_steps > 1:
                     options.append(f"--accumulation-steps {accumulation_steps}")

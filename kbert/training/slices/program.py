@@ -76,27 +76,17 @@ def update(
 ):
     """Return the engine's function, and abstract arguments laid over the slice.
 
-    Args:
-        mesh: of `mesh`.
-        config: keys and values of a `BertConfig`.
-        head, seq_len, max_predictions: see `kbert.graph.spec.GraphSpec`.
-        batch_size: sequences of a step, over all chips.
-        precision: a Keras dtype policy.
-        accumulation_steps, gradient_checkpointing: see `kbert.training.engine.Engine.prepare`.
-        optimizer: "adamw" or "lamb".
-        what: "update" or "evaluation".
+    `config` has keys and values of a `BertConfig`, `batch_size` is over all chips, `what` is
+    "update" or "evaluation".
     """
     engine = Engine()
     engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
     sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     model = build(spec.for_training())
-    engine.prepare(
-        model,
-        Optimizer(optimizer, total_steps=1000),
-        accumulation_steps=accumulation_steps,
-        gradient_checkpointing=gradient_checkpointing,
-    )
+    options: dict = {"accumulation_steps": accumulation_steps}
+    options["gradient_checkpointing"] = gradient_checkpointing
+    engine.prepare(model, Optimizer(optimizer, total_steps=1000), **options)
 
     def laid(tree, *axes):
         sharding = NamedSharding(mesh, PartitionSpec(*axes))
@@ -110,20 +100,15 @@ def update(
         arrays = batch.inputs, batch.labels, batch.weights
         return jax.jit(engine.step.measure), (values.weights, [], laid(arrays, "batch"))
     (arrays,), seeds = engine.split(batch), engine.seeds(0)
-    update = jax.jit(engine.step.update, donate_argnums=0)
-    return update, (values, [], laid(arrays, None, "batch"), laid(seeds))
+    function = jax.jit(engine.step.update, donate_argnums=0)
+    return function, (values, [], laid(arrays, None, "batch"), laid(seeds))
 
 
 def _examples(model, count: int):
     """Return a batch of zeros for a model's inputs and outputs."""
-    inputs = {
-        name: np.zeros((count, *one.shape[1:]), "int32")
-        for name, one in zip(model.input_names, model.inputs, strict=True)
-    }
-    shapes = {
-        name: (count, *one.shape[1:-1])
-        for name, one in zip(model.output_names, model.outputs, strict=True)
-    }
+    inputs = {one.name: np.zeros((count, *one.shape[1:]), "int32") for one in model.inputs}
+    outputs = zip(model.output_names, model.outputs, strict=True)
+    shapes = {name: (count, *one.shape[1:-1]) for name, one in outputs}
     labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
     weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
     return TrainingBatch(inputs, labels, weights)
