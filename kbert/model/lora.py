@@ -21,10 +21,8 @@ from kbert.ops.keras_internals import unlocked
 class LoraAdapter(keras.layers.Layer):
     """The adapter of one matrix: from its input (…, inputs) to what is added to its output.
 
-    Args:
-        a, b: first values, (rank, inputs) and (outputs, rank).
-        scale: factor of B·A.
-        rate: dropout rate of the input, in training.
+    `a`, (rank, inputs), and `b`, (outputs, rank), are the first values; `rate` is the input's
+    dropout rate.
     """
 
     def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):

@@ -15,14 +15,10 @@ _LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
 
 
 def of_logits(problem_type: str | None, temperature: float) -> Callable:
-    """Return how far a student's logits are from its teacher's, by what the labels are.
+    """Return a function like `loss.measured`, of a student's logits, a teacher's and weights.
 
-    Args:
-        problem_type: as transformers' config.json has it; None: classes, one of all.
-        temperature: which the logits of classes are divided by; numbers have none.
-
-    Returns:
-        A function like `loss.measured`, of a student's logits, a teacher's and weights.
+    `problem_type` is as in transformers' config.json; None: classes, one of all. The logits of
+    classes are divided by the temperature; numbers have none.
     """
     if problem_type == "regression":
         return measured

@@ -30,14 +30,7 @@ def call_stateless(model, values: dict, inputs: list, training: bool = True, **o
 
 
 class SegmentedModel:
-    """A functional model as the embeddings, each encoder block, and the heads.
-
-    Args:
-        model: with the layer names of `kbert.graph.names`.
-
-    Attributes:
-        blocks: the models of the encoder blocks, of a state and the model's inputs.
-    """
+    """A functional model as the embeddings, each encoder block, and the heads."""
 
     def __init__(self, model: keras.Model):
         self._layers = {layer.name: layer for layer in model.layers}
@@ -56,12 +49,9 @@ class SegmentedModel:
         self._of_heads, self._input_names = list(map(id, of_heads)), model.input_names
 
     def outputs(self, values: dict, inputs: list, checkpoint: Callable) -> list:
-        """Return the model's outputs in training.
+        """Return the model's outputs in training, from its variables' values by id.
 
-        Args:
-            values: of its variables, by their id.
-            inputs: in the model's order.
-            checkpoint: returns a function of float tensors whose backward pass computes it again.
+        `checkpoint` returns a function of float tensors whose backward pass computes it again.
         """
         mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
         masks = [None] * len(inputs)

@@ -61,12 +61,7 @@ def read_optimizer(value) -> dict:
 
 
 class KerasRule:
-    """The rule of one weight.
-
-    Args:
-        settings: `kbert.training.optimizers.Optimizer`, whose name is the optimizer's JSON.
-        weight: the weight, a `keras.Variable`.
-    """
+    """The rule of one weight, by the optimizer whose JSON is the settings' name."""
 
     def __init__(self, settings, weight):
         self._decay, self._weight = settings.weight_decay, weight

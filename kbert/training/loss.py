@@ -129,9 +129,7 @@ def figures(names: Mapping[str, str], sums) -> dict:
 def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
     """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
 
-    Args:
-        names: `second_measures` of the labels.
-        sums: those of `measured`, (outputs, 3).
+    `names` are `second_measures` of the labels, `sums` those of `measured`, (outputs, 3).
     """
     found: dict[str, tuple] = {}
     for place, (name, second) in enumerate(names.items()):

@@ -41,11 +41,8 @@ def weights_of(
 ) -> TrainedWeights:
     """Add the adapters of trained parts to a model, and return the variables that are trained.
 
-    Args:
-        model: of the parts' graph; within the engine's scope.
-        parts: of the graph.
-        layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
-        seed, dropout, pairs: of the adapters, see `kbert.model.lora.add_adapters`.
+    It is called within the engine's scope. See `kbert.graph.trained_parts.rate_shares` for
+    `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
     """
     add_adapters(model, parts, seed, dropout, pairs)
     shares = rate_shares(parts.spec, layer_decay, head_share)
@@ -61,12 +58,9 @@ def weights_of(
 
 
 def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
-    """Return a model with the base's weights and the trained head, and the adapters added to them.
+    """Return the result of a run, whose matrices are still the base's, with its adapters merged.
 
-    Args:
-        bert: the result, whose matrices are still the base's.
-        engine: trained the adapters.
-        base_path: where the base lies, for those who open the adapter.
+    `base_path` is where the base lies, for those who open the adapter.
     """
     adapters, pairs = adapters_of(engine.model), {}
     for one in adapters:

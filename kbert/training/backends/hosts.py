@@ -25,11 +25,7 @@ _ASKED, _YES, _GO = "there?", "yes", "go"
 
 
 def tf_config() -> dict | None:
-    """TF_CONFIG, checked; None where it is not set or names one worker alone.
-
-    Raises:
-        ValueError: it is no JSON, names no workers or not this one, an address without a port.
-    """
+    """Return TF_CONFIG, checked; None where it is not set or names one worker alone."""
     text = os.environ.get(_TF_CONFIG)
     if not text:
         return None
@@ -59,9 +55,7 @@ def tf_config() -> dict | None:
 def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
     """Wait until every other host takes connections; this one does so meanwhile.
 
-    Raises:
-        TimeoutError: the hosts that are not there, by name.
-        OSError: this host's own port is taken.
+    A TimeoutError names the hosts that are not there.
     """
     missing = [address for n, address in enumerate(addresses) if n != mine]
     end = time.monotonic() + timeout_s
@@ -80,15 +74,10 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
 
 
 def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """`keras.distribution.initialize`, once all processes are there; nothing for one alone.
+    """Call `keras.distribution.initialize`, once all processes are there; nothing for one alone.
 
     JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
-    first, at the address where JAX will listen then.
-
-    Raises:
-        ValueError: one of the three variables is missing or cannot be.
-        TimeoutError: the processes that are not there, by name.
-        OSError: process 0's own port is taken.
+    first, at the address where JAX will listen then. A TimeoutError names those that are absent.
     """
     import keras
 

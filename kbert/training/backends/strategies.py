@@ -22,12 +22,7 @@ _BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 def find_strategy(devices: int | None) -> tf.distribute.Strategy:
     """Return the strategy for several hosts (TF_CONFIG), a TPU, several devices or one.
 
-    Args:
-        devices: how many of this host's; None: all accelerators, one CPU.
-
-    Raises:
-        ValueError: more than there are, or some of those that go together; a TPU that is not there.
-        TimeoutError: hosts that are not there, by name.
+    The argument and the errors are those of `kbert.training.backends.start`.
     """
     if config := hosts.tf_config():
         return _workers(config, devices)
@@ -158,7 +153,7 @@ def one_by_one(
     Args:
         of_replica: one step of a replica: scalars by name, the same on every replica.
         most: how many are stacked.
-        columns: gives the names, of the stacked arguments.
+        columns: returns the scalars' names, from the stacked arguments.
         on_each: calls a function of a replica on each; None: this is one.
     """
 

@@ -26,15 +26,10 @@ _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of the
 
 
 def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
-    """Meets the other processes, unless they have met; takes this one's GPU, where there are.
+    """Meet the other processes, unless they have met; take this one's GPU, where there are.
 
     Returns:
         Which process this is, and of how many: 0 of 1 where WORLD_SIZE is not set.
-
-    Raises:
-        ValueError: a variable is missing or cannot be.
-        TimeoutError: not all processes are there; process 0 says how many.
-        OSError: process 0's own port is taken.
     """
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()

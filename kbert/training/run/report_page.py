@@ -29,12 +29,8 @@ _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 def write_report(run, records: list[dict], result: dict, recipe, config, params: int) -> None:
     """Write RUN/report.html: after each evaluation, and at the end.
 
-    Args:
-        run: the `RunFolder`.
-        records: the lines of metrics.jsonl.
-        result: as in result.json; while the run trains, "steps" and "asked" alone.
-        recipe: the `Recipe`; the metric that is its score comes first.
-        config, params: the model's `BertConfig` and number of parameters.
+    `records` are the lines of metrics.jsonl; `result` is as in result.json, while the run trains
+    "steps" and "asked" alone; `params` is the model's number of parameters.
     """
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}

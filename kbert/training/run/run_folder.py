@@ -54,27 +54,18 @@ _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
-    """The folder of a run, with the content of its settings.json; from `create` or `open`.
-
-    Attributes:
-        path: the folder.
-        task: "pretrain" or "finetune".
-        settings: everything that the result depends on, as JSON.
-        fingerprint: everything that its batches depend on, as JSON.
-        places: the paths of its data when it began; the paths may change, the data may not.
-        keep_checkpoints: whether a finished run keeps its training states; it may change.
-        chief: whether this process writes; only one process does, all read.
-        states: its training states on the disk.
-    """
+    """The folder of a run, with the content of its settings.json; from `create` or `open`."""
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
-        self.path = Path(path)
-        self.task, self.settings = content["task"], content["settings"]
-        self.fingerprint, self._id = content["fingerprint"], content["run"]
+        self.path, self.task, self._id = Path(path), content["task"], content["run"]
+        self.settings = content["settings"]  # all that the result depends on, as JSON
+        self.fingerprint = content["fingerprint"]  # all that its batches depend on, as JSON
         self._computation = content.get("computation", 1)
+        # the paths of its data when it began: they may change, the data may not
         self.places = content.get("places", {})
+        # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = content.get("keep_checkpoints", True)
-        self.chief = chief
+        self.chief = chief  # whether this process writes; only one process does, all read
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
         self._lock: int | None = None  # its file

@@ -99,12 +99,9 @@ def _turns(one: Instruction, found: dict[str, list[Instruction]]) -> int:
 
 
 def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Estimated cycles by part: (of products with what is fused to them, of all else).
+    """Sum estimated cycles by part: (of products with what is fused to them, of all else).
 
-    Args:
-        text: of a compiled program.
-        parts: of the model, by what their operations' names have in them; what is in none of them
-            is "other", collectives are "collectives".
+    `parts` are as `SCOPES`; what is in none of them is "other", collectives are "collectives".
     """
     found: Counter = Counter()
     for one, times, products in run(text):
