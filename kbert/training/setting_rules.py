@@ -71,7 +71,7 @@ class _Refused(ValueError):
 def _optimizer(value):
     if isinstance(value, str):
         return value
-    from kbert.training.keras_optimizer import read_optimizer  # imports Keras
+    from kbert.training.optimizers import read_optimizer  # imports Keras
 
     try:
         return read_optimizer(value)

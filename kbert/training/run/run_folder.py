@@ -27,11 +27,17 @@ from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
-from kbert.training.run import folder_lock
 from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
 from kbert.training.run.state_files import States, write_state
 
+try:
+    import fcntl
+except ImportError:  # Windows: no lock
+    fcntl = None  # type: ignore[assignment]
+
 _logger = logging.getLogger("kbert")
+_LOCK = ".lock"
+_HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
@@ -99,7 +105,7 @@ class RunFolder:
             "settings": as_json(settings),
             "fingerprint": as_json(fingerprint),
         }
-        with folder_lock.hold(path):
+        with lock_folder(path):
             refuse_used(path, task)  # by another process that started in it just now
             _write_json(path / "settings.json", content)
         return cls(path, content)
@@ -129,7 +135,7 @@ class RunFolder:
     @property
     def place(self) -> Path | None:
         """Find the folder again after somebody moved it; None where it cannot be found."""
-        return self.path if self._lock is None else folder_lock.find_folder(self.path, self._lock)
+        return self.path if self._lock is None else find_folder(self.path, self._lock)
 
     @property
     def way_on(self) -> str:
@@ -142,11 +148,11 @@ class RunFolder:
         if not self.chief:
             yield
             return
-        with folder_lock.hold(self.path) as self._lock:
+        with lock_folder(self.path) as self._lock:
             try:
                 yield
                 if self.finished is not None and self.place is not None:
-                    (self.place / folder_lock.NAME).unlink(missing_ok=True)
+                    (self.place / _LOCK).unlink(missing_ok=True)
             finally:
                 self._lock = None
 
@@ -282,6 +288,42 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
         raise FileExistsError(f"{path} must be a new or an empty folder")
+
+
+def find_folder(folder: Path, file: int) -> Path | None:
+    """Return where the folder of an open lock is now; None if it was removed or cannot be found.
+
+    Somebody may move it while the run trains.
+    """
+    places = [folder / _LOCK]
+    with contextlib.suppress(OSError):  # Linux knows
+        places.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+    for place in places:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(place.stat(), os.fstat(file)):
+                return place.parent
+    return None
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[int]:
+    """Hold the folder's lock, if the file system has any, and give its file's descriptor.
+
+    The system releases it when the process ends, killed or not. A BlockingIOError says that another
+    process holds it.
+    """
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _HELD:
+                    text = "another process is training this run: wait until it ends, or stop it"
+                    raise BlockingIOError(f"{folder}: {text}") from None
+        yield file
+    finally:
+        os.close(file)
 
 
 def describe_sizes(folder: Path) -> str:
