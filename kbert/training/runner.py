@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from kbert.checkpoints.bert import load
 from kbert.ops.keras_internals import check_seeds_are_pythons
-from kbert.training.loop.history import History
+from kbert.training.loop.history import History, Plan
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import Surroundings
@@ -209,29 +209,31 @@ def make_deterministic() -> None:
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
     """Do the steps that are left; write the result, and return it as the user gets it."""
     from kbert.training.loop.loop import train
-    from kbert.training.loop.throughput import measured_peak
+    from kbert.training.loop.throughput import Speed, measured_peak
 
     settings, peak, how = recipe.settings, surroundings.peak_flops, "given"
     if peak is None:
         peak, how = measured_peak(settings.precision, engine.backend.replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
-    history = train(
-        engine,
-        recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches,
+    plan = Plan(
         recipe.steps,
-        run=run,
-        start=done,
-        evaluate=recipe.evaluation(engine, run),
+        recipe.evaluation(engine, run),
         evaluate_every=recipe.evaluate_every,
         save_every=settings.save_every,
         score=recipe.score,
         patience=settings.patience,
         log_every=settings.log_every,
+    )
+    history = train(
+        engine,
+        recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches,
+        plan,
+        run=run,
+        start=done,
         callbacks=surroundings.callbacks,
         progress=surroundings.progress,
-        flops=recipe.flops,
-        peak=peak,
+        speed=Speed(recipe.flops, peak),
         report=None if run is None else functools.partial(_report, recipe, run),
     )
     bert, last = recipe.trained(engine, history), history.updates[-1]

@@ -21,6 +21,7 @@ from kbert.training import loss as objectives
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import watch_batches
+from kbert.training.loop.history import Plan
 from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
@@ -375,7 +376,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     RunFolder.create(tmp_path / "run", {}, {})
     run = RunFolder.open(tmp_path / "run")
     with pytest.raises(NotFinite) as error:
-        train(engine, batches, STEPS, run=run, save_every=2, progress=False)
+        train(engine, batches, Plan(STEPS, save_every=2), run=run, progress=False)
     text = str(error.value)
     assert f"step {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
@@ -404,7 +405,7 @@ def test_batch_callback_runs_before_the_next_step(ahead):
         on_train_batch_begin=lambda batch, logs: calls.append(("begin", batch)),
         on_train_batch_end=lambda batch, logs: calls.append(("end", batch)),
     )
-    train(engine_of(), Batches(), STEPS, callbacks=[watching], progress=False)
+    train(engine_of(), Batches(), Plan(STEPS), callbacks=[watching], progress=False)
     assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
 
 
@@ -523,10 +524,10 @@ def test_several_steps_per_call_equal_single_steps(both):
     assert_equal(several.state.all(), one.state.all())
 
 
-def run_of(engine, folder, **options):
+def run_of(engine, folder, plan, **options):
     RunFolder.create(folder, {}, {}, keep_checkpoints=True)
     run = RunFolder.open(folder)
-    history = train(engine, Batches(), STEPS, run=run, progress=False, **options)
+    history = train(engine, Batches(), plan, run=run, progress=False, **options)
     lines = [
         {
             name: value
@@ -561,8 +562,8 @@ def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped)
             return {"loss": sum(pair[0] for name, pair in pairs.items() if "loss" in name)}
 
         callbacks = [stops_after(5, engine.model)] if stopped else []
-        options = {"save_every": 4, "evaluate": evaluate, "evaluate_every": 5, "log_every": 2}
-        found.append(run_of(engine, tmp_path / str(place), callbacks=callbacks, **options))
+        plan = Plan(STEPS, evaluate, evaluate_every=5, save_every=4, log_every=2)
+        found.append(run_of(engine, tmp_path / str(place), plan, callbacks=callbacks))
     (lines, states, why), (others, other_states, other_why) = found
     assert others == lines and other_why == why and bool(why) == stopped
     assert [line["step"] for line in lines] == ([2, 4, 5] if stopped else [2, 4, 5, 6, 7])
@@ -581,7 +582,7 @@ def test_no_step_in_a_call_follows_a_non_finite_one(both):
     for step in range(BAD):
         one.updates([Batches().batch(step)], step)
     with pytest.raises(NotFinite, match=rf"step {BAD + 1} is not finite .* batch {BAD}, row 4"):
-        train(several, Batches(), STEPS, progress=False)
+        train(several, Batches(), Plan(STEPS), progress=False)
     assert_equal(several.state.all(), one.state.all())
 
 
@@ -593,5 +594,5 @@ def test_batch_callbacks_get_one_step_per_call(both):
             (batch, float(several.state.all()["optimizer/iteration"]))
         )
     )
-    train(several, Without(), 4, callbacks=[watching], progress=False)
+    train(several, Without(), Plan(4), callbacks=[watching], progress=False)
     assert seen == [(step, step + 1.0) for step in range(4)]

@@ -31,7 +31,7 @@ def steps_of(found) -> list[list[int]]:
     ],
 )
 def test_call_ends_at_pause_and_before_another_shape(most, every, lengths, start, expected):
-    plan = Plan(start + len(lengths), None, 10**6, every, "-loss", 1)
+    plan = Plan(start + len(lengths), evaluate_every=10**6, save_every=every)
     assert steps_of(calls(batches(lengths, start), most, plan.pauses)) == expected
 
 

@@ -15,6 +15,7 @@ from kbert.graph import names
 from kbert.training.backends.backend import Backend
 from kbert.training.engine import Engine
 from kbert.training.loop import loop
+from kbert.training.loop.history import Plan
 from kbert.training.stopping import Stopped, StopRequest, Wishes, stop_requests
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
@@ -144,9 +145,8 @@ def stops(
             history = loop.train(
                 engine,
                 Batches(),
-                STEPS,
+                Plan(STEPS, evaluate_every=EPOCH),
                 run=saved,
-                evaluate_every=EPOCH,
                 progress=False,
                 callbacks=[callback],
             )
@@ -213,7 +213,7 @@ def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
 
     saved = Saved(chief=host == 0)
     with pytest.raises(OSError, match="the disk is gone"):
-        loop.train(engine, Vanishing(), STEPS, run=saved, progress=False)
+        loop.train(engine, Vanishing(), Plan(STEPS), run=saved, progress=False)
     assert len(begun) == 1  # at the first state, and never again
     assert left == [host]
     assert saved.states == ([0, 3] if host == 0 else [])
@@ -267,6 +267,6 @@ def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
     engine.backend.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
     saved.begin = lambda step: [{"step": step, "val_loss": 0.5}]
     losses = iter((loss, 0.9, 0.9))
-    options = {"evaluate": lambda: {"loss": next(losses)}, "evaluate_every": EPOCH}
-    loop.train(engine, Batches(), STEPS, run=saved, start=EPOCH, progress=False, **options)
+    plan = Plan(STEPS, lambda: {"loss": next(losses)}, evaluate_every=EPOCH)
+    loop.train(engine, Batches(), plan, run=saved, start=EPOCH, progress=False)
     assert saved.states == states

@@ -179,7 +179,7 @@ def stacked(parts: list):
     return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
 
 
-def of_all(arrays: list, place, replicas: int) -> list:
+def all_gather(arrays: list, place, replicas: int) -> list:
     """Return arrays (B, …) of each replica, float32 or int32, as (replicas, B, …) on all.
 
     `place` is the number of this replica. The arrays have the same shapes on each.

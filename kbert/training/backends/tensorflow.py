@@ -11,15 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.ops import keras_internals
+from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.backends.strategies import (
-    Spread,
-    find_strategy,
-    function,
-    of_all,
-    one_by_one,
-    stacked,
-)
+from kbert.training.backends.strategies import Spread, all_gather, function
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 
@@ -36,7 +30,7 @@ class TensorFlowBackend(Backend):
     shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
 
     def __init__(self, devices: int | None = None):
-        self.strategy = find_strategy(devices)
+        self.strategy = strategies.find_strategy(devices)
         self.replicas = self.strategy.num_replicas_in_sync
         resolver = self.strategy.cluster_resolver
         if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -157,7 +151,7 @@ class TensorFlowBackend(Backend):
         return summed
 
     def all_gather(self, arrays: list) -> list:
-        return of_all(arrays, self.device_index(), self.replicas)
+        return all_gather(arrays, self.device_index(), self.replicas)
 
     def device_index(self):
         return tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -199,7 +193,7 @@ class _Program(Program):
         self._frozen = [weight.value for weight in state.frozen]
         several, spread = (self.replica_update, steps, self._columns), backend.spread
         compiled: Callable = functools.partial(_for_any_length, jit=whole)
-        self.call = compiled(one_by_one(*several))
+        self.call = compiled(strategies.one_by_one(*several))
         if spread.distributed:
             compiled, self.call = spread.on_each, spread.one_by_one(*several)
         self.update_function = compiled(self.replica_update)
@@ -217,7 +211,7 @@ class _Program(Program):
         of_steps = [self.of_replicas(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
-        together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
+        together = [strategies.stacked(list(parts)) for parts in zip(*filled, strict=True)]
         rows = self.call(tf.constant(len(each)), *self.backend.spread.values(together))
         names = self.step.metric_names(each[0][0][0][1], axes=2)
 

@@ -55,15 +55,22 @@ def rank(value: float, loss: float | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run's evaluations, states and records; see `kbert.training.loop.loop.train`."""
+    """Plan of a run's evaluations, states and records."""
 
-    steps: int
-    evaluate: Callable[[], dict[str, float]] | None
-    epoch: int  # updates between two evaluations, which is an epoch of the callbacks
-    save_every: int | None
-    score: str
-    log_every: int
-    patience: int | None = None
+    steps: int  # of the whole run
+    # Computes metrics of the current weights, by name; every host calls it.
+    evaluate: Callable[[], dict[str, float]] | None = None
+    evaluate_every: int | None = None  # steps; None: one evaluation, at the end
+    # Steps between two states; None: after each evaluation that is the best so far, and at the end.
+    save_every: int | None = None
+    score: str = "-loss"  # see `kbert.training.recipe.Recipe`
+    patience: int | None = None  # see `kbert.training.run_settings.RunSettings`
+    log_every: int = 1  # steps between two records
+
+    @property
+    def epoch(self) -> int:
+        """Steps between two evaluations, which are an epoch of the callbacks."""
+        return self.evaluate_every or self.steps
 
     def evaluates(self, done: int) -> bool:
         return self.evaluate is not None and self.ends_epoch(done)

@@ -39,38 +39,24 @@ class NotFinite(RuntimeError):
 def train(
     engine,
     batches: Batches,
-    steps: int,
+    plan: Plan,
     *,
     run: RunFolder | None = None,
     start: int = 0,
-    evaluate: Callable[[], dict[str, float]] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int | None = None,
-    score: str = "-loss",
-    patience: int | None = None,
-    log_every: int = 1,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     progress: bool = True,
-    flops: float | None = None,
-    peak: float | None = None,
+    speed: Speed | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Train from step `start` to step `steps` − 1 with an engine at `start`; return the history.
+    """Train the steps of a plan with an engine that has done `start` of them; return the history.
 
     Args:
-        engine, batches: the engine, and the batch of each step.
-        steps: number of steps of the whole run, `start` of which are done.
+        engine, batches, plan: the engine, the batch of each step, and what is done when.
         run: the folder for records and states; None: nothing is saved.
-        evaluate: computes metrics of the current weights, by name; every host calls it.
-        evaluate_every: steps between two evaluations; None: one evaluation, at the end.
-        save_every: steps between two states; None: after each evaluation that is the best so far,
-            and at the end.
-        score, patience: see `kbert.training.recipe.Recipe` and `RunSettings`.
-        log_every: steps between two records.
         callbacks: Keras's callbacks. One epoch is the time between two evaluations; its logs are
             means over it. Their own state is not saved when a run is resumed.
         progress: whether to show the progress line.
-        flops, peak: see `Speed`.
+        speed: measures how fast the steps are; None: tokens per second alone.
         report: writes the run's page after each evaluation, from the steps done and their records.
 
     Raises:
@@ -80,14 +66,13 @@ def train(
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every, patience)
     part = engine.rows(batches.batch_size)
     # a callback of each batch is to see its weights, not those of the updates after it
     watched = watch_batches(callbacks)
     at_once, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
     with (
         Live(
-            steps,
+            plan.steps,
             progress and engine.backend.process == 0,
             first=_first(engine),
             steps_per_epoch=getattr(batches, "steps_per_epoch", None),
@@ -96,15 +81,15 @@ def train(
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
         # goes on, the number of steps done is all of its position in the data.
-        prefetch(batches, part, start, steps, ahead=at_once) as prefetched,
+        prefetch(batches, part, start, plan.steps, ahead=at_once) as prefetched,
     ):
         told = None
         if callbacks:
-            params = {"epochs": -(-steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
+            params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
             told = Callbacks(callbacks, engine, batches.batch(start, part), **params)
-        agreement, speed = Agreement(engine, stop_request), Speed(flops, peak)
-        made_of = engine, plan, run, start, batches.batch_size, told
-        trainer = _Trainer(*made_of, ahead, agreement, speed, live, report)
+        made_of = engine, plan, run, start, batches.batch_size, told, ahead
+        agreement = Agreement(engine, stop_request)
+        trainer = _Trainer(*made_of, agreement, speed or Speed(), live, report)
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses))
         except Exception as error:
