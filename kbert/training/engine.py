@@ -1,9 +1,7 @@
 """Training and evaluation of a model on the devices and hosts that there are."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from kbert.training.state import TrainingState, find_seed_states
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import NO_WISH, Wishes
 from kbert.training.trained_weights import TrainedWeights
-from kbert.training.vector_loss import VectorLoss
 
 
 class Engine:
@@ -34,15 +31,10 @@ class Engine:
         optimizer: Optimizer,
         trained: TrainedWeights | None = None,
         *,
-        clip_norm: float | None = 1.0,
-        accumulation_steps: int = 1,
         jit: bool | None = None,
-        gradient_checkpointing: bool = False,
-        label_smoothing: float = 0.0,
-        lessons: Mapping[str, losses.Lesson] = MappingProxyType({}),
-        vectors: VectorLoss | None = None,
         steps_per_execution: int | None = None,
         seed: int = 0,
+        **options,
     ) -> None:
         """Make the optimizer's variables, and compile the step.
 
@@ -50,29 +42,16 @@ class Engine:
             model: a functional model, built within `backend.scope()`.
             optimizer: the optimizer's settings.
             trained: the trained weights, made within the scope; None: all.
-            clip_norm: maximum global norm of a step's gradients; None: no clipping.
-            accumulation_steps: micro-batches per step.
             jit: whether XLA compiles the step; None: chosen for the device.
-            gradient_checkpointing: whether the backward pass recomputes each encoder block instead
-                of keeping its activations: less memory, more time, the same numbers.
-            label_smoothing: see `kbert.training.loss.measured`.
-            lessons: auxiliary losses, by the labels that belong to no output, see
-                `kbert.training.loss.objective`.
-            vectors: the loss, if it is one of text embeddings; None: the labels' own.
             steps_per_execution: maximum number of steps in one call; None: chosen for the device.
             seed: seed of the dropout.
+            options: those of `TrainingStep`.
 
         Raises:
             ValueError: a value out of its range; packed rows on several devices.
         """
-        options: dict[str, Any] = {
-            "clip_norm": clip_norm,
-            "accumulation_steps": accumulation_steps,
-            "gradient_checkpointing": gradient_checkpointing,
-            "label_smoothing": label_smoothing,
-        }
-        others = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
-        checked(options | others, ("clip_norm", "jit", "steps_per_execution"))
+        own = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
+        checked(own, ("jit", "steps_per_execution"))
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
@@ -89,9 +68,9 @@ class Engine:
         seeds = find_seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
+            parts = self.backend, model, trained, seeds, optimizer, rules
+            self.step = TrainingStep(*parts, **options)
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
-        options |= {"lessons": lessons, "vectors": vectors}
-        self.step = TrainingStep(self.backend, model, trained, seeds, optimizer, rules, **options)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def ahead(self) -> int:

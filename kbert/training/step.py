@@ -9,7 +9,7 @@ step (`TrainingBatch`), so every way to split a batch gives the same update.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from kbert.training import loss as losses
 from kbert.training import optimizers
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
 from kbert.training.optimizers import Optimizer
+from kbert.training.setting_rules import checked
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
 from kbert.training.trained_weights import TrainedWeights
@@ -50,15 +51,19 @@ class TrainingStep:
     seed_states: Sequence  # the variables of its dropout seeds
     optimizer: Optimizer
     rules: Sequence  # the rule of each weight, see `kbert.training.optimizers.rules`
-    # The others are those of `kbert.training.engine.Engine.prepare`.
-    clip_norm: float | None
-    accumulation_steps: int
-    gradient_checkpointing: bool
-    label_smoothing: float
-    lessons: Mapping[str, losses.Lesson]
-    vectors: VectorLoss | None
+    clip_norm: float | None = 1.0  # maximum global norm of the gradients; None: no clipping
+    accumulation_steps: int = 1  # micro-batches
+    # Whether the backward pass recomputes each encoder block instead of keeping its activations:
+    # less memory, more time, the same numbers.
+    gradient_checkpointing: bool = False
+    label_smoothing: float = 0.0  # see `losses.measured`
+    # Auxiliary losses, by the labels that belong to no output, see `losses.objective`.
+    lessons: Mapping[str, losses.Lesson] = field(default_factory=dict)
+    vectors: VectorLoss | None = None  # the loss, if it is one of embeddings; else the labels' own
 
     def __post_init__(self):
+        names = ("clip_norm", "accumulation_steps", "gradient_checkpointing", "label_smoothing")
+        checked({name: getattr(self, name) for name in names}, ("clip_norm",))
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
