@@ -8,7 +8,6 @@ What is trained is the recipe's (`kbert.training.recipe`), how one step is done 
 import contextlib
 import dataclasses
 import errno
-import functools
 import gc
 import logging
 import os
@@ -216,6 +215,11 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         peak, how = measured_peak(settings.precision, engine.backend.replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+
+    def report(done: int, records: list[dict]) -> None:
+        if run is not None:
+            run.write_report(records, {"steps": done, "asked": recipe.steps}, recipe)
+
     plan = Plan(
         recipe.steps,
         recipe.evaluation(engine, run),
@@ -234,7 +238,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         callbacks=surroundings.callbacks,
         progress=surroundings.progress,
         speed=Speed(recipe.flops, peak),
-        report=None if run is None else functools.partial(_report, recipe, run),
+        report=report,
     )
     bert, last = recipe.trained(engine, history), history.updates[-1]
     result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
@@ -245,13 +249,3 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         engine.barrier()  # the others have read the best state
         run.tidy()
     return recipe.outcome(bert, history, result, None if run is None else run.path)
-
-
-def _report(recipe: Recipe, run: RunFolder, done: int, records: list[dict]) -> None:
-    """Write the report of a run that still trains."""
-    from kbert.graph.accounting import account
-
-    spec = recipe.spec
-    params = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels).params
-    result = {"steps": done, "asked": recipe.steps}
-    run.write_report(records, result, recipe, spec.config, params)

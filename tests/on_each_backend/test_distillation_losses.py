@@ -12,7 +12,7 @@ import kbert
 from kbert.checkpoints.weights_digest import weights_digest
 from kbert.model.probes import map_layers
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.training import distillation
+from kbert.training.loss import distill_logits, distill_states
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -40,10 +40,10 @@ def of_torch(kind: str, student, teacher, temperature: float):
 
 
 MEASURES = {
-    "classes": distillation.of_logits("single_label_classification", 2.5),
-    "each": distillation.of_logits("multi_label_classification", 2.5),
-    "mse": distillation.of_states("mse"),
-    "cosine": distillation.of_states("cosine"),
+    "classes": distill_logits("single_label_classification", 2.5),
+    "each": distill_logits("multi_label_classification", 2.5),
+    "mse": distill_states("mse"),
+    "cosine": distill_states("cosine"),
 }
 
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbert import BertConfig
+from kbert import BertConfig, account
+from kbert.graph.spec import GraphSpec
 from kbert.training.run.curves import HEIGHT, WIDTH, figures, ticks
 from kbert.training.run.report_page import _described, write_report
 from kbert.training.run.run_folder import RunFolder
@@ -19,7 +20,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 PEAK = "the fastest of 3 products of 2 × 2 matrices"
 ENVIRONMENT = {"devices": ["CPU"], "cpu_cores": 13, "replicas": 1, "processes": 1}
 ENVIRONMENT |= {"backend": "jax", "peak_flops": 7e9, "peak_flops_source": PEAK}
-MODEL = BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4), 1_234_567
+SPEC = GraphSpec(BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4))
 PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
 TITLES = {"pretrain": ("Pretraining a BERT", "loss")}
 TITLES |= {"finetune": ("Fine-tuning a classifier", "accuracy")}
@@ -90,8 +91,8 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
     title, score = TITLES[task]
     data = {"Data": "17 texts of <tags>"}
-    recipe = SimpleNamespace(title=title, score=score, described=lambda done: data)
-    write_report(run, run.read_records(), done, recipe, *MODEL)
+    recipe = SimpleNamespace(title=title, score=score, spec=SPEC, described=lambda done: data)
+    write_report(run, run.read_records(), done, recipe)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
@@ -107,7 +108,8 @@ def both(request, tmp_path_factory):
 
 def test_report_facts_match_the_run(both):
     page, lines, task = both
-    assert "3 layers × 24, 4 heads; 1,234,567 parameters" in page.text
+    params = account(SPEC.config, 1, head=SPEC.head).params
+    assert f"3 layers × 24, 4 heads; {params:,} parameters" in page.text
     assert "2m15s" in page.text  # 90 times 1.5 seconds
     speed = statistics.median(line["tokens_per_second"] for line in lines)
     assert f"{speed / 1000:.3g}k tokens a second" in page.text

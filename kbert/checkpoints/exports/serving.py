@@ -183,7 +183,7 @@ def sentence_vector(model, sentence: SentenceSettings):
     """
     import keras
 
-    from kbert.model.pooling import build_vectors
+    from kbert.model.probes import build_vectors
 
     vectors = build_vectors(model, sentence.pooling, dense=sentence.dense).outputs[0]
     if sentence.normalize and sentence.dimensions is None:

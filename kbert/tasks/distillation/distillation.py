@@ -11,8 +11,7 @@ from kbert.graph import names
 from kbert.model.probes import map_layers, with_states
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.distillation.teacher import Teacher
-from kbert.training import distillation
-from kbert.training.loss import Lesson
+from kbert.training.loss import Lesson, distill_logits, distill_states
 
 
 class Distillation:
@@ -49,13 +48,13 @@ class Distillation:
         pairs = map_layers(blocks, bert.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), bert.config.hidden_size
-        of_logits = distillation.of_logits(problem_type, settings.temperature)
+        of_logits = distill_logits(problem_type, settings.temperature)
         self.lessons: Mapping[str, Lesson] = {
             names.of_teacher(name): Lesson(name, of_logits) for name in self._outputs
         }
         for block in self._states:
             name = names.taught_state(block)
-            self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_loss)))
+            self.lessons[name] = Lesson(name, distill_states(str(settings.hidden_loss)))
         self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
         self._teacher = Teacher(

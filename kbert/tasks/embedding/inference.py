@@ -19,7 +19,7 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.io.wording import unknown_choice
-from kbert.model.pooling import build_vectors
+from kbert.model.probes import build_vectors
 from kbert.tasks.checks import (
     check_max_length,
     listed,

@@ -275,7 +275,7 @@ class _Trainer:
         """Evaluate, and return whether the result is the best so far."""
         figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | figures)
-        if self.report is not None:
+        if self.run is not None and self.report is not None:
             with self.saver.explained():
                 self.report(self.done, self.history.updates)
         self.live.evaluated(self.done, figures)

@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Sequence
 from importlib import resources
 
+from kbert.graph.accounting import account
+from kbert.graph.spec import GraphSpec
 from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_schema import read_object
@@ -26,15 +28,15 @@ _ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora
 _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 
 
-def write_report(run, records: list[dict], result: dict, recipe, config, params: int) -> None:
+def write_report(run, records: list[dict], result: dict, recipe) -> None:
     """Write RUN/report.html: after each evaluation, and at the end.
 
     `records` are the lines of metrics.jsonl; `result` is as in result.json, while the run trains
-    "steps" and "asked" alone; `params` is the model's number of parameters.
+    "steps" and "asked" alone.
     """
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
-    texts = _facts(records, run.settings, environment, config, params)
+    texts = _facts(records, run.settings, environment, recipe.spec)
     texts |= recipe.described(result["steps"])
     facts = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
@@ -104,8 +106,9 @@ def _score_text(name: str, value: float) -> str:
     return f"{value:.1%}" if share else f"{value:.3f}"
 
 
-def _facts(records: list[dict], settings: dict, environment: dict, config, params: int) -> dict:
-    last = records[-1] if records else {}
+def _facts(records: list[dict], settings: dict, environment: dict, spec: GraphSpec) -> dict:
+    last, config = records[-1] if records else {}, spec.config
+    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
     found = {
         "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
         f"{config.num_attention_heads} heads; {params:,} parameters",

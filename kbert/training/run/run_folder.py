@@ -234,17 +234,16 @@ class RunFolder:
         save(bert, self.path / "model.keras")
         if bert.adapter is not None:
             save(bert, self.path / "adapter", format="peft")
-        model = bert.config, bert.model.count_params()
-        self.write_report(self.read_records(), result, recipe, *model)
+        self.write_report(self.read_records(), result, recipe)
         _write_json(self.path / "result.json", result)
 
-    def write_report(self, *arguments) -> None:
+    def write_report(self, records: list[dict], result: dict, recipe) -> None:
         """Write report.html, see `report_page.write_report`."""
         from kbert.training.run.report_page import write_report
 
         if self.chief:
             self.check_in_place()
-            write_report(self, *arguments)
+            write_report(self, records, result, recipe)
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
