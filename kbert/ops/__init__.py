@@ -4,10 +4,9 @@
 faster version, with the same arguments and the same numbers.
 """
 
-import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kbert.ops.devices import device_names
 
@@ -17,24 +16,12 @@ _OPERATIONS = {
     *("layer_norm", "linear", "project_heads", "tied_logits"),
 }
 _REFERENCE_ALONE = {("tensorflow", "tpu"), ("jax", "gpu")}  # have no faster operations
-_device: str | None = None  # of a program that is compiled for a device that is not here
-
-
-@contextlib.contextmanager
-def compile_for(device: str) -> Iterator[None]:
-    """Select operations for a device that is not here, such as "tpu"."""
-    global _device
-    before, _device = _device, device
-    try:
-        yield
-    finally:
-        _device = before
 
 
 @functools.cache
-def _select(name: str, backend: str, device: str | None) -> Callable:
-    """Return the fastest function of an operation, by default for the device that is here."""
-    here = (device or device_names()[0]).lower()
+def _select(name: str, backend: str) -> Callable:
+    """Return the fastest function of an operation on the device that is here."""
+    here = device_names()[0].lower()
     device = next((kind for kind in ("cpu", "tpu") if kind in here), "gpu")
     definition = getattr(importlib.import_module("kbert.ops.reference"), name)
     if (backend, device) in _REFERENCE_ALONE:
@@ -47,4 +34,4 @@ def __getattr__(name: str):
         raise AttributeError(name)
     import keras  # here, so that the modules of this package start no backend
 
-    return _select(name, keras.backend.backend(), _device)
+    return _select(name, keras.backend.backend())

@@ -122,11 +122,10 @@ def _flush(path: Path) -> None:
 
 @dataclass(frozen=True)
 class State:
-    """A whole state after `step` steps; `score` is its evaluation's, higher is better."""
+    """A whole state after `step` steps."""
 
     step: int
     arrays: dict[str, np.ndarray]
-    score: float | None
 
 
 class States:
@@ -198,7 +197,7 @@ class States:
             _logger.warning("%s is damaged: its metadata are not those of a training state", path)
             return None
         self._check(facts["fingerprint"], facts["settings"])
-        return State(facts["step"], arrays, facts["score"])
+        return State(facts["step"], arrays)
 
 
 def _score(path: Path) -> tuple[float, float]:

@@ -19,7 +19,6 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.ops import compile_for
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.slices import hlo_text
@@ -32,10 +31,8 @@ def compiled(slice_name: str, **request) -> dict:
     """
     begun = time.monotonic()
     function, arguments = update(mesh(slice_name), **request)
-    with compile_for("tpu"):
-        lowered = function.lower(*arguments)
     try:
-        done = lowered.compile()
+        done = function.lower(*arguments).compile()
     except RuntimeError as error:  # JAX's own derives from it
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
