@@ -92,7 +92,6 @@ def _attend(query, key, value, mask, seed, rate: float):
 
 
 def bias_activation(x, bias, activation: Callable):
-    """See `reference.bias_activation`."""
     biased = tf.nn.bias_add(x, tf.cast(bias, x.dtype))
     if activation is gelu:
         return _gelu(biased)
@@ -160,7 +159,6 @@ def _where(keep, x):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """See `reference.layer_norm`."""
     return _normalize(x, gamma, beta, epsilon=epsilon)
 
 
@@ -226,12 +224,10 @@ def tied_logits(x, table, bias):
 
 
 def gather_positions(x, positions):
-    """See `reference.gather_positions`."""
     return tf.gather(x, positions, batch_dims=1)
 
 
 def cross_entropy(logits, labels, weights):
-    """See `reference.cross_entropy`."""
     counts = weights > 0
     wide = tf.where(counts[..., None], tf.cast(logits, tf.float32), 0.0)
     labels = tf.where(counts, labels, 0)

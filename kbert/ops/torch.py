@@ -72,7 +72,6 @@ class _Attention(torch.autograd.Function):
 
 
 def bias_activation(x, bias, activation: Callable):
-    """See `reference.bias_activation`."""
     x = x + ops.cast(bias, x.dtype)
     if activation is gelu:
         return functional.gelu(x)
@@ -136,13 +135,11 @@ def _keep(x, keep):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """See `reference.layer_norm`."""
     gamma, beta = (ops.cast(one, "float32") for one in (gamma, beta))
     return functional.layer_norm(x.float(), gamma.shape, gamma, beta, epsilon).to(x.dtype)
 
 
 def embedding_lookup(table, ids):
-    """See `reference.embedding_lookup`."""
     return functional.embedding(ids, table)
 
 
@@ -173,12 +170,10 @@ def tied_logits(x, table, bias):
 
 
 def gather_positions(x, positions):
-    """See `reference.gather_positions`."""
     return torch.take_along_dim(x, positions[..., None].long(), 1)
 
 
 def cross_entropy(logits, labels, weights):
-    """See `reference.cross_entropy`."""
     counts = weights > 0
     wide = torch.where(counts[..., None], logits.float(), 0.0)
     labels = torch.where(counts, labels, 0).long()

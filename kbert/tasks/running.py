@@ -17,7 +17,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
-from kbert.model.cast_model import cast_model
+from kbert.model.deferred import cast_model
 from kbert.model.jax_inference import compile_forward
 from kbert.model.summary import ids_of
 from kbert.tasks.checks import longest, require_tokenizer

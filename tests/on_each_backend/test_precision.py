@@ -21,7 +21,7 @@ from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.model import cast_model
+from kbert.model import deferred
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
 from kbert.tasks.classification.inference import classify, next_sentence
@@ -44,8 +44,8 @@ def berts(small):
 @pytest.fixture
 def casts(monkeypatch):
     """The models that are cast."""
-    made, build = [], cast_model.build_with
-    monkeypatch.setattr(cast_model, "build_with", lambda *a: made.append(build(*a)) or made[-1])
+    made, build = [], deferred.build_with
+    monkeypatch.setattr(deferred, "build_with", lambda *a: made.append(build(*a)) or made[-1])
     return made
 
 
@@ -173,7 +173,7 @@ def test_cast_weights_are_freed_with_their_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     embed(bert, "cat", **BFLOAT16)
-    cast = weakref.ref(cast_model._casts[model][1]["bfloat16"][1])
+    cast = weakref.ref(deferred._casts[model][1]["bfloat16"][1])
     assert cast() is not None
     del bert, model
     gc.collect()  # the model,

@@ -13,7 +13,7 @@ from kbert.data.padding import LENGTHS
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice
-from kbert.model.cast_model import cast_model
+from kbert.model.deferred import cast_model
 from kbert.model.gradients import with_gradient
 from kbert.model.probes import embeddings_of
 from kbert.tasks.attribution import BASELINES, VALUES, targets
