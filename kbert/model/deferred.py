@@ -77,12 +77,7 @@ def _first_value(read: Callable[[], np.ndarray], shape, dtype):
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
     """Build a graph whose layers have copies of others' weights, in its own dtype; no adapters.
 
-    Args:
-        spec: what to build.
-        layers: Keras layers by their names; None for one that is newly initialized, none for all.
-
-    Raises:
-        KeyError: a layer with weights that is not among them.
+    `layers` are Keras layers by their names; None for one that is newly initialized, none for all.
     """
     from kbert.model import builder  # these import Keras
     from kbert.model.lora import is_adapter

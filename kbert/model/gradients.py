@@ -8,16 +8,12 @@ import keras
 def with_gradient(
     function: Callable, variables: Sequence, shapes: Sequence[tuple[tuple, str]]
 ) -> Callable:
-    """Return the function, compiled, with its gradient.
+    """Return a compiled function of NumPy arrays: values (B,), and gradients to the first argument.
 
     Args:
         function: of tensors; gives (B,), each row's value a function of the argument's same row.
         variables: the Keras variables that it reads, as they are at each call.
         shapes: each argument's shape, None where it varies, and its dtype.
-
-    Returns:
-        A function of NumPy arrays: values (B,), and the gradient of each row's value to the same
-        row of the first argument, in its shape, NumPy arrays.
     """
     made = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[keras.backend.backend()]
     compiled = made(function, variables, shapes)

@@ -72,10 +72,10 @@ def merge(kernel: np.ndarray, a: np.ndarray, b: np.ndarray, scale: float) -> np.
 def add_adapters(
     model, parts: TrainedParts, seed: int, dropout: float = 0.0, pairs: Mapping | None = None
 ) -> None:
-    """Add the adapters of trained parts to a model's layers.
+    """Add the adapters of trained parts to a model's layers, within the engine's scope.
 
     Args:
-        model, parts: of one graph; the model without adapters, within the engine's scope.
+        model, parts: of one graph; the model without adapters.
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
         dropout: dropout rate of the adapters' inputs.
         pairs: A and B to begin with, by block and matrix; None: new ones.

@@ -122,20 +122,13 @@ def with_states(model: keras.Model, blocks: list[int], width: int) -> BertModel:
 
 
 class TokenPooling(Maskless):
-    """One vector of the tokens that are not padding, as sentence-transformers' Pooling has it.
+    """One vector (B, H) of the tokens that are not padding, as sentence-transformers' Pooling.
 
     Args:
         how: "mean", "max", "cls" (the first token), "lasttoken", "weightedmean" (by the position,
             from 1) or "mean_sqrt_len_tokens" (the sum over the root of the number of tokens).
         skip: how many tokens at the beginning are left out, those of a prompt; positions count
             from the text's beginning nevertheless.
-
-    Call arguments:
-        x: float (B, S, H).
-        mask: bool (B, S), True for real tokens; Keras fills it in.
-
-    Returns:
-        (B, H).
     """
 
     def __init__(self, how, skip=0, **kwargs):

@@ -75,11 +75,7 @@ def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
     """Return the name of the metric in the second of `measured`'s sums, by output.
 
     "accuracy" or "absolute_error"; for a teacher's outputs "agreement", for its hidden states
-    "cosine".
-
-    Args:
-        labels: labels by output.
-        axes: number of axes before a label's own: 2 if micro-batches come before the examples.
+    "cosine". `axes` come before a label's own: 2 if micro-batches come before the examples.
     """
 
     def second_measure(name: str, given) -> str:
@@ -158,11 +154,10 @@ def distill_logits(problem_type: str | None, temperature: float) -> Callable:
 
 
 def distill_states(kind: str) -> Callable:
-    """Return how far hidden states are from a teacher's, float (B, S, H), with weights (B, S).
+    """Return a function like `measured`, of hidden states, a teacher's, (B, S, H), and weights.
 
-    Args:
-        kind: "mse": the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8);
-            "cosine": 1 − the cosine (DistilBERT, Sanh et al. 2019, section 2).
+    "mse" is the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8), "cosine"
+    is 1 − the cosine (DistilBERT, Sanh et al. 2019, section 2).
     """
     return {"mse": _squared_error, "cosine": _angle}[kind]
 

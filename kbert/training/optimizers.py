@@ -191,10 +191,8 @@ def clip_factor(norm, clip_norm: float | None):
 def read_optimizer(value) -> dict:
     """Return the JSON of a `keras.optimizers.Optimizer`, from itself or from its JSON.
 
-    Raises:
-        TypeError: another object.
-        ValueError: an optimizer with a setting that is the run's, or one whose step changes more
-            than each weight and its slots.
+    A ValueError says which setting is the run's, or that a step changes more than each weight and
+    its slots; another object is a TypeError.
     """
     given = isinstance(value, keras.optimizers.Optimizer)
     described = keras.saving.serialize_keras_object(value) if given else value

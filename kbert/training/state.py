@@ -37,10 +37,6 @@ class TrainingState:
     """The variables of a trained model and of its optimizer, saved and restored by name.
 
     `to_numpy` is that of the backend; see `kbert.training.step.TrainingStep` for the others.
-
-    Attributes:
-        variables: the trained weights, the optimizer's slots and the counts.
-        frozen: the model's weights that are not trained.
     """
 
     def __init__(self, model, trained: TrainedWeights, rules, seed_states: Sequence, to_numpy):
@@ -53,6 +49,7 @@ class TrainingState:
         scale = FIRST_SCALE if needs_scale(model) else 1.0
         counts = Counts(iteration=0.0, loss_scale=scale, good_updates=0.0, bad_updates=0.0)
         named = (_variable(value, name) for name, value in counts._asdict().items())
+        # the trained weights, the optimizer's slots and the counts
         self.variables = Values(list(trained.variables), slots, Counts(*named))
 
     def values(self) -> Values:
@@ -112,11 +109,8 @@ class TrainingState:
 def find_seed_states(model) -> list:
     """Return the states of the model's seed generators, in the order of its layers.
 
-    Keras: `variables` are "all layer state, including random seeds", `weights` without these.
-
-    Raises:
-        RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
-            each step, and nothing would show it.
+    Keras: `variables` are "all layer state, including random seeds", `weights` without these. A
+    layer without a seed would draw the same mask at each step, and nothing would show it.
     """
     weights = set(map(id, model.weights))
     found = [variable for variable in model.variables if id(variable) not in weights]

@@ -70,7 +70,7 @@ class TrainingStep:
         self.decayed = [optimizers.is_decayed(one.path) for one in self.trained.variables]
 
     def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
-        """Run a step.
+        """Run a step; return the new values, and the metrics that `metric_names` lists.
 
         Args:
             values: what the step changes.
@@ -78,9 +78,6 @@ class TrainingStep:
             batch: this device's inputs, labels, weights of labels, and stop flags: by name,
                 (micro-batches, B, …).
             seeds: int32 (micro-batches, dropouts, 2).
-
-        Returns:
-            New values, and the metrics that `metric_names` lists.
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
         names = losses.second_measures(batch[1], axes=2)

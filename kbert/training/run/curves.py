@@ -15,10 +15,10 @@ Points = list[tuple[float, float]]  # (step, value)
 
 
 class _Curve(NamedTuple):
-    """One figure of metrics.jsonl over the steps: its key, its name in the legend, its points."""
+    """One figure of metrics.jsonl over the steps."""
 
-    name: str
-    label: str
+    name: str  # its key
+    label: str  # in the legend
     points: Points
 
 
