@@ -69,15 +69,8 @@ def build_bert(
     Raises:
         ValueError: an impossible configuration, length, number of predictions or dtype.
     """
-    return build(
-        GraphSpec.of(
-            config,
-            seq_len=seq_len,
-            max_predictions=max_predictions,
-            selected_positions=selected_positions,
-            dtype=dtype,
-        )
-    )
+    variant: dict = {"max_predictions": max_predictions, "selected_positions": selected_positions}
+    return build(GraphSpec.of(config, seq_len=seq_len, dtype=dtype, **variant))
 
 
 def build_encoder(
@@ -116,16 +109,8 @@ def build_classifier(
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
         (B, num_labels).
     """
-    return build(
-        GraphSpec.of(
-            config,
-            "classifier",
-            num_labels=num_labels,
-            seq_len=seq_len,
-            selected_positions=selected_positions,
-            dtype=dtype,
-        )
-    )
+    variant: dict = {"num_labels": num_labels, "selected_positions": selected_positions}
+    return build(GraphSpec.of(config, "classifier", seq_len=seq_len, dtype=dtype, **variant))
 
 
 def build_token_classifier(

@@ -49,9 +49,6 @@ class Optimizer:
     beta_1: float = 0.9  # decay rates of the moments; a Keras optimizer has its own
     beta_2: float = 0.999
     epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
-    # Whether the moments are corrected for their start at 0. Google's optimization.py does not
-    # correct them; the paper's Adam and transformers do.
-    bias_correction: bool = True
 
     def __post_init__(self):
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -113,14 +110,12 @@ class AdamW:
 
     def _direction(self, slots: dict, gradient, iteration) -> tuple:
         """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
-        settings = self._settings
-        beta_1, beta_2 = settings.beta_1, settings.beta_2
+        beta_1, beta_2 = self._settings.beta_1, self._settings.beta_2
         first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
         second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
-        one, two = 1.0, 1.0
-        if settings.bias_correction:
-            one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
-        direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
+        # Corrected for their start at 0, which Google's optimization.py leaves out.
+        one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
+        direction = (first / one) / (ops.sqrt(second / two) + self._settings.epsilon)
         return direction, {"first": first, "second": second}
 
 

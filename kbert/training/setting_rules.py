@@ -118,7 +118,7 @@ RULES = {
     **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
     **_rules("layer_decay mlm_probability", _NOT_ZERO_SHARE),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
-    **_rules("whole_word mlm_only keep_best bias_correction progress", _TRUTH),
+    **_rules("whole_word mlm_only keep_best progress", _TRUTH),
     **_rules("text_column text_pair_column label_column", _COLUMN),
     "lengths": Rule(
         "ascend, in whole numbers of at least 1",

@@ -22,11 +22,7 @@ from kbert.training.step import TrainingStep
 
 
 class JaxBackend(Backend):
-    """See `Backend`. Hosts come from the variables that `keras.distribution.initialize` reads.
-
-    Attributes:
-        mesh: of the devices, if there are several.
-    """
+    """See `Backend`. Hosts come from the variables that `keras.distribution.initialize` reads."""
 
     def __init__(self, devices: int | None = None):
         if not jax.distributed.is_initialized():
@@ -35,7 +31,7 @@ class JaxBackend(Backend):
         used = _devices(devices)
         self.replicas = len(used)
         self.distribution = None
-        self.mesh: Any = None
+        self.mesh: Any = None  # of the devices, if there are several
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
             self.distribution = keras.distribution.DataParallel(

@@ -127,7 +127,7 @@ class TorchBackend(Backend):
         """Change the tensors of `values` in place, where torch's own AdamW does the same."""
         optimizer = step.optimizer
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
-        if not (optimizer.name == "adamw" and optimizer.bias_correction and wide):
+        if not (optimizer.name == "adamw" and wide):
             return super().apply(step, decision, values, gradients, counts)
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):

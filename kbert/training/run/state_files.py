@@ -1,7 +1,5 @@
 """States of a run as files: complete or absent, refused if changed, removed once superseded.
 
-checkpoints/step-00000120.safetensors      the last two, and the best where there is one
-
 One safetensors file a state, which any safetensors reader opens. Its metadata hold the number of
 steps, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
 still have a header that reads well.
