@@ -25,10 +25,8 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
     Raises:
         ValueError: a block that the model does not have.
     """
-    states = [
-        model.get_layer(names.encoder_output(block)).output
-        for block in _chosen(model, blocks, first=0)
-    ]
+    chosen = _chosen(model, blocks, first=0)
+    states = [model.get_layer(names.encoder_output(block)).output for block in chosen]
     return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 

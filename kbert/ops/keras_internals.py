@@ -97,10 +97,6 @@ def calls(model) -> list[Calls]:
 
     Tried: `layer.input` and `layer.output` know the first call alone, and nothing of where a tensor
     comes from; what `get_config` says of it is undocumented too, and imports TensorFlow.
-
-    Raises:
-        ValueError: a model that is not functional, so has no graph to read.
-        RuntimeError: Keras keeps its graphs otherwise.
     """
     operations = getattr(model, "operations", None)
     if operations is None:
@@ -235,8 +231,7 @@ def check_seeds_are_pythons() -> None:
     So `random.seed` sets a model's initial weights. Tried: `keras.utils.set_random_seed` does the
     same, sets NumPy's and the backend's as well, and imports TensorFlow on every backend.
 
-    Raises:
-        RuntimeError: they come from elsewhere: a seed would no longer decide the weights.
+    A RuntimeError says that they come from elsewhere: a seed would no longer decide the weights.
     """
     import keras
 

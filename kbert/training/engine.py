@@ -164,11 +164,7 @@ class Engine:
 
 
 def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
-    """Split arrays (B, …) by the first of the sizes, each part by the others.
-
-    Raises:
-        ValueError: examples that the sizes do not divide.
-    """
+    """Split arrays (B, …) by the first of the sizes, each part by the others."""
     count, whole = len(next(iter(groups[0].values()))), math.prod(sizes)
     if count % whole:
         raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")

@@ -164,8 +164,7 @@ def _line_from(connection: socket.socket) -> str:
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
     """Return the whole number in a variable of the environment.
 
-    Raises:
-        ValueError: it is not in the range, by a rule in words; `instead` says what to do.
+    A ValueError says by which rule it must be in a range, and `instead`, what to do.
     """
     text = os.environ.get(variable)
     number = int(text) if text and text.strip().isdecimal() else -1

@@ -17,7 +17,6 @@ import numpy as np
 
 from kbert.training.backends import hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.state import TrainingState
 from kbert.training.step import TrainingStep
 
 
@@ -67,9 +66,7 @@ class JaxBackend(Backend):
             value.copy_to_host_async()  # all under way before the first is waited for
         return [np.asarray(value) for value in values]
 
-    def compile(
-        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
-    ) -> "_Program":
+    def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         return _Program(self, step, state, jit is not False)
 
     # Within a step.
@@ -123,7 +120,7 @@ class JaxBackend(Backend):
 
 
 class _Program(Program):
-    def __init__(self, backend: JaxBackend, step: TrainingStep, state: TrainingState, jit: bool):
+    def __init__(self, backend: JaxBackend, step: TrainingStep, state, jit: bool):
         super().__init__(backend, step, state)
         compiled: Callable = jax.jit if jit else lambda function, **_: function
         self._update = compiled(step.update, donate_argnums=0)

@@ -14,8 +14,8 @@ from kbert.ops import keras_internals
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.backends.strategies import Spread, all_gather, function
-from kbert.training.state import Counts, TrainingState, Values
-from kbert.training.step import Decision, TrainingStep
+from kbert.training.state import Counts, Values
+from kbert.training.step import TrainingStep
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
@@ -61,9 +61,7 @@ class TensorFlowBackend(Backend):
     def to_numpy(self, values: list) -> list[np.ndarray]:
         return [np.asarray(tf.convert_to_tensor(value)) for value in values]
 
-    def compile(
-        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
-    ) -> "_Program":
+    def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         if self.spread.on_tpu and jit is False:
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         # On a CPU XLA compiles what it is faster at, the weights' updates, and not the gradients,
@@ -160,9 +158,7 @@ class TensorFlowBackend(Backend):
         # outside of the step's function: XLA would write every square down before it adds them up
         return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
 
-    def apply(
-        self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
-    ) -> Values:
+    def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Assign the new values to the variables that `values` has."""
         if self.spread.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)

@@ -15,7 +15,7 @@ from torch.optim.adamw import adamw
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.state import Counts, TrainingState, Values
+from kbert.training.state import Counts, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessLost
 
@@ -53,9 +53,7 @@ class TorchBackend(Backend):
             for value in values
         ]
 
-    def compile(
-        self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
-    ) -> "_Program":
+    def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         if jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
         held = [*keras.tree.flatten(state.variables), *state.frozen]
@@ -121,13 +119,10 @@ class TorchBackend(Backend):
         return torch.nn.utils.get_total_norm(gradients)
 
     @torch.no_grad()
-    def apply(
-        self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
-    ) -> Values:
+    def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Change the tensors of `values` in place, where torch's own AdamW does the same."""
-        optimizer = step.optimizer
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
-        if not (optimizer.name == "adamw" and wide):
+        if step.optimizer.name != "adamw" or not wide:
             return super().apply(step, decision, values, gradients, counts)
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):

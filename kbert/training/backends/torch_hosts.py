@@ -52,11 +52,7 @@ def on_gpu() -> bool:
 
 
 def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the sums over all processes as new tensors, bit-identical in each.
-
-    Raises:
-        ProcessLost: another process is gone.
-    """
+    """Sum over all processes, bit-identical in each, into new tensors; see `_heard` for errors."""
     sums: list[torch.Tensor] = []
     for bucket in _buckets(tensors):
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
@@ -68,11 +64,7 @@ def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
-    """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients.
-
-    Raises:
-        ProcessLost: another process is gone.
-    """
+    """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients."""
     tensor = tensor.detach().contiguous()
     found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
     with _heard("gathering"):

@@ -82,6 +82,5 @@ def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
             float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
             times.append(time.perf_counter() - start)
     how = f"the fastest of {_PRODUCTS} {dtype} products of {_SIDE} × {_SIDE} matrices on one {kind}"
-    return 2 * _SIDE**3 / min(times) * replicas, how + (
-        f", times {replicas}" if replicas > 1 else ""
-    )
+    how += f", times {replicas}" if replicas > 1 else ""
+    return 2 * _SIDE**3 / min(times) * replicas, how
