@@ -182,7 +182,7 @@ def run_python():
 def base_model():
     """Document 004's graph, built once, without weights: 110 million values take seconds."""
     from kbert.graph.spec import GraphSpec
-    from kbert.model.builder import build_outline
+    from kbert.model.deferred import build_outline
 
     return build_outline(GraphSpec.of("base"))
 

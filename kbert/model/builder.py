@@ -14,7 +14,6 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
-from kbert.model import deferred
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.encoder import (
     Add,
@@ -170,16 +169,6 @@ def build(spec: GraphSpec) -> BertModel:
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model
-
-
-def build_outline(spec: GraphSpec) -> BertModel:
-    """Build a graph for inspection: names, shapes and counts, with weights that have no values.
-
-    `summary`, `verify` and `plot` use it. It avoids initializing base's 110 million random numbers,
-    which takes most of the time of `build`.
-    """
-    with deferred.without_values(forever=True):
-        return build(spec)
 
 
 def _pretraining(spec: GraphSpec, x, table, inputs: dict):

@@ -116,7 +116,7 @@ def verify(
         ValueError: the model has no graph, or no layer Embedding-Token.
     """
     if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
-        from kbert.model.builder import build_outline
+        from kbert.model.deferred import build_outline
 
         config = get_config("base" if subject is None else subject)
         subject = build_outline(GraphSpec.of(config))

@@ -113,8 +113,8 @@ def objective(
     """
     found = []
     for name, given in labels.items():
-        output, measure_of = lessons.get(name, Lesson(name, measure))
-        found.append(measure_of(outputs[output], given, weights[name]))
+        lesson = lessons.get(name, Lesson(name, measure))
+        found.append(lesson.measure(outputs[lesson.output], given, weights[name]))
     sums = ops.stack(found)
     return ops.sum(sums[:, 0]), sums
 

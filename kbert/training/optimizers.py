@@ -19,17 +19,6 @@ from kbert.ops import keras_internals
 from kbert.training.setting_rules import checked
 
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
-# Settings of Keras's optimizers, and the setting of a run that takes their place.
-_OF_THE_RUN = {
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "clipnorm": "clip_norm",
-    "clipvalue": "clip_norm",
-    "global_clipnorm": "clip_norm",
-    "gradient_accumulation_steps": "accumulation_steps",
-    "loss_scale_factor": "precision",
-    "use_ema": None,
-}
 
 
 @dataclass(frozen=True)
@@ -181,39 +170,3 @@ def clip_factor(norm, clip_norm: float | None):
     if clip_norm is None:
         return ops.ones_like(norm)
     return ops.minimum(clip_norm / (norm + 1e-6), 1.0)
-
-
-def read_optimizer(value) -> dict:
-    """Return the JSON of a `keras.optimizers.Optimizer`, from itself or from its JSON.
-
-    A ValueError says which setting is the run's, or that a step changes more than each weight and
-    its slots; another object is a TypeError.
-    """
-    given = isinstance(value, keras.optimizers.Optimizer)
-    described = keras.saving.serialize_keras_object(value) if given else value
-    if not isinstance(described, dict) or "class_name" not in described:
-        raise TypeError
-    try:
-        value = keras.saving.deserialize_keras_object(described)
-    except TypeError:
-        raise ValueError(
-            f"{described['class_name']} must be registered by "
-            "keras.saving.register_keras_serializable, and take its configuration"
-        ) from None
-    if not isinstance(value, keras.optimizers.Optimizer):
-        raise TypeError
-    name = type(value).__name__
-    whole = type(value).apply is not keras.optimizers.Optimizer.apply
-    if whole or keras_internals.changes_more_than_a_weight(value):
-        raise ValueError(
-            f"{name} changes more in a step than each weight by its own gradient: choose another"
-        )
-    try:
-        config, default = value.get_config(), type(value)().get_config()
-    except TypeError:
-        raise ValueError(f"{name}() must work without arguments: give them defaults") from None
-    for setting, own in _OF_THE_RUN.items():
-        if config.get(setting) != default.get(setting):
-            instead = f"give the run {own}" if own else "leave it out"
-            raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    return described

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
+from kbert.ops import keras_internals
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
@@ -15,6 +16,17 @@ CLASS_WEIGHTS = ("balanced",)
 HIDDEN_LOSSES = ("mse", "cosine")
 LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
+# Settings of Keras's optimizers, and the setting of a run that takes their place.
+_OF_THE_RUN = {
+    "learning_rate": "learning_rate",
+    "weight_decay": "weight_decay",
+    "clipnorm": "clip_norm",
+    "clipvalue": "clip_norm",
+    "global_clipnorm": "clip_norm",
+    "gradient_accumulation_steps": "accumulation_steps",
+    "loss_scale_factor": "precision",
+    "use_ema": None,
+}
 
 
 @dataclass(frozen=True)
@@ -71,12 +83,48 @@ class _Refused(ValueError):
 def _optimizer(value):
     if isinstance(value, str):
         return value
-    from kbert.training.optimizers import read_optimizer  # imports Keras
-
     try:
-        return read_optimizer(value)
+        return _read_optimizer(value)
     except ValueError as error:
         raise _Refused(str(error)) from None
+
+
+def _read_optimizer(value) -> dict:
+    """Return the JSON of a `keras.optimizers.Optimizer`, from itself or from its JSON.
+
+    A ValueError says which setting is the run's, or that a step changes more than each weight and
+    its slots; another object is a TypeError.
+    """
+    import keras
+
+    given = isinstance(value, keras.optimizers.Optimizer)
+    described = keras.saving.serialize_keras_object(value) if given else value
+    if not isinstance(described, dict) or "class_name" not in described:
+        raise TypeError
+    try:
+        value = keras.saving.deserialize_keras_object(described)
+    except TypeError:
+        raise ValueError(
+            f"{described['class_name']} must be registered by "
+            "keras.saving.register_keras_serializable, and take its configuration"
+        ) from None
+    if not isinstance(value, keras.optimizers.Optimizer):
+        raise TypeError
+    name = type(value).__name__
+    whole = type(value).apply is not keras.optimizers.Optimizer.apply
+    if whole or keras_internals.changes_more_than_a_weight(value):
+        raise ValueError(
+            f"{name} changes more in a step than each weight by its own gradient: choose another"
+        )
+    try:
+        config, default = value.get_config(), type(value)().get_config()
+    except TypeError:
+        raise ValueError(f"{name}() must work without arguments: give them defaults") from None
+    for setting, own in _OF_THE_RUN.items():
+        if config.get(setting) != default.get(setting):
+            instead = f"give the run {own}" if own else "leave it out"
+            raise ValueError(f"{name}'s {setting} is not used here: {instead}")
+    return described
 
 
 def _freeze(text) -> str:

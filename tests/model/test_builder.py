@@ -10,7 +10,7 @@ import kbert
 from kbert.graph import closed_form
 from kbert.graph.reference import document_004, published_totals
 from kbert.graph.spec import GraphSpec
-from kbert.model.builder import build_outline
+from kbert.model.deferred import build_outline
 
 
 def test_base_graph_has_document_004s_112_rows(base_model):

@@ -8,6 +8,7 @@ from helpers.parse_summary import expected, parse
 import kbert
 from kbert.graph.spec import HEADS, GraphSpec
 from kbert.model import builder
+from kbert.model.deferred import build_outline
 from kbert.model.summary import model_rows
 
 
@@ -53,7 +54,7 @@ def test_plot_by_name_equals_plot_of_the_built_model(small, tmp_path):
 @pytest.mark.parametrize("head", HEADS)
 def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
     spec = GraphSpec(small, head)
-    outline, built = builder.build_outline(spec), builder.build(spec)
+    outline, built = build_outline(spec), builder.build(spec)
     assert model_rows(outline) == model_rows(built)
     assert outline.count_params() == built.count_params()
     outline.summary()
@@ -62,7 +63,7 @@ def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
 
 def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
-    outline = builder.build_outline(GraphSpec(small))
+    outline = build_outline(GraphSpec(small))
     with keras.StatelessScope():  # at its end Keras fills what waits for a value
         pass
     assert all(weight._value is None for weight in outline.weights)
@@ -70,6 +71,6 @@ def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     assert keras.ops.convert_to_numpy(built.weights[0]).any()
     monkeypatch.setattr(builder, "_pooler", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        builder.build_outline(GraphSpec(small))
+        build_outline(GraphSpec(small))
     monkeypatch.undo()
     assert kbert.build_encoder(small).get_weights()[0].any()

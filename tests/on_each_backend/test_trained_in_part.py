@@ -11,8 +11,7 @@ from helpers.training_batches import LENGTH, arrays, batch_of
 import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
-from kbert.model.lora import adapters_of
-from kbert.model.lora import kernel_of
+from kbert.model.lora import adapters_of, kernel_of
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of

@@ -11,8 +11,8 @@ from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
 import kbert
 from kbert.graph.spec import GraphSpec
-from kbert.model.deferred import build_with, layers_of
 from kbert.model.builder import build
+from kbert.model.deferred import build_with, layers_of
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 

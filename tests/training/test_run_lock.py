@@ -15,8 +15,7 @@ from helpers.small_berts import small_bert
 import kbert
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
 from kbert.tasks.resume import resume
-from kbert.training.run.run_folder import lock_folder
-from kbert.training.run.run_folder import RunFolder
+from kbert.training.run.run_folder import RunFolder, lock_folder
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 HOLD = """
@@ -66,7 +65,7 @@ def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
 
 def test_two_runs_cannot_begin_in_one_folder(tmp_path):
     (tmp_path / "run").mkdir()
-    with lock_folder(tmp_path / "run"), pytest.raises(BlockingIOError, match="another process is train"):
+    with lock_folder(tmp_path / "run"), pytest.raises(BlockingIOError, match="another process"):
         RunFolder.create(tmp_path / "run", {}, {})
     RunFolder.create(tmp_path / "run", {}, {})
 

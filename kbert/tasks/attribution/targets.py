@@ -17,8 +17,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
-from kbert.model.probes import build_vectors
-from kbert.model.probes import after_embeddings
+from kbert.model.probes import after_embeddings, build_vectors
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
 from kbert.tasks.labels import label_names
 

@@ -24,8 +24,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, co
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.trained_weights import amount_trained, with_adapters
-from kbert.training.trained_weights import weights_of
+from kbert.training.trained_weights import amount_trained, weights_of, with_adapters
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels,
 class Program(Protocol):
     """The compiled functions of a step, which change a state's variables."""
 
+    backend: Any
+    step: TrainingStep
+    state: TrainingState
+
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
 

@@ -64,7 +64,7 @@ def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
-    """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients."""
+    """Gather a tensor of all processes, (processes, …), bit-identical in each; no gradients."""
     tensor = tensor.detach().contiguous()
     found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
     with _heard("gathering"):

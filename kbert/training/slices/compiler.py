@@ -134,8 +134,8 @@ def compile_plan(
 
 
 def _settings_of(found: Plan) -> dict:
-    names = ("seq_len", "max_predictions", "batch_size", "precision")
-    names += ("accumulation_steps", "gradient_checkpointing")
+    sizes = ("seq_len", "max_predictions", "batch_size")
+    names = (*sizes, "precision", "accumulation_steps", "gradient_checkpointing")
     return {name: getattr(found, name) for name in names}
 
 
