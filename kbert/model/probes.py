@@ -180,7 +180,10 @@ def build_vectors(model: keras.Model, pooling, layers: int = 1, dense=(), skip: 
         vectors = [_pool(model, states.outputs[0], how, skip) for how in several]
     vector = keras.layers.Concatenate()(vectors) if len(vectors) > 1 else vectors[0]
     for weights in dense:
-        vector = _dense(weights, vector)
+        has_bias = weights.bias is not None
+        layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
+        vector = layer(vector)
+        layer.set_weights([weights.kernel, weights.bias][: 1 + has_bias])
     return BertModel(states.inputs, vector, spec=None)
 
 
@@ -188,11 +191,3 @@ def _pool(model, state, how: str, skip: int):
     if how == "pooler":
         return model.get_layer(names.POOLER).output
     return Extract()(state) if how == "cls" and not skip else TokenPooling(how, skip)(state)
-
-
-def _dense(weights, vector):
-    has_bias = weights.bias is not None
-    layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
-    output = layer(vector)
-    layer.set_weights([weights.kernel, weights.bias][: 1 + has_bias])
-    return output

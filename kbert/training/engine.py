@@ -81,11 +81,7 @@ class Engine:
         return int(device_names() != ["CPU"])
 
     def rows(self, batch_size: int) -> slice:
-        """Return this process's rows of a batch.
-
-        Raises:
-            ValueError: a batch that replicas and micro-batches do not divide.
-        """
+        """Return this process's rows of a batch, which replicas and micro-batches must divide."""
         backend, micro_batches = self.backend, self.step.accumulation_steps
         parts = backend.replicas * micro_batches
         if batch_size % parts:

@@ -45,10 +45,7 @@ class Embedding(keras.layers.Embedding):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
         rows = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
-        return rows if training else rows + self._check_ids(ids)
-
-    def _check_ids(self, ids):
-        return nan_where_out_of_range(ids, self.input_dim, self.compute_dtype)
+        return rows if training else rows + nan_where_out_of_range(ids, self.input_dim, rows.dtype)
 
     def compute_output_spec(self, ids, training=None):
         return super().compute_output_spec(ids)
@@ -64,12 +61,14 @@ class TokenEmbedding(Embedding):
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
         super().__init__(input_dim, output_dim, **kwargs)
         self.pad_token_id = pad_token_id
+        self.supports_masking = True  # Keras's Embedding sets it to mask_zero
 
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
         rows, table = kops.embedding_lookup_and_table(table, ids, self.compute_dtype)
-        return [rows if training else rows + self._check_ids(ids), table]
+        rows = rows if training else rows + nan_where_out_of_range(ids, self.input_dim, rows.dtype)
+        return [rows, table]
 
     def compute_mask(self, ids, mask=None):
         if isinstance(ids, keras.KerasTensor):

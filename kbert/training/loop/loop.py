@@ -87,9 +87,8 @@ def train(
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
             told = Callbacks(callbacks, engine, batches.batch(start, part), **params)
-        made_of = engine, plan, run, start, batches.batch_size, told, ahead
-        agreement = Agreement(engine, stop_request)
-        trainer = _Trainer(*made_of, agreement, speed or Speed(), live, report)
+        given = batches.batch_size, told, ahead, Agreement(engine, stop_request), speed or Speed()
+        trainer = _Trainer(engine, plan, run, start, *given, live, report)
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses))
         except Exception as error:

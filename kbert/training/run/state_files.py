@@ -120,10 +120,11 @@ def _flush(path: Path) -> None:
 
 @dataclass(frozen=True)
 class State:
-    """A whole state after `step` steps."""
+    """A whole state after `step` steps; `score` is its evaluation's, higher is better."""
 
     step: int
     arrays: dict[str, np.ndarray]
+    score: float | None
 
 
 class States:
@@ -195,7 +196,7 @@ class States:
             _logger.warning("%s is damaged: its metadata are not those of a training state", path)
             return None
         self._check(facts["fingerprint"], facts["settings"])
-        return State(facts["step"], arrays)
+        return State(facts["step"], arrays, facts["score"])
 
 
 def _score(path: Path) -> tuple[float, float]:
