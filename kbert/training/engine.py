@@ -12,7 +12,7 @@ from kbert.ops.devices import device_names
 from kbert.training import backends, optimizers
 from kbert.training import loss as losses
 from kbert.training.optimizers import Optimizer
-from kbert.training.setting_rules import checked
+from kbert.training.setting_rules import RULES, checked
 from kbert.training.state import TrainingState, find_seed_states
 from kbert.training.step import TrainingStep
 from kbert.training.stopping import NO_WISH, Wishes
@@ -50,8 +50,9 @@ class Engine:
         Raises:
             ValueError: a value out of its range; packed rows on several devices.
         """
-        own = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution}
-        checked(own, ("jit", "steps_per_execution"))
+        given = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
+        settings = {name: value for name, value in given.items() if name in RULES}
+        checked(settings, ("clip_norm", "jit", "steps_per_execution"))
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "

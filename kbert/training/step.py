@@ -19,7 +19,6 @@ from kbert.training import loss as losses
 from kbert.training import optimizers
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
 from kbert.training.optimizers import Optimizer
-from kbert.training.setting_rules import checked
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import Wishes
 from kbert.training.trained_weights import TrainedWeights
@@ -62,8 +61,6 @@ class TrainingStep:
     vectors: VectorLoss | None = None  # the loss, if it is one of embeddings; else the labels' own
 
     def __post_init__(self):
-        names = ("clip_norm", "accumulation_steps", "gradient_checkpointing", "label_smoothing")
-        checked({name: getattr(self, name) for name in names}, ("clip_norm",))
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)

@@ -20,6 +20,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.run_settings import Surroundings
+from kbert.training.step import TrainingStep
 
 NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, 1j]
 OTHERS = [[3], {}, "", "x", "yes", b"1", np.array([1, 2])]
@@ -97,9 +98,10 @@ def in_a_run(function, *arguments, **needed):
 PREPARED = {
     name: parameter.annotation
     for name, parameter in inspect.signature(Engine.prepare).parameters.items()
-    # losses are no settings
-    if parameter.kind is parameter.KEYWORD_ONLY and name not in ("lessons", "vectors")
+    if parameter.kind is parameter.KEYWORD_ONLY
 }
+OF_STEP = ("clip_norm", "accumulation_steps", "gradient_checkpointing", "label_smoothing")
+PREPARED |= {name: fields_of(TrainingStep)[name] for name in OF_STEP}
 AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
 WAYS = {
     "Settings": (
