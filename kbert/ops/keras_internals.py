@@ -43,6 +43,28 @@ def attention_seed(layer):
         return layer._dropout_layer.seed_generator.next()
 
 
+def is_plain(dense) -> bool:
+    """Return whether a call of a dense layer is its product, bias and activation, and no more.
+
+    Quantized layers, activity regularizers, subclasses, replaced calls and torch's hooks do more:
+    such a layer must be called itself.
+
+    Tried: torch documents how to add hooks to a module, and not how to ask for them.
+    """
+    import keras
+
+    return (
+        type(dense) in (keras.layers.Dense, keras.layers.EinsumDense)
+        and dense.quantization_mode is None
+        and dense.activity_regularizer is None
+        and vars(dense).keys().isdisjoint(("call", "forward"))
+        and not any(getattr(dense, name, None) for name in _TORCH_HOOKS)
+    )
+
+
+_TORCH_HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+
+
 def make_stateless(optimizer) -> None:
     """Have the `update_step` of an optimizer of one variable work in a `keras.StatelessScope`.
 

@@ -251,21 +251,30 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
         context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)  # (B, S, A·D)
-        kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
-        y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
+        dense = self.output_dense
+        if keras_internals.is_plain(dense):
+            kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, x.shape[-1]))
+            y = kops.linear(context, kernel, dense.bias)  # (B, S, H)
+        else:
+            shape = *ops.shape(context)[:2], self.num_heads, self.key_dim
+            y = dense(ops.reshape(context, shape))
         return _add_adapter(self, "attention_output", context, y, training)
 
     def _project(self, x, queries=None, training=None) -> list:
         """Return query (B, A, R, D), key and value (B, A, S, D)."""
         dense = self.query_dense, self.key_dense, self.value_dense
-        kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
-        biases = [one.bias for one in dense]
         inputs = x if queries is None else queries, x, x
-        if queries is None:
-            heads = kops.project_heads(x, kernels, biases)
+        if not all(map(keras_internals.is_plain, dense)):
+            each = [one(own) for one, own in zip(dense, inputs, strict=True)]
+            heads = [ops.transpose(one, (0, 2, 1, 3)) for one in each]
         else:
-            heads = kops.project_heads(queries, kernels[:1], biases[:1])
-            heads += kops.project_heads(x, kernels[1:], biases[1:])
+            kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
+            biases = [one.bias for one in dense]
+            if queries is None:
+                heads = kops.project_heads(x, kernels, biases)
+            else:
+                heads = kops.project_heads(queries, kernels[:1], biases[:1])
+                heads += kops.project_heads(x, kernels[1:], biases[1:])
         for place, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
                 change = adapter(inputs[place], training=training)  # (B, S, A·D)
@@ -354,15 +363,28 @@ class FeedForward(keras.layers.Layer):
         )
 
     def call(self, x, training=None):
-        inner, outer = self.intermediate_dense, self.output_dense
-        kernel = ops.convert_to_tensor(inner.kernel)
-        if training or "intermediate" in self.adapters:
-            y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
-            x = kops.bias_activation(y, inner.bias, inner.activation)  # (B, S, F)
+        x = self._intermediate(x, training)  # (B, S, F)
+        dense = self.output_dense
+        if keras_internals.is_plain(dense):
+            y = kops.linear(x, ops.convert_to_tensor(dense.kernel), dense.bias)  # (B, S, H)
         else:
-            x = kops.dense(x, kernel, inner.bias, inner.activation)
-        y = kops.linear(x, ops.convert_to_tensor(outer.kernel), outer.bias)  # (B, S, H)
+            y = dense(x)
         return _add_adapter(self, "output", x, y, training)
+
+    def _intermediate(self, x, training=None):
+        dense, adapted = self.intermediate_dense, "intermediate" in self.adapters
+        if not keras_internals.is_plain(dense):
+            if adapted:  # it adds before the activation
+                raise ValueError(
+                    f"{self.name}: a LoRA adapter needs a plain intermediate_dense, got one that "
+                    "is quantized, regularized or replaced: leave out one of the two"
+                )
+            return dense(x)
+        kernel = ops.convert_to_tensor(dense.kernel)
+        if not training and not adapted:
+            return kops.dense(x, kernel, dense.bias, dense.activation)
+        y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
+        return kops.bias_activation(y, dense.bias, dense.activation)
 
     def compute_output_shape(self, input_shape):
         return input_shape
