@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 _OPERATIONS = {
     *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
     *("embedding_lookup", "embedding_lookup_and_table", "gather_positions", "keep_mask"),
-    *("layer_norm", "linear", "project_heads", "tied_logits"),
+    *("layer_norm", "linear", "project_heads", "self_attention", "tied_logits"),
 }
-_REFERENCE_ALONE = {("tensorflow", "tpu"), ("jax", "gpu")}  # have no faster operations
+# The modules with a backend's versions on a device, the fastest first; else the backend's own
+_MODULES: dict[tuple, tuple] = {("tensorflow", "tpu"): (), ("jax", "gpu"): ("jax_gpu", "jax")}
 _device: str | None = None  # of a program that is compiled for a device that is not here
 
 
@@ -31,19 +32,21 @@ def compile_for(device: str) -> Iterator[None]:
 
 @functools.cache
 def _device_here() -> str:
-    from kbert.ops.devices import device_names
+    from kbert.ops.devices import device_names, is_old_gpu
 
     name = device_names()[0].lower()
-    return next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
+    kind = next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
+    return "old gpu" if kind == "gpu" and is_old_gpu() else kind
 
 
 @functools.cache
 def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
-    definition = getattr(importlib.import_module("kbert.ops.reference"), name)
-    if (backend, device or _device_here()) in _REFERENCE_ALONE:
-        return definition
-    return getattr(importlib.import_module(f"kbert.ops.{backend}"), name, definition)
+    modules = _MODULES.get((backend, device or _device_here()), (backend,))
+    for module in map(importlib.import_module, (f"kbert.ops.{one}" for one in modules)):
+        if hasattr(module, name):
+            return getattr(module, name)
+    return getattr(importlib.import_module("kbert.ops.reference"), name)
 
 
 def __getattr__(name: str):

@@ -244,24 +244,26 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     def call(self, inputs, mask=None, training=None):
         x, *selected = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         queries = selected[0] if selected else None
-        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
-        if selected:
-            mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
-        if selected[1:]:
-            rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
-            key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
-        context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)  # (B, S, A·D)
+        if not selected and not self.adapters:
+            mask = _expand_mask(mask)
+            context = kops.self_attention(x, *self._projections(), mask, rate, seed)
+        else:
+            query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
+            if selected:
+                mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
+            if selected[1:]:
+                rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
+                key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
+            context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)
         kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
         y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
         return _add_adapter(self, "attention_output", context, y, training)
 
     def _project(self, x, queries=None, training=None) -> list:
         """Return query (B, A, R, D), key and value (B, A, S, D)."""
-        dense = self.query_dense, self.key_dense, self.value_dense
-        kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
-        biases = [one.bias for one in dense]
+        kernels, biases = self._projections()
         if queries is None:
             heads = kops.project_heads(x, kernels, biases)
         else:
@@ -275,6 +277,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                 change = ops.transpose(ops.reshape(change, shape), (0, 2, 1, 3))
                 heads[place] = heads[place] + change
         return heads
+
+    def _projections(self) -> tuple[list, list]:
+        """Return the kernels (H, A, D) and biases of query, key and value."""
+        dense = self.query_dense, self.key_dense, self.value_dense
+        return [ops.convert_to_tensor(one.kernel) for one in dense], [one.bias for one in dense]
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""

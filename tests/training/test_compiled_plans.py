@@ -13,7 +13,7 @@ import kbert
 from kbert.graph.spec import HEADS
 from kbert.model.scopes import SCOPES
 from kbert.show.compiled_text import compiled_text
-from kbert.training.slices import compiler, hlo_text
+from kbert.training.compiled import compiler, hlo_text
 
 LIBTPU = importlib.util.find_spec("libtpu")
 needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')
