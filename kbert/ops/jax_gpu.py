@@ -374,7 +374,11 @@ def _linear_backward(residuals, gradient):
     x, kernel, bias = residuals
     of_x = jnp.matmul(gradient, kernel.astype(x.dtype).T)
     of_kernel = jnp.matmul(x.T, gradient).astype(kernel.dtype)
-    return of_x, of_kernel, None if bias is None else jnp.sum(gradient, 0, dtype="float32").astype(bias.dtype)
+    return (
+        of_x,
+        of_kernel,
+        None if bias is None else jnp.sum(gradient, 0, dtype="float32").astype(bias.dtype),
+    )
 
 
 _linear.defvjp(_linear_forward, _linear_backward)

@@ -110,7 +110,6 @@ def keep_mask(shape, rate: float, seed):
         rate: exact to 2⁻³¹.
         seed: int32 or uint32 (2,).
     """
-
     low, high = ops.unstack(_word(seed), 2)
     index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
     return keep_at(index, rate, low, high)

@@ -50,11 +50,11 @@ def _collectives(found: CompiledUpdate) -> str:
 def _kernels(found: CompiledUpdate) -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
     largest = sorted(found.kernels.items(), key=lambda one: -one[1][2])
-    shown, rest = dict(largest[:_KINDS]), [figures for _, figures in largest[_KINDS:]]
-    if rest:
-        shown["others"] = tuple(map(sum, zip(*rest, strict=True)))
-    shown["all"] = tuple(map(sum, zip(*found.kernels.values(), strict=True)))
-    for kind, (count, moved, seconds) in shown.items():
+    sums = {
+        name: [sum(one[place] for _, one in rows) for place in range(3)]
+        for name, rows in {"others": largest[_KINDS:], "all": largest}.items()
+    }
+    for kind, (count, moved, seconds) in [*largest[:_KINDS], *sums.items()]:
         lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
     return aligned(lines)
 
@@ -67,9 +67,9 @@ def _estimate(found: CompiledUpdate) -> str:
         lines.append((name.replace("_", " "), *figures))
     source = "the compiler's cycles"
     if found.kernels:
-        source = "bytes, FLOPs and launches of kernels, without traffic between GPUs"
+        source = "bytes, FLOPs and launches of kernels; not the traffic of GPUs"
     return (
         f"{aligned(lines)}\n{found.estimated_seconds * 1e3:,.4g} ms a step, "
         f"{found.utilization:.1%} of the datasheet's peak\n"
-        f"Estimated from {source}.\nNot measured."
+        f"Estimated from {source}\nNot measured."
     )

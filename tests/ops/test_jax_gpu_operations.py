@@ -18,7 +18,13 @@ SEED = np.array([3, 2**31 - 5], "int32")
 TOLERANCES = {"float32": 3e-5, "bfloat16": 0.15}
 # (batch, heads, queries, keys, size of a head): below, at and above the tiles of 64, odd and even
 SHAPES = [
-    *((1, 1, 1, 1, 16), (2, 1, 7, 7, 16), (13, 3, 7, 7, 16), (3, 2, 16, 16, 32), (2, 3, 63, 63, 16)),
+    *(
+        (1, 1, 1, 1, 16),
+        (2, 1, 7, 7, 16),
+        (13, 3, 7, 7, 16),
+        (3, 2, 16, 16, 32),
+        (2, 3, 63, 63, 16),
+    ),
     *((2, 2, 64, 64, 16), (1, 2, 65, 65, 32), (2, 1, 127, 127, 16), (1, 2, 128, 128, 64)),
     *((1, 1, 129, 129, 128), (2, 1, 1, 64, 16), (2, 2, 5, 70, 32), (1, 3, 21, 128, 64)),
     *((2, 1, 77, 130, 16), (3, 1, 64, 13, 16)),
@@ -45,7 +51,9 @@ def mask_of(kind: str, batch: int, queries: int, keys: int):
 
 def compare(found, expected, arrays: list, dtype: str) -> None:
     """Compare the values of two functions, and their gradients by all arrays."""
-    (one, of_one), (other, of_other) = (jax.vjp(function, *arrays) for function in (found, expected))
+    (one, of_one), (other, of_other) = (
+        jax.vjp(function, *arrays) for function in (found, expected)
+    )
     gradient = floats(*one.shape, dtype=one.dtype)
     pairs = [(one, other), *zip(of_one(gradient), of_other(gradient), strict=True)]
     for ours, theirs in pairs:

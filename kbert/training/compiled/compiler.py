@@ -107,7 +107,8 @@ class CompiledUpdate:
     def __repr__(self) -> str:
         return (
             f"CompiledUpdate({self.plan.devices.name}: {self.memory / 2**30:.2f} GiB a chip, "
-            f"an estimate of {self.estimated_seconds:.4g} s a step, {self.utilization:.0%} of the peak)"
+            f"{self.estimated_seconds:.4g} s a step by an estimate, "
+            f"{self.utilization:.0%} of the peak)"
         )
 
 
@@ -162,9 +163,8 @@ def compile_plan(
 def _check_gpus(found: Plan) -> None:
     name, known = found.devices.accelerator.name, gpu_text.targets()
     if name not in known:
-        raise ValueError(
-            f"gpu must be one that can be compiled for, got {name!r}: {hint(name, known, 'there are')}"
-        )
+        near = hint(name, known, "there are")
+        raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
     if found.devices.chips > 8:
         raise ValueError(
             f"gpu must be at most 8 of one host to be compiled for, got {found.devices.name!r}"

@@ -58,7 +58,9 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
             entry = header[2] if header[1] else entry
         elif part := _LINE.match(line):
             cycles, called = _CYCLES.search(line), _CALLED.findall(part[4])
-            one = Instruction(part[1], part[3], part[2], int(cycles[1]) if cycles else 0, called, line)
+            one = Instruction(
+                part[1], part[3], part[2], int(cycles[1]) if cycles else 0, called, line
+            )
             lines.append(one)
     return entry, found
 

@@ -22,9 +22,9 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.model.scopes import SCOPES
 from kbert.ops import compile_for
+from kbert.training.compiled import gpu_text, hlo_text
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.compiled import gpu_text, hlo_text
 
 
 def compiled(kind: str, name: str, **request) -> dict:
@@ -95,9 +95,7 @@ def mesh(devices):
         )
     else:
         one = {"chips_per_host_bounds": [1, 1, 1]} if devices.name.endswith(":1x1") else {}
-        described = topologies.get_topology_desc(
-            platform="tpu", topology_name=devices.name, **one
-        )
+        described = topologies.get_topology_desc(platform="tpu", topology_name=devices.name, **one)
     return jax.sharding.Mesh(np.array(described.devices), ("batch",))
 
 
