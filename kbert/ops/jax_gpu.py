@@ -41,7 +41,8 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
     """See `reference.self_attention`; query, key and value are one product."""
     width, heads, size = kernels[0].shape
     if size not in _SIZES:
-        return attention(*project_heads(x, kernels, biases), mask, rate, seed)
+        query, key, value = project_heads(x, kernels, biases)
+        return attention(query, key, value, mask, rate, seed)
     kernel = jnp.concatenate([one.astype(x.dtype).reshape(width, -1) for one in kernels], 1)
     bias = None
     if biases[0] is not None:
@@ -113,11 +114,11 @@ def _attention_gradients(rate, residuals, gradient) -> dict:
     out_specs = {"heads": [sizes.gradient_spec(one.shape[2]) for one in heads]}
     batch, count = heads[0].shape[0], pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK)
     if sizes.packed:
-        shape = batch, count, 3, sizes.count, sizes.size
+        shape = batch, count, 3, sizes.head_count, sizes.size
         outputs["sums"] = jax.ShapeDtypeStruct(shape, "float32")
         shape = None, None, 3, None, sizes.size
         out_specs["sums"] = pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
-    blocks = count, batch, sizes.count
+    blocks = count, batch, sizes.head_count
     return _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
 
 
@@ -147,7 +148,7 @@ class _Sizes(NamedTuple):
     Programs are counted by (block of rows or columns, sequence, head).
     """
 
-    count: int  # A
+    head_count: int  # A
     rows: int  # R
     columns: int  # S
     size: int  # D
@@ -248,7 +249,7 @@ def _product(x, y):
 def _attention_kernel(sizes, given, found):
     """Compute the contexts of a block of queries, their highest scores and softmax's sums."""
     row = pallas.program_id(0) * _BLOCK
-    head = pallas.program_id(1) * sizes.count + pallas.program_id(2)
+    head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
     left = sizes.rows - row
     query = _load(given["query"], 0, left)
 
@@ -277,7 +278,7 @@ def _attention_gradient_kernel(sizes, given, found):
     """Compute the gradients of a block of keys and values, and of the same block of queries."""
     block = pallas.program_id(0)
     start = block * _BLOCK
-    head = pallas.program_id(1) * sizes.count + pallas.program_id(2)
+    head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
     row_blocks, column_blocks = (
         pallas.cdiv(length, _BLOCK) for length in (sizes.rows, sizes.columns)
     )

@@ -259,7 +259,7 @@ def test_gpu_that_cannot_hold_the_program_is_one_line(answer, monkeypatch, capsy
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
     lines = [text.split() for text in done.out.splitlines()]
-    assert ["others", "3", "2.00", "2.00"] in lines and ["all", "78", "12.00", "12.00"] in lines
+    assert ["others", "23", "2.00", "2.00"] in lines and ["all", "78", "12.00", "12.00"] in lines
 
 
 # In the words of XLA's compiler for an H100 (jax 0.10.2), by hand: cuBLAS's product of (13, 7) and

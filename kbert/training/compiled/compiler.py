@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from kbert.graph.accounting import account
 from kbert.graph.plan import Plan, plan
@@ -214,6 +215,7 @@ def _refusal(found: Plan, said: str) -> str:
 def _way_out(found: Plan) -> str:
     """Return the options with which it would fit, by the accounting."""
     each = found.batch_size // found.devices.chips
+    devices: dict[str, Any] = {found.devices.accelerator.kind.lower(): found.devices.name}
     for checkpointing in (False, True):
         for power in range(not checkpointing, each.bit_length()):
             accumulation_steps = 2**power
@@ -221,7 +223,7 @@ def _way_out(found: Plan) -> str:
                 continue
             other = plan(
                 found.config,
-                **{found.devices.accelerator.kind.lower(): found.devices.name},
+                **devices,
                 seq_len=found.seq_len,
                 batch_size=found.batch_size,
                 precision=found.precision,
