@@ -1,5 +1,7 @@
 """The operations that JAX would take on a GPU, interpreted on a CPU, equal their definitions."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -30,16 +32,14 @@ SHAPES = [
     *((2, 1, 77, 130, 16), (3, 1, 64, 13, 16)),
 ]
 # An interpreted kernel takes XLA seconds to compile, so most are left to the night.
-IN_THE_GATE = [
-    ((13, 3, 7, 7, 16), "keys"),
-    ((1, 2, 65, 65, 32), "pairs"),
-    ((1, 3, 21, 128, 64), "keys"),
-]
+ROUNDS = {
+    ((1, 2, 65, 65, 32), "pairs"): [],
+    ((13, 3, 7, 7, 16), "keys"): [pytest.mark.full],
+    ((1, 3, 21, 128, 64), "keys"): [pytest.mark.full],
+}
 CASES = [
-    pytest.param(shape, kind, id=f"{shape} {kind}", marks=marks)
-    for shape in SHAPES
-    for kind in ("keys", "pairs")
-    for marks in ([] if (shape, kind) in IN_THE_GATE else [pytest.mark.nightly],)
+    pytest.param(*case, id=str(case), marks=ROUNDS.get(case, [pytest.mark.nightly]))
+    for case in itertools.product(SHAPES, ("keys", "pairs"))
 ]
 random = np.random.default_rng(17)
 
@@ -95,7 +95,7 @@ def test_attention_with_dropout_equals_reference(shape, kind):
 @pytest.mark.parametrize(
     ("has_bias", "rate", "dtype"),
     [
-        (True, 0.3, "float32"),
+        pytest.param(True, 0.3, "float32", marks=pytest.mark.full),
         pytest.param(True, 0.3, "bfloat16", marks=pytest.mark.full),
         pytest.param(False, 0.0, "float32", marks=pytest.mark.full),
     ],
