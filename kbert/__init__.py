@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.searching.inference import rank as rank
     from kbert.tasks.searching.inference import search as search
     from kbert.tasks.tagging.inference import tag as tag
-    from kbert.training.slices.compiler import compile_plan as compile_plan
+    from kbert.training.compiled.compiler import compile_plan as compile_plan
 
 __version__ = "0.2.0"
 
@@ -91,7 +91,7 @@ _PUBLIC = {
     "rank": "kbert.tasks.searching.inference",
     "search": "kbert.tasks.searching.inference",
     "compare_heads": "kbert.show.one_projection",
-    "compile_plan": "kbert.training.slices.compiler",
+    "compile_plan": "kbert.training.compiled.compiler",
     "download": "kbert.checkpoints.hub.fetching",
     "embed": "kbert.tasks.embedding.inference",
     "evaluate": "kbert.tasks.finetuning.evaluate",

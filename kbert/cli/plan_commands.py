@@ -14,6 +14,7 @@ _PRECISIONS = Choice(PRECISIONS)
     examples=(
         "kbert plan base --tpu v5e:4x4 --batch-size 4096",
         "kbert plan large --gpu H100:8 --seq-len 512 --gradient-checkpointing",
+        "kbert plan base --gpu H100 --batch-size 64 --compile",
         "kbert plan large_uncased --gpu L4 --freeze embeddings,1-20",
         "kbert plan base --gpu RTX-4080 --peak-flops 97.5T --memory 16GiB",
     ),
@@ -78,7 +79,7 @@ _PRECISIONS = Choice(PRECISIONS)
     "--compile",
     "compiles",
     is_flag=True,
-    help="Compile the training step with Google's TPU compiler too; it takes minutes.",
+    help="Compile the training step for the TPUs or GPUs too; it takes minutes.",
 )
 @output_format("json")
 def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, trained, **options):
@@ -86,8 +87,8 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
 
     Without --tpu and --gpu, it prints a table of all accelerators. For a GPU that is not in the
     table, give --peak-flops (of dense matrix products in --precision, summed in float32) and
-    --memory. --compile needs no TPU: it compiles the whole training step for the slice, in minutes
-    (pip install "kbert-keras[tpu]").
+    --memory. --compile needs no TPU and no GPU: it compiles the whole training step for them, in
+    minutes (pip install "kbert-keras[tpu]" or "kbert-keras[jax-cuda]").
     """
     from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
@@ -124,7 +125,7 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
 def _compiled(found):
     """The plan's update, compiled; the seconds go by on stderr."""
     from kbert.io.progress import progress_bar
-    from kbert.training.slices.compiler import compile_plan
+    from kbert.training.compiled.compiler import compile_plan
 
     said = f"compiling for {found.devices.name}"
     with progress_bar(None, " s", desc=said, bar_format="{desc}: {elapsed}") as bar:

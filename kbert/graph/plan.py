@@ -200,7 +200,7 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
+    unkept = _unkept(one, devices.accelerator.kind)
     reached = _reached(one)
     activations = _kept(one, reached, gradient_checkpointing, unkept)
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
@@ -305,12 +305,17 @@ def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int)
     return kept - reached * of_block + inputs + (of_block - unkept if reached else 0)
 
 
-def _unkept_on_tpu(one: Account) -> int:
-    """Return the bytes per block and sequence of dropout's mask and output in attention.
+def _unkept(one: Account, kind: str) -> int:
+    """Return the bytes per block and sequence that the account counts and no program keeps.
 
-    `kbert.ops.jax.attention` keeps only the probabilities; their signs are the mask.
+    On a TPU the mask and the output of attention's dropout: `kbert.ops.jax.attention` keeps only
+    the probabilities, and their signs are the mask. On a GPU the probabilities too, and the masks
+    of the other two dropouts: `kbert.ops.jax_gpu` and torch's fused attention compute them again.
     """
-    return one.config.num_attention_heads * one.seq_len**2 * (1 + _width(one))
+    probs = one.config.num_attention_heads * one.seq_len**2
+    if kind == "TPU":
+        return probs * (1 + _width(one))
+    return probs * (1 + 2 * _width(one)) + 2 * one.seq_len * one.config.hidden_size
 
 
 def _width(one: Account) -> int:

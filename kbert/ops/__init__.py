@@ -4,29 +4,49 @@
 faster version, with the same arguments and the same numbers.
 """
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from kbert.ops.devices import device_names
+from kbert.ops.devices import device_names, is_old_gpu
 
 _OPERATIONS = {
     *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
     *("embedding_lookup", "embedding_lookup_and_table", "gather_positions", "keep_mask"),
-    *("layer_norm", "linear", "project_heads", "tied_logits"),
+    *("layer_norm", "linear", "project_heads", "self_attention", "tied_logits"),
 }
-_REFERENCE_ALONE = {("tensorflow", "tpu"), ("jax", "gpu")}  # have no faster operations
+# The modules with a backend's versions on a device, the fastest first; else the backend's own
+_MODULES: dict[tuple, tuple] = {("tensorflow", "tpu"): (), ("jax", "gpu"): ("jax_gpu", "jax")}
+_device: str | None = None  # of a program that is compiled for a device that is not here
+
+
+@contextlib.contextmanager
+def compile_for(device: str) -> Iterator[None]:
+    """Select operations for a device that is not here, such as "tpu"."""
+    global _device
+    before, _device = _device, device
+    try:
+        yield
+    finally:
+        _device = before
 
 
 @functools.cache
-def _select(name: str, backend: str) -> Callable:
-    """Return the fastest function of an operation on the device that is here."""
-    here = device_names()[0].lower()
-    device = next((kind for kind in ("cpu", "tpu") if kind in here), "gpu")
-    definition = getattr(importlib.import_module("kbert.ops.reference"), name)
-    if (backend, device) in _REFERENCE_ALONE:
-        return definition
-    return getattr(importlib.import_module(f"kbert.ops.{backend}"), name, definition)
+def _device_here() -> str:
+    name = device_names()[0].lower()
+    kind = next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
+    return "old gpu" if kind == "gpu" and is_old_gpu() else kind
+
+
+@functools.cache
+def _select(name: str, backend: str, device: str | None) -> Callable:
+    """Return the fastest function of an operation."""
+    modules = _MODULES.get((backend, device or _device_here()), (backend,))
+    for module in map(importlib.import_module, (f"kbert.ops.{one}" for one in modules)):
+        if hasattr(module, name):
+            return getattr(module, name)
+    return getattr(importlib.import_module("kbert.ops.reference"), name)
 
 
 def __getattr__(name: str):
@@ -34,4 +54,4 @@ def __getattr__(name: str):
         raise AttributeError(name)
     import keras  # here, so that the modules of this package start no backend
 
-    return _select(name, keras.backend.backend())
+    return _select(name, keras.backend.backend(), _device)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 
 
 def device_names() -> list[str]:
@@ -24,6 +25,21 @@ def device_names() -> list[str]:
         names = [detail.get("device_name", "accelerator") for detail in details]
         names += ["TPU"] * len(_tpus())
     return names or ["CPU"]
+
+
+def is_old_gpu() -> bool:
+    """Return whether JAX's GPU is one that Triton compiles nothing for: older than NVIDIA's Ampere.
+
+    AMD's are too: kbert's kernels have not been compiled for them.
+    """
+    import keras
+
+    if keras.backend.backend() != "jax":
+        return False
+    import jax
+
+    capability = getattr(jax.local_devices()[0], "compute_capability", "")
+    return not re.fullmatch(r"\d+\.\d+", capability) or float(capability) < 8
 
 
 def on_accelerator():

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from keras import ops
 
+from kbert import ops as kops
+
 _LOWEST = -3.4028235e38  # float32's
 
 
@@ -48,6 +50,14 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     context = ops.matmul(dropout(probs, rate, seed), value)  # (B, A, R, D)
     batch, heads, length, size = ops.shape(context)
     return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, heads * size))
+
+
+def self_attention(x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None):
+    """Compute the `attention` of x (B, S, H), projected by `project_heads`, to itself.
+
+    Both are the backend's versions where it has them.
+    """
+    return kops.attention(*kops.project_heads(x, kernels, biases), mask, rate, seed)
 
 
 def attention_probs(query, key, mask=None):
@@ -100,14 +110,22 @@ def keep_mask(shape, rate: float, seed):
         rate: exact to 2⁻³¹.
         seed: int32 or uint32 (2,).
     """
+    low, high = ops.unstack(_word(seed), 2)
+    index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
+    return keep_at(index, rate, low, high)
+
+
+def keep_at(index, rate: float, low, high):
+    """Return `keep_mask` at the positions `index`, int of any shape, of the flattened mask.
+
+    `low` and `high` are the seed's two numbers.
+    """
 
     def mix(x, shift, factor):
         return _word(ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor))
 
-    low, high = ops.unstack(_word(seed), 2)
-    index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
-    x = ops.bitwise_xor(_word(index * _word(0x9E3779B9)), low)
-    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), high)
+    x = ops.bitwise_xor(_word(_word(index) * _word(0x9E3779B9)), _word(low))
+    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), _word(high))
     x = mix(mix(x, 15, 0x7FEB352D), 15, 0x846CA68B)
     bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, _word(16))), _word(1))
     return ops.cast(bits, "int32") >= int(rate * 2**31)

@@ -1,16 +1,20 @@
-"""Text of 80 columns with the TPU compiler's report on a training step and the accounting."""
+"""Text of 80 columns with a compiler's report on a training step and the accounting."""
 
 from collections.abc import Sequence
 
 from kbert.show.texts import aligned
-from kbert.training.slices.compiler import CompiledUpdate
+from kbert.training.compiled.compiler import CompiledUpdate
 
 _NOTES = {"v4": "v4: the compiler's are of one of a chip's two cores, with half of its work"}
 
+_KINDS = 10  # of kernels that are shown
+
 
 def compiled_text(found: CompiledUpdate) -> str:
-    """Memory and FLOPs beside the plan's, collectives, estimated cycles by part."""
-    parts = [_beside(found), _collectives(found), _cycles(found)]
+    """Memory and FLOPs beside the plan's, collectives, a GPU's kernels, estimated time by part."""
+    parts = [_beside(found), _collectives(found)]
+    parts += [_kernels(found)] * bool(found.kernels)
+    parts.append(_estimate(found))
     return "\n\n".join([f"COMPILED in {found.seconds:,.0f} s", *parts]) + "\n"
 
 
@@ -43,15 +47,29 @@ def _collectives(found: CompiledUpdate) -> str:
     return aligned(lines) if found.collectives else "BETWEEN CHIPS  nothing"
 
 
-def _cycles(found: CompiledUpdate) -> str:
-    header = ("THE COMPILER'S ESTIMATE", "products", "other", "share")
-    lines: list[Sequence[str]] = [header]
-    for name, (products, other) in found.cycles.items():
-        share = (products + other) / max(found.all_cycles, 1)
-        lines.append((name.replace("_", " "), f"{products:,}", f"{other:,}", f"{share:.1%}"))
-    clock = found.plan.devices.accelerator.clock or 0
+def _kernels(found: CompiledUpdate) -> str:
+    lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
+    largest = sorted(found.kernels.items(), key=lambda one: -one[1][2])
+    sums = {
+        name: [sum(one[place] for _, one in rows) for place in range(3)]
+        for name, rows in {"others": largest[_KINDS:], "all": largest}.items()
+    }
+    for kind, (count, moved, seconds) in [*largest[:_KINDS], *sums.items()]:
+        lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
+    return aligned(lines)
+
+
+def _estimate(found: CompiledUpdate) -> str:
+    lines: list[Sequence[str]] = [("ESTIMATE, MS", "products", "other", "share")]
+    for name, (products, other) in found.estimate.items():
+        share = (products + other) / (found.estimated_seconds or 1)
+        figures = f"{products * 1e3:,.2f}", f"{other * 1e3:,.2f}", f"{share:.1%}"
+        lines.append((name.replace("_", " "), *figures))
+    source = "the compiler's cycles"
+    if found.kernels:
+        source = "bytes, FLOPs and launches of kernels; not the traffic of GPUs"
     return (
-        f"{aligned(lines)}\n{found.all_cycles:,} cycles, at {clock / 1e9:g} GHz "
-        f"{found.estimated_seconds:.4g} s: {found.utilization:.1%} of the datasheet's peak"
-        "\nan estimate: nobody measured it"
+        f"{aligned(lines)}\n{found.estimated_seconds * 1e3:,.4g} ms a step, "
+        f"{found.utilization:.1%} of the datasheet's peak\n"
+        f"Estimated from {source}\nNot measured."
     )

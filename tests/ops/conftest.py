@@ -6,9 +6,7 @@ from kbert import ops
 
 
 @pytest.fixture
-def selected(monkeypatch):
+def selected():
     """The operations that kbert's layers use, on a CPU here."""
-    monkeypatch.setattr(ops, "device_names", lambda: ["CPU"])
-    ops._select.cache_clear()
-    yield ops
-    ops._select.cache_clear()
+    with ops.compile_for("cpu"):
+        yield ops

@@ -63,6 +63,12 @@ def attend(ops, query, key, value, mask=None, **dropout):
     return context if mask is None else where_attending(mask, context)
 
 
+def attend_to_itself(ops, x, mask, *weights):
+    if ops is reference:  # its own operations, not those that it selects
+        return ops.attention(*project(ops, x, *weights), mask)
+    return ops.self_attention(x, weights[:3], weights[3:], mask)
+
+
 def where_attending(mask, context):
     attends = keras.ops.any(mask[:, 0], -1)[..., None]  # (B, R or 1, 1)
     return keras.ops.where(attends, context, keras.ops.zeros((), context.dtype))
@@ -104,6 +110,11 @@ CASES = {
         list(range(7)),
     ),
     "project_heads without biases": (project, [X, *KERNELS, None, None, None], [0, 1, 2, 3]),
+    "self_attention": (
+        attend_to_itself,
+        [X, None, *KERNELS, *(floats(HEADS, SIZE) for _ in range(3))],
+        [0, *range(2, 8)],
+    ),
     "attention": (attend, heads(), [0, 1, 2]),
     "attention, padding": (
         attend,
@@ -263,5 +274,5 @@ def test_every_operation_is_compared():
         if getattr(one, "__module__", "") == reference.__name__ and not name.startswith("_")
     }
     compared = {case.split(",")[0].split(" ")[0] for case in CASES} - {"bias"}
-    assert public == compared | {"bias_activation", "keep_mask"}
-    assert all(hasattr(ops, name) for name in public)
+    assert public == compared | {"bias_activation", "keep_at", "keep_mask"}
+    assert all(hasattr(ops, name) for name in public - {"keep_at"})

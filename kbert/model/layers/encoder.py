@@ -242,15 +242,20 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     def call(self, inputs, mask=None, training=None):
         x, *selected = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         queries = selected[0] if selected else None
-        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
-        if selected:
-            mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
-        if selected[1:]:
-            rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
-            key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
-        context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)  # (B, S, A·D)
+        own = self.query_dense, self.key_dense, self.value_dense
+        if selected or self.adapters or not all(map(keras_internals.is_plain, own)):
+            query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
+            if selected:
+                mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
+            if selected[1:]:
+                rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
+                key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
+            context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)
+        else:
+            weights = _kernels_and_biases(own)
+            context = kops.self_attention(x, *weights, _expand_mask(mask), rate, seed)
         dense = self.output_dense
         if keras_internals.is_plain(dense):
             kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, x.shape[-1]))
@@ -268,8 +273,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             each = [one(own) for one, own in zip(dense, inputs, strict=True)]
             heads = [ops.transpose(one, (0, 2, 1, 3)) for one in each]
         else:
-            kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
-            biases = [one.bias for one in dense]
+            kernels, biases = _kernels_and_biases(dense)
             if queries is None:
                 heads = kops.project_heads(x, kernels, biases)
             else:
@@ -297,6 +301,10 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     def compute_output_spec(self, inputs, mask=None, training=None):
         x = inputs[1] if isinstance(inputs, (list, tuple)) else inputs
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+
+def _kernels_and_biases(dense) -> tuple[list, list]:
+    return [ops.convert_to_tensor(one.kernel) for one in dense], [one.bias for one in dense]
 
 
 def _shapes(input_shape) -> list:

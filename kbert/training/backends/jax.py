@@ -12,12 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 
 from kbert.training.backends import hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.step import TrainingStep
+
+_LARGE, _ROWS = 2**17, 128  # elements of a gradient; rows that keep a GPU busy
 
 
 class JaxBackend(Backend):
@@ -117,6 +120,19 @@ class JaxBackend(Backend):
 
     def device_index(self):
         return jax.lax.axis_index(self.mesh.axis_names[0])
+
+    def global_norm(self, gradients: list):
+        # On a GPU each sum is a kernel or two: here one kernel sums the rows of a matrix, and one
+        # all of the rest. Without the barrier XLA takes the sums apart again.
+        def squares(gradient):
+            if gradient.size < _LARGE:
+                return jnp.square(gradient.reshape(-1))
+            by_row = len(gradient) if len(gradient) >= _ROWS else -1
+            width = -1 if by_row > 0 else gradient.shape[-1]
+            return jnp.sum(jnp.square(gradient.reshape(by_row, width)), -1)
+
+        parts = [squares(one) for one in gradients]
+        return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(parts))))
 
 
 class _Program(Program):

@@ -48,6 +48,7 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 class Instruction(NamedTuple):
     """One line of a computation."""
 
+    name: str  # of its result
     opcode: str  # such as "fusion", "all-reduce"
     shape: str  # of its result, as it is written
     cycles: int  # the estimate; 0 where there is none
@@ -65,7 +66,9 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
             entry = header[2] if header[1] else entry
         elif part := _LINE.match(line):
             cycles, called = _CYCLES.search(line), _CALLED.findall(part[4])
-            one = Instruction(part[3], part[2], int(cycles[1]) if cycles else 0, called, line)
+            one = Instruction(
+                part[1], part[3], part[2], int(cycles[1]) if cycles else 0, called, line
+            )
             lines.append(one)
     return entry, found
 
@@ -105,12 +108,13 @@ def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     """
     found: Counter = Counter()
     for one, times, products in run(text):
-        found[_part(one, parts), products] += one.cycles * times
+        found[part(one, parts), products] += one.cycles * times
     names = (*dict.fromkeys(parts.values()), "collectives", "other")
     return {name: (found[name, True], found[name, False]) for name in names}
 
 
-def _part(one: Instruction, parts: Mapping[str, str]) -> str:
+def part(one: Instruction, parts: Mapping[str, str]) -> str:
+    """Return the part of the model that an instruction belongs to, see `cycles`."""
     if _collective(one):
         return "collectives"
     found = _SCOPE.search(one.text)

@@ -1,4 +1,4 @@
-"""Compilation of a plan's training step for its TPU slice, in a separate process."""
+"""Compilation of a plan's training step for its TPU slice or GPUs, in a separate process."""
 
 import contextlib
 import json
@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from kbert.graph.accounting import account
 from kbert.graph.plan import Plan, plan
 from kbert.graph.spec import GraphSpec
 from kbert.io import extras
+from kbert.io.wording import hint
+from kbert.training.compiled import gpu_text
 
 _ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # there is no TPU that two processes would fight for
@@ -25,6 +28,11 @@ _ENVIRONMENT = {
     "TPU_MIN_LOG_LEVEL": "3",
     "TPU_SKIP_MDS_QUERY": "1",  # nobody to ask which TPU this machine is part of
     "TPU_WORKER_HOSTNAMES": "localhost",
+}
+# Without a GPU nothing can be tried out, and products by Triton need that.
+_FLAGS = {
+    "TPU": {},
+    "GPU": {"XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"},
 }
 # "Used 20.1G of 15.75G hbm", "… temporaries (327.73G) exceeds available HBM (15.75G)"
 _TOO_LARGE = re.compile(r"([\d.]+[KMGT])\)? (?:of|exceeds available HBM) \(?([\d.]+[KMGT])")
@@ -40,8 +48,10 @@ class CompiledUpdate:
         arguments: bytes of weights, moments and the batch; their new values overwrite them.
         temporary: peak bytes of everything else: gradients, activations.
         outputs: bytes of results that overwrite no argument.
-        flops: XLA's count of the FLOPs of all operations.
-        cycles: see `hlo_text.cycles`.
+        flops: XLA's count of the FLOPs of all operations; for GPUs those of matrix products.
+        estimate: estimated seconds by part: (of products with what is fused to them, of all else).
+            For TPUs the compiler's own, for GPUs see `gpu_text`; nobody measured them.
+        kernels: for GPUs (number, bytes moved, estimated seconds) by kind.
         collectives: number and bytes of collective operations, by kind.
         host_calls: instructions that wait for the host.
         dynamic_shapes: shapes that are unknown before the program runs.
@@ -53,7 +63,8 @@ class CompiledUpdate:
     temporary: int
     outputs: int
     flops: float
-    cycles: dict[str, tuple[int, int]]
+    estimate: dict[str, tuple[float, float]]
+    kernels: dict[str, tuple[int, int, float]]
     collectives: dict[str, tuple[int, int]]
     host_calls: list[str]
     dynamic_shapes: list[str]
@@ -64,13 +75,9 @@ class CompiledUpdate:
         return self.arguments + self.temporary + self.outputs
 
     @property
-    def all_cycles(self) -> int:
-        return sum(map(sum, self.cycles.values()))
-
-    @property
     def estimated_seconds(self) -> float:
-        """Seconds per training step, by the compiler's cycles; not measured."""
-        return self.all_cycles / (self.plan.devices.accelerator.clock or float("nan"))
+        """Estimated seconds per training step; for GPUs without what goes between them."""
+        return sum(map(sum, self.estimate.values()))
 
     @property
     def counted_flops(self) -> int:
@@ -94,43 +101,65 @@ class CompiledUpdate:
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""
         own = {name: value for name, value in asdict(self).items() if name != "plan"}
-        for name in ("memory", "all_cycles", "estimated_seconds", "utilization"):
+        for name in ("memory", "estimated_seconds", "utilization"):
             own[name] = getattr(self, name)
         return self.plan.as_dict() | {"compiled": own}
 
     def __repr__(self) -> str:
         return (
             f"CompiledUpdate({self.plan.devices.name}: {self.memory / 2**30:.2f} GiB a chip, "
-            f"{self.all_cycles:,} estimated cycles, {self.utilization:.0%} of the peak)"
+            f"{self.estimated_seconds:.4g} s a step by an estimate, "
+            f"{self.utilization:.0%} of the peak)"
         )
 
 
 def compile_plan(
     found: Plan, waited: Callable[[float], None] = lambda seconds: None
 ) -> CompiledUpdate:
-    """Compile a plan's whole training step for its TPU slice; this takes minutes, and needs no TPU.
+    """Compile a plan's whole training step for its TPU slice or GPUs; none of them is needed.
+
+    This takes one to several minutes.
 
     Args:
-        found: from `kbert.plan(…, tpu=…)`.
+        found: from `kbert.plan(…, tpu=…)` or `kbert.plan(…, gpu=…)`.
         waited: called regularly with the seconds since the start.
 
     Raises:
         ImportError: the compiler is not installed.
-        ValueError: a plan for GPUs; or a program too large for the chips: the message says what
-            does not fit, and which option would make it fit.
+        ValueError: a plan for GPUs that the compiler has no description of, or for more than 8;
+            a program too large for the chips: the message says what does not fit, and which option
+            would make it fit.
         RuntimeError: the compiler failed.
     """
     if found.freeze is not None or found.lora_rank is not None:
         raise ValueError(
             "the plan must be of a whole model to be compiled, got freeze or lora_rank"
         )
-    if found.devices.accelerator.kind != "TPU":
-        raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
-    what = {"slice_name": found.devices.name, "config": asdict(found.config), "head": "pretraining"}
+    chip = found.devices.accelerator
+    if chip.kind == "GPU":
+        _check_gpus(found)
+    what = {"kind": chip.kind, "name": found.devices.name}
+    what |= {"config": asdict(found.config), "head": "pretraining"}
     answer = compiled(what | _settings_of(found), waited)
     if "refused" in answer:
         raise ValueError(_refusal(found, answer["refused"]))
-    return CompiledUpdate(found, **answer)
+    report = CompiledUpdate(found, **answer)
+    if chip.kind == "GPU" and report.memory > found.memory.capacity:
+        raise ValueError(
+            _refusal(found, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
+        )
+    return report
+
+
+def _check_gpus(found: Plan) -> None:
+    name, known = found.devices.accelerator.name, gpu_text.targets()
+    if name not in known:
+        near = hint(name, known, "there are")
+        raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
+    if found.devices.chips > 8:
+        raise ValueError(
+            f"gpu must be at most 8 of one host to be compiled for, got {found.devices.name!r}"
+        )
 
 
 def _settings_of(found: Plan) -> dict:
@@ -141,16 +170,19 @@ def _settings_of(found: Plan) -> dict:
 
 def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
     """Return the answer of `program` to a request."""
-    extras.require("compiling for a slice", "tpu", "jax", "libtpu")
+    if request["kind"] == "TPU":
+        extras.require("compiling for a TPU", "tpu", "jax", "libtpu")
+    else:
+        extras.require("compiling for a GPU", "jax-cuda", "jax", "jax_cuda12_plugin")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         answer, said = Path(folder, "answer"), b""
-        command = [sys.executable, "-m", "kbert.training.slices.program"]
+        command = [sys.executable, "-m", "kbert.training.compiled.program"]
         with subprocess.Popen(
             [*command, json.dumps(request), str(answer)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | _ENVIRONMENT,
+            env=os.environ | _ENVIRONMENT | _FLAGS[request["kind"]],
         ) as process:
             try:
                 while process.returncode is None:
@@ -162,7 +194,7 @@ def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: No
         if not answer.exists():
             lines = said.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
-            raise RuntimeError(f"{request['slice_name']}: the compiler failed: {last[:300]}")
+            raise RuntimeError(f"{request['name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
@@ -179,6 +211,7 @@ def _refusal(found: Plan, said: str) -> str:
 def _way_out(found: Plan) -> str:
     """Return the options with which it would fit, by the accounting."""
     each = found.batch_size // found.devices.chips
+    devices: dict[str, Any] = {found.devices.accelerator.kind.lower(): found.devices.name}
     for checkpointing in (False, True):
         for power in range(not checkpointing, each.bit_length()):
             accumulation_steps = 2**power
@@ -186,8 +219,8 @@ def _way_out(found: Plan) -> str:
                 continue
             changed = {"accumulation_steps": accumulation_steps}
             changed["gradient_checkpointing"] = checkpointing
-            settings = _settings_of(found) | changed
-            if plan(found.config, tpu=found.devices.name, **settings).memory.fits:
+            settings = devices | _settings_of(found) | changed
+            if plan(found.config, **settings).memory.fits:
                 options = ["--gradient-checkpointing"] * checkpointing
                 if accumulation_steps > 1:
                     options.append(f"--accumulation-steps {accumulation_steps}")

@@ -1,8 +1,8 @@
-"""The process that compiles a step for a slice: its arguments are JSON and a file for JSON.
+"""The process that compiles a step for TPUs or GPUs: its arguments are JSON and a file for JSON.
 
-    python -m kbert.training.slices.program '{…}' RESULT.json
+    python -m kbert.training.compiled.program '{…}' RESULT.json
 
-Its backend is JAX on the CPU; libtpu holds the compiler, and describes the slice's chips.
+Its backend is JAX on the CPU; libtpu and JAX's plugin for CUDA hold the compilers.
 """
 
 import json
@@ -16,21 +16,31 @@ from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.graph import accelerators
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
+from kbert.ops import compile_for
+from kbert.training.compiled import gpu_text, hlo_text
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.slices import hlo_text
 
 
-def compiled(slice_name: str, **request) -> dict:
+def compiled(kind: str, name: str, **request) -> dict:
     """Compile a training step, and return the report for one chip: see `compiler.CompiledUpdate`.
 
     If the chips cannot hold it, return {"refused": the compiler's message}.
+
+    Args:
+        kind: "TPU" or "GPU".
+        name: of a slice, such as "v5e:4x4", or of GPUs, such as "H100:8".
+        request: see `update`.
     """
     begun = time.monotonic()
-    function, arguments = update(mesh(slice_name), **request)
+    devices = accelerators.tpu(name) if kind == "TPU" else accelerators.gpu(name)
+    function, arguments = update(mesh(devices), **request)
+    with compile_for(kind.lower()):
+        lowered = function.lower(*arguments)
     try:
         done = function.lower(*arguments).compile()
     except RuntimeError as error:  # JAX's own derives from it
@@ -38,23 +48,53 @@ def compiled(slice_name: str, **request) -> dict:
             raise
         return {"refused": str(error)}
     memory, text = done.memory_analysis(), done.as_text()
+    report = of_tpu if kind == "TPU" else of_gpu
     return {
         "seconds": time.monotonic() - begun,
         "arguments": memory.argument_size_in_bytes,
         "temporary": memory.temp_size_in_bytes,
         "outputs": memory.output_size_in_bytes - memory.alias_size_in_bytes,
-        "flops": done.cost_analysis()["flops"],
-        "cycles": hlo_text.cycles(text, hlo_text.SCOPES),
         "collectives": hlo_text.collectives(text),
         "host_calls": hlo_text.host_calls(text),
         "dynamic_shapes": hlo_text.dynamic_shapes(text),
+        **report(done, text, devices.accelerator),
     }
 
 
-def mesh(slice_name: str):
-    """Return the chips of a slice such as "v5e:4x4", side by side."""
-    one = {"chips_per_host_bounds": [1, 1, 1]} if slice_name.endswith(":1x1") else {}
-    described = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **one)
+def of_tpu(done, text: str, chip) -> dict:
+    """Return the compiler's own FLOPs and estimate."""
+    cycles = hlo_text.cycles(text, hlo_text.SCOPES)
+    estimate = {part: [one / chip.clock for one in pair] for part, pair in cycles.items()}
+    return {"flops": done.cost_analysis()["flops"], "estimate": estimate, "kernels": {}}
+
+
+def of_gpu(done, text: str, chip) -> dict:
+    """Return the count of the kernels."""
+    estimate = {part: [0.0, 0.0] for part in (*dict.fromkeys(hlo_text.SCOPES.values()), "other")}
+    kernels: dict = {}
+    flops = 0
+    for one in gpu_text.kernels(text, chip, hlo_text.SCOPES):
+        count, moved, seconds = kernels.get(one.kind, (0, 0, 0.0))
+        spent = one.times * one.seconds
+        kernels[one.kind] = count + one.times, moved + one.times * one.moved, seconds + spent
+        if one.part in estimate:  # what goes between GPUs is not estimated
+            estimate[one.part][one.flops == 0] += spent
+        flops += one.times * one.flops
+    return {"flops": flops, "estimate": estimate, "kernels": kernels}
+
+
+def mesh(devices):
+    """Return the chips of `accelerators.Devices`, side by side."""
+    if devices.accelerator.kind == "GPU":
+        described = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name="",
+            target_config=gpu_text.target_text(devices.accelerator),
+            topology=f"1x1x{devices.chips}",
+        )
+    else:
+        one = {"chips_per_host_bounds": [1, 1, 1]} if devices.name.endswith(":1x1") else {}
+        described = topologies.get_topology_desc(platform="tpu", topology_name=devices.name, **one)
     return jax.sharding.Mesh(np.array(described.devices), ("batch",))
 
 
@@ -71,7 +111,7 @@ def update(
     optimizer: str = "adamw",
     what: str = "update",
 ):
-    """Return the engine's function, and abstract arguments laid over the slice.
+    """Return the engine's function, and abstract arguments laid over the chips.
 
     `config` has keys and values of a `BertConfig`, `batch_size` is over all chips, `what` is
     "update" or "evaluation".

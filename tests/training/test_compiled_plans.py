@@ -1,4 +1,4 @@
-"""A step is compiled for TPU slices: the compiler's text is parsed and its results are checked."""
+"""A step is compiled for TPUs and GPUs: the compiler's text is parsed, its results are checked."""
 
 import dataclasses
 import importlib.util
@@ -10,10 +10,12 @@ from helpers.command_line import kbert as run
 from helpers.sizes import FILES, SIZES
 
 import kbert
+from kbert.graph import accelerators
 from kbert.graph.spec import HEADS
+from kbert.io import extras
 from kbert.show.compiled_text import compiled_text
-from kbert.training.slices import compiler, hlo_text
-from kbert.training.slices.hlo_text import SCOPES
+from kbert.training.compiled import compiler, gpu_text, hlo_text
+from kbert.training.compiled.hlo_text import SCOPES
 
 LIBTPU = importlib.util.find_spec("libtpu")
 needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')
@@ -72,7 +74,12 @@ def test_compiled_text_names_one_turn_or_core():
     def text(tpu, **options):
         chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
         plan = kbert.plan("tiny", tpu=tpu, batch_size=64, **options)
-        values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
+        values = {
+            "estimate": {"loss": (0, 9.0)},
+            "kernels": {},
+            "collectives": {},
+            "host_calls": [],
+        }
         sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
         found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
         of_a_turn = found.counted_flops / chips / plan.accumulation_steps
@@ -113,7 +120,7 @@ OPTIONS = {
     "evaluation": {"what": "evaluation"},
     "LAMB": {"optimizer": "lamb"},
     "all, float32": {
-        "slice_name": "v4:2x2x1",
+        "name": "v4:2x2x1",
         "accumulation_steps": 3,
         "gradient_checkpointing": True,
         "precision": "float32",
@@ -135,11 +142,10 @@ IN_THE_GATE = "v5e:4x4", "all, float32", "tagger"
 def test_update_compiles_for_tpu_with_each_option(name):
     """No host is asked while it runs, nothing has a size that is not known."""
     slice_name = name if ":" in name else "v5e:2x2"
-    found = compiler.compiled({"slice_name": slice_name, **REQUEST, **OPTIONS[name]})
+    found = compiler.compiled({"kind": "TPU", "name": slice_name, **REQUEST, **OPTIONS[name]})
     assert found["host_calls"] == found["dynamic_shapes"] == []
     assert set(found["collectives"]) == {"all-reduce"}
-    assert sum(map(sum, found["cycles"].values())) > 0
-    assert found["cycles"]["attention"][0] > 0
+    assert found["estimate"]["attention"][0] > 0
     if name != "evaluation":  # each gradient once, and the sums that metrics are made of
         head = OPTIONS[name].get("head", "pretraining")
         gradients = kbert.account(kbert.BertConfig(**ONE_BLOCK), 7, head=head).params
@@ -190,23 +196,34 @@ def test_missing_compiler_says_what_to_install(monkeypatch, capsys):
     assert 'pip install "kbert-keras[tpu]"' in done.err
 
 
-def test_compile_option_is_for_tpus_only(capsys):
+def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
+    for name, words in {
+        "L40S": ("'L40S'", "did you mean L4"),
+        "H100:16": ("at most 8", "'H100:16'"),
+        "H1000": ("'H1000'", "did you mean"),
+    }.items():
+        done = run(capsys, "plan", "tiny", "--gpu", name, "--compile", "--format", "json")
+        assert (done.status, done.err.count("\n")) == (2, 1)
+        assert all(word in done.err for word in words), done.err
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--format", "json")
-    assert (done.status, done.err.count("\n")) == (2, 1) and "tpu must be given" in done.err
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert 'pip install "kbert-keras[jax-cuda]"' in done.err
     done = run(capsys, "plan", "tiny", "--compile")
     assert done.status == 2 and "--compile goes with --tpu" in done.err
 
 
 @pytest.fixture
 def answer():
-    """A made-up answer of the compiler: 3e6 cycles, 1 MiB beside 2 MiB of arguments."""
+    """A made-up answer of the compiler: 2 ms, 1 MiB beside 2 MiB of arguments."""
     return {
         "seconds": 1.5,
         "arguments": 2 * 2**20,
         "temporary": 2**20,
         "outputs": 0,
         "flops": 1e9,
-        "cycles": {"attention": [1_000_000, 500_000], "other": [0, 1_500_000]},
+        "estimate": {"attention": [0.0015, 0.0003], "other": [0, 0.0002]},
+        "kernels": {},
         "collectives": {"all-reduce": [2, 2**20]},
         "host_calls": [],
         "dynamic_shapes": [],
@@ -214,24 +231,84 @@ def answer():
 
 
 def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
-    """Utilization: the accounting's FLOPs of a chip in 3e6 cycles of 1.5 GHz, over 197e12."""
+    """Utilization: the accounting's FLOPs of a chip in 2 ms, over 197e12."""
     asked = []
     monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
     line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch-size", "64", "--compile")
     found = json.loads(run(capsys, *line, "--format", "json").out)
     counted = kbert.account("tiny", 128, max_predictions=19, selected_positions=True)
     flops = counted.training_flops_per_sequence * 16
-    expected = flops / (3e6 / 1.5e9) / 197e12
+    expected = flops / 2e-3 / 197e12
     assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
     assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4
-    assert asked[0]["batch_size"] == 64 and asked[0]["slice_name"] == "v5e:2x2"
+    assert asked[0]["batch_size"] == 64 and asked[0]["name"] == "v5e:2x2"
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
-    assert "3,000,000 cycles" in done.out and "nobody measured it" in done.out
+    assert "2 ms a step" in done.out and "Not measured." in done.out
+
+
+def test_gpu_that_cannot_hold_the_program_is_one_line(answer, monkeypatch, capsys):
+    kernels = {f"kind {number}": [number, 2**30, 1e-3] for number in range(1, 13)}
+    answer |= {"temporary": 23 * 2**30, "kernels": kernels}
+    monkeypatch.setattr(compiler, "compiled", lambda *request: answer)
+    line = ("plan", "base", "--gpu", "L4", "--batch-size", "64", "--compile")
+    done = run(capsys, *line)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "needs 23.0GB of 24GB a chip" in done.err and "--accumulation-steps 2" in done.err
+    answer["temporary"] = 2**20
+    done = run(capsys, *line)
+    assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
+    lines = [text.split() for text in done.out.splitlines()]
+    assert ["others", "23", "2.00", "2.00"] in lines and ["all", "78", "12.00", "12.00"] in lines
+
+
+# In the words of XLA's compiler for an H100 (jax 0.10.2), by hand: cuBLAS's product of (13, 7) and
+# (7, 5) with its workspace, attention of packed heads, and a fusion in a loop of 4 turns.
+GPU_TEXT = (FILES / "update_gpu.hlo").read_text(encoding="utf-8")
+
+
+def test_kernels_of_a_gpu_are_counted():
+    chip = accelerators.gpu("H100").accelerator
+    found = list(gpu_text.kernels(GPU_TEXT, chip, {"FeedForward": "feed_forward"}))
+    product, attention, fusion = found
+    assert product[:5] == (
+        "__cublas$lt$matmul",
+        "feed_forward",
+        1,
+        2 * (91 + 35 + 65),
+        2 * 13 * 7 * 5,
+    )
+    packed, context, sums = 2 * 3 * 11 * 3 * 2 * 16, 2 * 3 * 11 * 2 * 16, 4 * 3 * 2 * 11
+    moved = packed + context + 2 * sums + 3 * 11 + 8
+    flops = 2 * (2 * 3 * 2 * 11 * 11 * 16)
+    assert attention[:5] == ("attention_kernel", "other", 1, moved, flops)
+    assert fusion[:5] == ("loop_add_fusion", "other", 4, 2 * 4 * 65, 0)
+    for one in found:  # by the launch alone, so small are they
+        assert math.isclose(one.seconds, 2.5e-6, rel_tol=1e-2)
+    large = GPU_TEXT.replace("[13,7]", "[8192,768]").replace("[7,5]", "[768,3072]")
+    large = large.replace("[13,5]", "[8192,3072]")
+    product = next(gpu_text.kernels(large, chip, {}))
+    assert math.isclose(product.seconds, 2 * 8192 * 768 * 3072 / (0.75 * 989e12) + 2.5e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not extras.is_installed("jax_cuda12_plugin"), reason="jax-cuda")
+@pytest.mark.parametrize("name", ["H100", "L4:2"])
+def test_update_compiles_for_gpus(name):
+    options = {"kind": "GPU", "name": name, "seq_len": 128, "max_predictions": 19}
+    sizes = SIZES | {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
+    found = compiler.compiled(
+        {**REQUEST, **options, "config": sizes | {"max_position_embeddings": 128}}
+    )
+    assert found["host_calls"] == found["dynamic_shapes"] == []
+    assert (
+        found["kernels"]["attention_kernel"][0] == found["kernels"]["attention_gradient_kernel"][0]
+    )
+    assert bool(found["collectives"]) == (":" in name)
 
 
 def test_failing_compiler_is_one_line_error(monkeypatch):
     monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
     with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w") as error:
-        compiler.compiled({**REQUEST, "slice_name": "v9:1x1"})
+        compiler.compiled({**REQUEST, "kind": "TPU", "name": "v9:1x1"})
     assert "\n" not in str(error.value)

@@ -1,0 +1,512 @@
+"""Operations of `kbert.ops.reference` for JAX on GPUs: attention and LayerNorm compiled by Triton.
+
+Attention keeps no scores and no probabilities (FlashAttention, Dao et al. 2022, arXiv 2205.14135).
+Its backward pass draws the dropout mask again, by the reference's hash, so that a step stays a
+function of its seed; cuDNN's attention counts its calls instead. All other products are of two
+matrices, so that XLA transposes nothing and adds biases in cuBLAS.
+
+Dimensions as in `kbert.ops.reference`; N = B·S.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas
+from jax.experimental.pallas import triton
+from keras import ops as keras_ops
+
+from kbert.ops import jax as jax_ops
+from kbert.ops import reference
+
+_LOWEST = -3.4028235e38  # float32's, as in the reference
+_SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
+_BLOCK = 64  # queries or keys of a tile
+_ROWS = 4  # that `layer_norm` normalizes at a time
+_PARTS = 256  # programs of its backward pass, each with sums of its own
+_INTERPRETED = False  # where there is no GPU, for tests
+
+
+def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
+    """See `reference.attention`; heads of other sizes than `_SIZES` as on a CPU."""
+    if query.shape[-1] not in _SIZES:
+        return jax_ops.attention(query, key, value, mask, rate, seed)
+    heads = [jnp.moveaxis(x, 1, 2)[:, :, None] for x in (query, key, value)]  # (B, S, 1, A, D)
+    context = _attention(heads, _as_int8(mask), seed, rate)
+    return context.reshape(*context.shape[:2], -1)
+
+
+def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
+    """See `reference.self_attention`; query, key and value are one product."""
+    width, heads, size = kernels[0].shape
+    if size not in _SIZES:
+        query, key, value = project_heads(x, kernels, biases)
+        return attention(query, key, value, mask, rate, seed)
+    kernel = jnp.concatenate([one.astype(x.dtype).reshape(width, -1) for one in kernels], 1)
+    bias = None
+    if biases[0] is not None:
+        each = [keras_ops.convert_to_tensor(one).astype(x.dtype).reshape(-1) for one in biases]
+        bias = jnp.concatenate(each)
+    return _self_attention(x, kernel, bias, _as_int8(mask), seed, rate, heads)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def _self_attention(x, kernel, bias, mask, seed, rate, count):
+    return _self_attention_forward(x, kernel, bias, mask, seed, rate, count)[0]
+
+
+def _self_attention_forward(x, kernel, bias, mask, seed, rate, count):
+    packed = linear(x, kernel, bias).reshape(*x.shape[:2], 3, count, -1)
+    context, residuals = _attention_forward([packed], mask, seed, rate)
+    return context.reshape(*x.shape[:2], -1), (x, kernel, bias, residuals)
+
+
+def _self_attention_backward(rate, count, residuals, gradient):
+    x, kernel, bias, of_attention = residuals
+    gradient = gradient.reshape(*x.shape[:2], count, -1)
+    found = _attention_gradients(rate, of_attention, gradient)
+    packed, rows = found["heads"][0].reshape(-1, kernel.shape[1]), x.reshape(-1, x.shape[-1])
+    of_x = jnp.matmul(packed, kernel.T).reshape(x.shape)
+    of_bias = None
+    if bias is not None:
+        of_bias = found["sums"].sum((0, 1)).reshape(-1).astype(bias.dtype)
+    return of_x, jnp.matmul(rows.T, packed), of_bias, None, None
+
+
+_self_attention.defvjp(_self_attention_forward, _self_attention_backward)
+
+
+def _as_int8(mask):
+    return None if mask is None else mask.astype("int8")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _attention(heads: list, mask, seed, rate):
+    """Return (B, R, A, D) of query, key and value, (B, S, 1, A, D) each, and an int8 mask."""
+    return _attention_forward(heads, mask, seed, rate)[0]
+
+
+def _attention_forward(heads, mask, seed, rate):
+    """`heads` may be one array (B, S, 3, A, D) too."""
+    sizes = _Sizes.of(heads, rate)
+    batch, rows, _, count, size = heads[0].shape
+    context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
+    of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
+    inputs = sizes.heads(heads) | {"mask": mask, "seed": seed}
+    in_specs = sizes.head_specs(_BLOCK) | sizes.mask_specs(mask)
+    outputs = {"context": context, "highest": of_rows, "total": of_rows}
+    out_specs = sizes.row_specs(_BLOCK)
+    blocks = pallas.cdiv(sizes.rows, _BLOCK), batch, count
+    found = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
+    return found["context"], (heads, {"mask": mask, "seed": seed, **found})
+
+
+def _attention_gradients(rate, residuals, gradient) -> dict:
+    """Return the gradients of the heads; of one array also their sums over blocks of rows."""
+    heads, others = residuals
+    sizes = _Sizes.of(heads, rate)
+    inputs = sizes.heads(heads) | others | {"gradient": gradient}
+    in_specs = sizes.head_specs(sizes.rows) | sizes.mask_specs(inputs["mask"])
+    in_specs |= sizes.row_specs(sizes.rows)
+    in_specs["gradient"] = in_specs["context"]
+    outputs = {"heads": [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in heads]}
+    out_specs = {"heads": [sizes.gradient_spec(one.shape[2]) for one in heads]}
+    batch, count = heads[0].shape[0], pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK)
+    if sizes.packed:
+        shape = batch, count, 3, sizes.head_count, sizes.size
+        outputs["sums"] = jax.ShapeDtypeStruct(shape, "float32")
+        shape = None, None, 3, None, sizes.size
+        out_specs["sums"] = pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
+    blocks = count, batch, sizes.head_count
+    return _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
+
+
+def _attention_backward(rate, residuals, gradient):
+    return _attention_gradients(rate, residuals, gradient)["heads"], None, None
+
+
+_attention.defvjp(_attention_forward, _attention_backward)
+
+
+def _call(kernel, sizes, grid, inputs, in_specs, outputs, out_specs):
+    in_specs = {name: None if inputs[name] is None else in_specs[name] for name in inputs}
+    return pallas.pallas_call(
+        functools.partial(kernel, sizes),
+        grid=grid,
+        in_specs=[in_specs],
+        out_specs=out_specs,
+        out_shape=outputs,
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
+        interpret=_INTERPRETED,
+    )(inputs)
+
+
+class _Sizes(NamedTuple):
+    """The sizes of an attention, and what a program sees of its arrays.
+
+    Programs are counted by (block of rows or columns, sequence, head).
+    """
+
+    head_count: int  # A
+    rows: int  # R
+    columns: int  # S
+    size: int  # D
+    rate: float
+    packed: bool  # query, key and value are one array
+
+    @classmethod
+    def of(cls, heads: list, rate: float):
+        (_, rows, _, count, size), columns = heads[0].shape, heads[-1].shape[1]
+        return cls(count, rows, columns, size, rate, len(heads) == 1)
+
+    def heads(self, heads: list) -> dict:
+        return dict(zip(("query", "key", "value"), heads * (3 // len(heads)), strict=True))
+
+    def head_specs(self, rows: int) -> dict:
+        """Return the specs of all keys and values, and of `rows` queries: a block's, or all."""
+
+        def spec(length, part):
+            def place(i, b, h):
+                return b, i if length == _BLOCK else 0, part, h, 0
+
+            return pallas.BlockSpec((None, length, None, None, self.size), place)
+
+        parts = (0, 1, 2) if self.packed else (0, 0, 0)
+        lengths = rows, self.columns, self.columns
+        return self.heads([spec(*one) for one in zip(lengths, parts, strict=True)])
+
+    def gradient_spec(self, parts: int):
+        """Return the spec of a block's gradients."""
+        shape = None, _BLOCK, parts, None, self.size
+        return pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
+
+    def row_specs(self, rows: int) -> dict:
+        """Return the specs of contexts and sums of `rows` queries: a block's, or all."""
+
+        def place(i):
+            return i if rows == _BLOCK else 0
+
+        shape = None, rows, None, self.size
+        context = pallas.BlockSpec(shape, lambda i, b, h: (b, place(i), h, 0))
+        sums = pallas.BlockSpec((None, None, rows), lambda i, b, h: (b, h, place(i)))
+        return {"context": context, "highest": sums, "total": sums}
+
+    def mask_specs(self, mask) -> dict:
+        """Return the specs of the mask of a sequence and head, and of the seed."""
+        found = {"seed": pallas.BlockSpec((2,), lambda i, b, h: (0,))}
+        if mask is None:
+            return found
+        batch, heads, *shape = mask.shape
+
+        def place(i, b, h):
+            return b if batch > 1 else 0, h if heads > 1 else 0, 0, 0
+
+        return found | {"mask": pallas.BlockSpec((None, None, *shape), place)}
+
+    def scores(self, query, key, mask_ref, row, column):
+        """Return the masked scores of a tile, float32; -inf behind the last key."""
+        query = query * jnp.asarray(self.size**-0.5, query.dtype)
+        scores = _product(query, key.T)
+        columns = column + jnp.arange(_BLOCK)
+        inside = (columns < self.columns)[None, :]
+        if mask_ref is not None:
+            rows = jnp.minimum(row + jnp.arange(_BLOCK), mask_ref.shape[0] - 1)
+            place = mask_ref.at[rows[:, None], columns[None, :]]
+            mask = triton.load(place, mask=inside, other=0)
+            scores = jnp.where(mask != 0, scores, _LOWEST)
+        return jnp.where(inside, scores, -jnp.inf)
+
+    def drop(self, probs, seed_ref, head, row, column):
+        """Drop numbers of a tile as `reference.dropout`; head: of those of all sequences."""
+        if not self.rate:
+            return probs
+        rows = head * self.rows + row + jnp.arange(_BLOCK)
+        index = rows[:, None] * self.columns + (column + jnp.arange(_BLOCK))[None, :]
+        keep = reference.keep_at(index, self.rate, seed_ref[0], seed_ref[1])
+        return jnp.where(keep, probs * (1 / (1 - self.rate)), 0.0)
+
+
+def _load(ref, start, end: int):
+    """Load a tile of (rows, D) or (rows,); zeros from row `end` on."""
+    inside = start + jnp.arange(_BLOCK) < end
+    rows = pallas.ds(start, _BLOCK)
+    if len(ref.shape) == 1:
+        return triton.load(ref.at[rows], mask=inside, other=0.0)
+    return triton.load(ref.at[rows, :], mask=inside[:, None], other=0.0)
+
+
+def _store(place, x, left):
+    """Store the first `left` rows of a tile."""
+    inside = jnp.arange(_BLOCK).reshape(-1, *[1] * (x.ndim - 1)) < left
+    triton.store(place, x.astype(place.dtype), mask=inside)
+
+
+def _product(x, y):
+    return triton.dot(x, y, allow_tf32=False)
+
+
+def _attention_kernel(sizes, given, found):
+    """Compute the contexts of a block of queries, their highest scores and softmax's sums."""
+    row = pallas.program_id(0) * _BLOCK
+    head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
+    left = sizes.rows - row
+    query = _load(given["query"], 0, left)
+
+    def add_keys(block, sums):
+        context, highest, total = sums
+        column = block * _BLOCK
+        key, value = (_load(given[name], column, sizes.columns) for name in ("key", "value"))
+        scores = sizes.scores(query, key, given["mask"], row, column)
+        higher = jnp.maximum(highest, jnp.max(scores, -1))
+        probs = jnp.exp(scores - higher[:, None])
+        change = jnp.exp(highest - higher)
+        kept = sizes.drop(probs, given["seed"], head, row, column)
+        context = context * change[:, None] + _product(kept.astype(value.dtype), value)
+        return context, higher, total * change + jnp.sum(probs, -1)
+
+    nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
+    sums = nothing, jnp.full((_BLOCK,), -jnp.inf, "float32"), jnp.zeros((_BLOCK,), "float32")
+    blocks = pallas.cdiv(sizes.columns, _BLOCK)
+    context, highest, total = jax.lax.fori_loop(0, blocks, add_keys, sums)
+    _store(found["context"].at[...], context / total[:, None], left)
+    _store(found["highest"].at[...], highest, left)
+    _store(found["total"].at[...], total, left)
+
+
+def _attention_gradient_kernel(sizes, given, found):
+    """Compute the gradients of a block of keys and values, and of the same block of queries."""
+    block = pallas.program_id(0)
+    start = block * _BLOCK
+    head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
+    row_blocks, column_blocks = (
+        pallas.cdiv(length, _BLOCK) for length in (sizes.rows, sizes.columns)
+    )
+    nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
+
+    def store(part, x, end):
+        heads, of = (found["heads"][0], part) if sizes.packed else (found["heads"][part], 0)
+        _store(heads.at[:, pallas.ds(of, 1), :], x[:, None], end - start)
+        if sizes.packed:
+            found["sums"][pallas.ds(part, 1), :] = jnp.sum(x, 0)[None]
+
+    def of_rows(name, row):
+        return _load(given[name], row, sizes.rows)
+
+    def of_columns(name, column):
+        return _load(given[name], column, sizes.columns)
+
+    def tile(query, key, value, row, column):
+        """Return the kept probabilities, the gradients of the scores and of the contexts."""
+        gradient, context = of_rows("gradient", row), of_rows("context", row)
+        total = jnp.maximum(of_rows("total", row), 1e-30)  # 0 behind the last row
+        scores = sizes.scores(query, key, given["mask"], row, column)
+        probs = jnp.exp(scores - of_rows("highest", row)[:, None]) / total[:, None]
+        kept = sizes.drop(probs, given["seed"], head, row, column)
+        mean = jnp.sum(_wide(gradient) * _wide(context), -1)
+        of_scores = kept * _product(gradient, value.T) - probs * mean[:, None]
+        of_scores = of_scores * sizes.size**-0.5
+        return kept.astype(query.dtype), of_scores.astype(query.dtype), gradient
+
+    @pallas.when(block < column_blocks)
+    def _():
+        key, value = of_columns("key", start), of_columns("value", start)
+
+        def add_queries(of_queries, sums):
+            row = of_queries * _BLOCK
+            query = of_rows("query", row)
+            kept, of_scores, gradient = tile(query, key, value, row, start)
+            of_key, of_value = _product(of_scores.T, query), _product(kept.T, gradient)
+            return sums[0] + of_key, sums[1] + of_value
+
+        sums = jax.lax.fori_loop(0, row_blocks, add_queries, (nothing, nothing))
+        for part, total in zip((1, 2), sums, strict=True):
+            store(part, total, sizes.columns)
+
+    @pallas.when(block < row_blocks)
+    def _():
+        query = of_rows("query", start)
+
+        def add_keys(of_keys, total):
+            column = of_keys * _BLOCK
+            key, value = of_columns("key", column), of_columns("value", column)
+            return total + _product(tile(query, key, value, start, column)[1], key)
+
+        total = jax.lax.fori_loop(0, column_blocks, add_keys, nothing)
+        store(0, total, sizes.rows)
+
+
+def dropout(x, rate: float, seed):
+    """See `reference.dropout`; the backward pass draws the mask again, so that none is kept."""
+    return _dropout(x, seed, rate) if rate else x
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _dropout(x, seed, rate):
+    return reference.dropout(x, rate, seed)
+
+
+def _dropout_backward(rate, seed, gradient):
+    # XLA would see that both masks are equal, and keep one.
+    return reference.dropout(gradient, rate, jax.lax.optimization_barrier(seed)), None
+
+
+_dropout.defvjp(lambda x, seed, rate: (_dropout(x, seed, rate), seed), _dropout_backward)
+
+
+def linear(x, kernel, bias=None):
+    """See `reference.linear`; all products are of two matrices, and so is the gradient of bias."""
+    bias = None if bias is None else jnp.asarray(keras_ops.convert_to_tensor(bias))
+    y = _linear(x.reshape(-1, x.shape[-1]), keras_ops.convert_to_tensor(kernel), bias)
+    return y.reshape(*x.shape[:-1], -1)
+
+
+@jax.custom_vjp
+def _linear(x, kernel, bias):
+    return _linear_forward(x, kernel, bias)[0]
+
+
+def _linear_forward(x, kernel, bias):
+    y = jnp.matmul(x, kernel.astype(x.dtype))
+    return y if bias is None else y + bias.astype(y.dtype), (x, kernel, bias)
+
+
+def _linear_backward(residuals, gradient):
+    x, kernel, bias = residuals
+    of_x = jnp.matmul(gradient, kernel.astype(x.dtype).T)
+    of_kernel = jnp.matmul(x.T, gradient).astype(kernel.dtype)
+    return (
+        of_x,
+        of_kernel,
+        None if bias is None else jnp.sum(gradient, 0, dtype="float32").astype(bias.dtype),
+    )
+
+
+_linear.defvjp(_linear_forward, _linear_backward)
+
+
+def project_heads(x, kernels, biases):
+    """See `reference.project_heads`; products of two matrices."""
+    heads = []
+    for kernel, bias in zip(kernels, biases, strict=True):
+        shape = kernel.shape
+        bias = None if bias is None else keras_ops.convert_to_tensor(bias).reshape(-1)
+        y = linear(x, keras_ops.convert_to_tensor(kernel).reshape(shape[0], -1), bias)
+        heads.append(jnp.moveaxis(y.reshape(*x.shape[:2], *shape[1:]), 2, 1))
+    return heads
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """See `reference.layer_norm`; keeps its input, and each row's scale."""
+    return _layer_norm(x.reshape(-1, x.shape[-1]), gamma, beta, epsilon).reshape(x.shape)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _layer_norm(x, gamma, beta, epsilon):
+    return _layer_norm_forward(x, gamma, beta, epsilon)[0]
+
+
+def _layer_norm_forward(x, gamma, beta, epsilon):
+    rows, width = x.shape
+    block = pallas.BlockSpec((_ROWS, width), lambda i: (i, 0))
+    vector = pallas.BlockSpec((width,), lambda i: (0,))
+    y = pallas.pallas_call(
+        functools.partial(_layer_norm_kernel, rows, epsilon),
+        grid=(pallas.cdiv(rows, _ROWS),),
+        in_specs=[block, vector, vector],
+        out_specs=block,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        compiler_params=triton.CompilerParams(num_warps=4),
+        interpret=_INTERPRETED,
+    )(x, gamma, beta)
+    return y, (x, gamma, beta)
+
+
+def _normalized(x, inside, width: int, epsilon: float):
+    """Return rows normalized, float32, and what they were multiplied by."""
+    x = _wide(x)
+    centered = jnp.where(inside, x - jnp.sum(x, -1, keepdims=True) / width, 0.0)
+    variance = jnp.sum(jnp.square(centered), -1, keepdims=True) / width
+    scale = jax.lax.rsqrt(variance + epsilon)
+    return centered * scale, scale
+
+
+def _layer_norm_kernel(rows, epsilon, x_ref, gamma_ref, beta_ref, y_ref):
+    width = x_ref.shape[1]
+    columns, inside = _columns(width)
+    mask = (pallas.program_id(0) * _ROWS + jnp.arange(_ROWS) < rows)[:, None] & inside
+    unit, _ = _normalized(_load_rows(x_ref, 0, columns, mask), inside, width, epsilon)
+    gamma, beta = (_wide(_load_vector(ref, columns)) for ref in (gamma_ref, beta_ref))
+    y = (unit * gamma + beta).astype(y_ref.dtype)
+    triton.store(y_ref.at[:, columns], y, mask=mask)
+
+
+def _columns(width: int):
+    """Return a slice of as many columns as a power of 2, and which of them there are, (1, H')."""
+    padded = pallas.next_power_of_2(width)
+    return pallas.ds(0, padded), (jnp.arange(padded) < width)[None, :]
+
+
+def _load_rows(ref, row, columns, mask):
+    return triton.load(ref.at[pallas.ds(row, _ROWS), columns], mask=mask, other=0.0)
+
+
+def _load_vector(ref, columns):
+    inside = jnp.arange(columns.size) < ref.shape[0]
+    return triton.load(ref.at[columns], mask=inside, other=0.0)[None, :]
+
+
+def _layer_norm_backward(epsilon, residuals, gradient):
+    x, gamma, beta = residuals
+    rows, width = x.shape
+    whole = pallas.BlockSpec((rows, width), lambda i: (0, 0))
+    part = pallas.BlockSpec((None, 2, width), lambda i: (i, 0, 0))
+    parts = min(_PARTS, pallas.cdiv(rows, _ROWS))
+    sums = jax.ShapeDtypeStruct((parts, 2, width), "float32")
+    of_x, of_vectors = pallas.pallas_call(
+        functools.partial(_layer_norm_backward_kernel, epsilon, pallas.cdiv(rows, parts)),
+        grid=(parts,),
+        in_specs=[whole, pallas.BlockSpec((width,), lambda i: (0,)), whole],
+        out_specs=(whole, part),
+        out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), sums),
+        compiler_params=triton.CompilerParams(num_warps=4),
+        interpret=_INTERPRETED,
+    )(x, gamma, gradient)
+    of_gamma, of_beta = of_vectors.sum(0)
+    return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
+
+
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, of_x_ref,
+                                sums_ref):  # fmt: skip
+    """Compute the gradients of `count` rows, and their sums for gamma and beta."""
+    rows, width = x_ref.shape
+    columns, inside = _columns(width)
+    gamma = _wide(_load_vector(gamma_ref, columns))
+    first = pallas.program_id(0) * count
+    end = jnp.minimum(first + count, rows)
+
+    def add_rows(block, sums):
+        row = first + block * _ROWS
+        mask = (row + jnp.arange(_ROWS) < end)[:, None] & inside
+        unit, scale = _normalized(_load_rows(x_ref, row, columns, mask), inside, width, epsilon)
+        gradient = _wide(_load_rows(gradient_ref, row, columns, mask))
+        of_unit = gradient * gamma
+        mean = jnp.sum(of_unit, -1, keepdims=True) / width
+        slope = jnp.sum(of_unit * unit, -1, keepdims=True) / width
+        of_x = (of_unit - mean - unit * slope) * scale
+        place = of_x_ref.at[pallas.ds(row, _ROWS), columns]
+        triton.store(place, of_x.astype(of_x_ref.dtype), mask=mask)
+        return sums[0] + jnp.sum(gradient * unit, 0), sums[1] + jnp.sum(gradient, 0)
+
+    nothing = jnp.zeros(columns.size, "float32")
+    blocks = pallas.cdiv(count, _ROWS)
+    found = jax.lax.fori_loop(0, blocks, add_rows, (nothing, nothing))
+    for place, total in enumerate(found):
+        triton.store(sums_ref.at[pallas.ds(place, 1), columns], total[None, :], mask=inside)
+
+
+def _wide(x):
+    return x.astype("float32")
