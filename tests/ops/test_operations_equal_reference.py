@@ -113,7 +113,7 @@ CASES = {
     "self_attention": (
         attend_to_itself,
         [X, None, *KERNELS, *(floats(HEADS, SIZE) for _ in range(3))],
-        [0, *range(2, 8)],
+        [0, 2, 3, 4, 5, 7],  # the bias of keys has no gradient, only what rounding leaves
     ),
     "attention": (attend, heads(), [0, 1, 2]),
     "attention, padding": (

@@ -138,7 +138,7 @@ def compile_plan(
     chip = found.devices.accelerator
     if chip.kind == "GPU":
         _check_gpus(found)
-    what = {"kind": chip.kind, "name": found.devices.name}
+    what: dict[str, Any] = {"kind": chip.kind, "name": found.devices.name}
     what |= {"config": asdict(found.config), "head": "pretraining"}
     answer = compiled(what | _settings_of(found), waited)
     if "refused" in answer:

@@ -42,7 +42,7 @@ def compiled(kind: str, name: str, **request) -> dict:
     with compile_for(kind.lower()):
         lowered = function.lower(*arguments)
     try:
-        done = function.lower(*arguments).compile()
+        done = lowered.compile()
     except RuntimeError as error:  # JAX's own derives from it
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
