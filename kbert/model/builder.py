@@ -14,6 +14,7 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
+from kbert.io.wording import hint
 from kbert.model import deferred
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.encoder import (
@@ -37,6 +38,7 @@ from kbert.model.layers.heads import (
 from kbert.ops.activations import activation
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+_POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
 
 
 def build_bert(
@@ -387,7 +389,8 @@ def _check_dtype(dtype: str | None) -> None:
     with contextlib.suppress(TypeError, ValueError):
         if dtype is None or keras.DTypePolicy(dtype).compute_dtype in _FLOATS:
             return
+    close = hint(dtype, _POLICIES, "")
     raise ValueError(
         "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
-        f"mixed_float16 or bfloat16, got {dtype!r}"
+        f"mixed_float16 or bfloat16, got {dtype!r}" + (f": {close}" if close else "")
     )

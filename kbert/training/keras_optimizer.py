@@ -30,6 +30,8 @@ def read_optimizer(value) -> dict:
         ValueError: an optimizer with a setting that is the run's, or one whose step changes more
             than each weight and its slots.
     """
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer):
+        raise ValueError(f"{value.__name__} is a class: call it, {value.__name__}()")
     given = isinstance(value, keras.optimizers.Optimizer)
     described = keras.saving.serialize_keras_object(value) if given else value
     if not isinstance(described, dict) or "class_name" not in described:
@@ -55,9 +57,11 @@ def read_optimizer(value) -> dict:
         raise ValueError(f"{name}() must work without arguments: give them defaults") from None
     for setting, own in _OF_THE_RUN.items():
         if config.get(setting) != default.get(setting):
-            instead = f"give the run {own}" if own else "leave it out"
+            call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
+            instead = call if own else "leave it out"
             raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    return described
+    used = {key: own for key, own in described["config"].items() if key not in _OF_THE_RUN}
+    return described | {"config": used}
 
 
 class KerasRule:

@@ -140,7 +140,8 @@ RULES = {
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),
     "optimizer": Rule(
-        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python",
+        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
+        "such as keras.optimizers.Lion()",
         _optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,

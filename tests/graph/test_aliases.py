@@ -83,7 +83,7 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
             lambda: kbert.finetune("x", "classify", train=[], optimizer="adamm"),
             ValueError,
             "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, "
-            "got 'adamm': did you mean adamw?",
+            "such as keras.optimizers.Lion(), got 'adamm': did you mean adamw?",
         ),
     ],
 )
