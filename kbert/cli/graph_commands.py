@@ -14,6 +14,7 @@ from kbert.cli.options import (
     HEAD,
     LABELS,
     PREDICTIONS,
+    SELECTED,
     labels_of,
     output_format,
     spec_of,
@@ -28,12 +29,14 @@ from kbert.cli.options import (
         "kbert summary large --layers 1-2",
         "kbert summary tiny --head classifier --num-labels 3 --format json",
         "kbert summary base --head classifier --lora-rank 8",
+        "kbert summary base --max-predictions 20 --selected-positions",
     ),
 )
 @CONFIG
 @HEAD
 @LABELS
 @PREDICTIONS
+@SELECTED
 @click.option(
     "--seq-len",
     metavar="S",
@@ -46,11 +49,26 @@ from kbert.cli.options import (
 )
 @trained_in_part
 @output_format("tsv", "json", "markdown")
-def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form, trained):
+def summary(
+    config,
+    head,
+    num_labels,
+    max_predictions,
+    selected_positions,
+    seq_len,
+    layers,
+    built,
+    rich,
+    form,
+    trained,
+):
     """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
     The table is computed with formulas, without Keras; `kbert verify` compares it with the graph
     that Keras builds. With --built or --rich the table comes from that graph.
+
+    A terminal shows the table within its width. In a pipe or a file its rows are wider:
+    `kbert summary base | less -S` shows one line per layer and scrolls sideways.
     """
     _refuse_together(rich=rich, layers=layers)
     if trained and (rich or form != "text"):
@@ -60,7 +78,8 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)
-    spec = spec_of(config, head, num_labels, max_predictions, **_length_option(seq_len))
+    length = _length_option(seq_len)
+    spec = spec_of(config, head, num_labels, max_predictions, selected_positions, **length)
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.summary_rows import to_tsv
     from kbert.graph.summary_table import select, summary_text, trained_columns, width_shown
@@ -93,6 +112,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
 @HEAD
 @LABELS
 @PREDICTIONS
+@SELECTED
 @click.option(
     "--seq-len",
     type=int,
@@ -117,7 +137,17 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
 @trained_in_part
 @output_format("json", "csv", "markdown")
 def account(
-    config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form, trained
+    config,
+    head,
+    num_labels,
+    max_predictions,
+    selected_positions,
+    seq_len,
+    batch_size,
+    dtype,
+    every_row,
+    form,
+    trained,
 ):
     """Count parameters, FLOPs and bytes with formulas, without Keras."""
     from kbert.graph.accounting import account as count
@@ -128,6 +158,7 @@ def account(
         batch_size,
         head=head,
         max_predictions=max_predictions,
+        selected_positions=selected_positions,
         num_labels=labels_of(head, num_labels),
         dtype=dtype,
         **trained,
@@ -207,6 +238,7 @@ def verify(config):
 @HEAD
 @LABELS
 @PREDICTIONS
+@SELECTED
 @click.option(
     "-o",
     "--output",
@@ -219,12 +251,13 @@ def verify(config):
     default=True,
     help="Draw one encoder block '× 12', or every block. Default: --collapse.",
 )
-def plot(config, head, num_labels, max_predictions, output, collapse):
+def plot(config, head, num_labels, max_predictions, selected_positions, output, collapse):
     """Draw the graph as a picture. Graphviz need not be installed."""
     from kbert.show.diagrams import check_path
 
     check_path(output)
-    _plot(spec_of(config, head, num_labels, max_predictions), output, collapse)
+    spec = spec_of(config, head, num_labels, max_predictions, selected_positions)
+    _plot(spec, output, collapse)
 
 
 @command(

@@ -101,6 +101,11 @@ PREDICTIONS = click.option(
     metavar="M",
     help="Number of positions that the MLM head predicts. Default: all.",
 )
+SELECTED = click.option(
+    "--selected-positions",
+    is_flag=True,
+    help="Compute the last block only at the positions that the heads read, as training does.",
+)
 
 _TRAINED = (
     click.option(
@@ -149,10 +154,17 @@ def trained_in_part(command):
     return called
 
 
-def spec_of(config, head: str, num_labels: int | None, max_predictions: int | None, **options):
+def spec_of(
+    config,
+    head: str,
+    num_labels: int | None,
+    max_predictions: int | None,
+    selected_positions: bool = False,
+    **options,
+):
     """The graph that a configuration and these options mean."""
-    labels = labels_of(head, num_labels)
-    return GraphSpec.of(config, head, num_labels=labels, max_predictions=max_predictions, **options)
+    options |= {"max_predictions": max_predictions, "selected_positions": selected_positions}
+    return GraphSpec.of(config, head, num_labels=labels_of(head, num_labels), **options)
 
 
 def labels_of(head: str, num_labels: int | None) -> int:

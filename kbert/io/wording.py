@@ -30,6 +30,12 @@ _MEANT = {  # other libraries' names that look like none of kbert's, where kbert
     "pool_avg": "mean",
     "pool_max": "max",
 }
+_SHORT = {  # names of precisions
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+}
 
 
 def hint(
@@ -55,9 +61,13 @@ def hint(
         beginnings: whether a name that begins with the unknown one is closer than all others.
     """
     by_lower, lower = {one.lower(): one for one in reversed(list(known))}, str(name).lower()
+    for short, long in _SHORT.items():
+        lower = re.sub(rf"(?<![a-z0-9]){short}$", long, lower)
     close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
     if beginnings and len(lower) >= _SHORTEST_BEGINNING and lower not in by_lower:
         close = [one for one in reversed(by_lower) if one.startswith(lower)] or close
+    if lower.endswith("16") and lower not in by_lower:  # by letters, float16 is nearer to float32
+        close = [one for one in by_lower if one.endswith(f"_{lower}")] or close
     if (meant := _MEANT.get(lower)) and meant in known:
         close = [meant]
     if close:

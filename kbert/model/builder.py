@@ -14,6 +14,7 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
+from kbert.io.wording import hint
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.encoder import (
     Add,
@@ -36,6 +37,7 @@ from kbert.model.layers.heads import (
 from kbert.ops.activations import activation
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+_POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
 
 
 def build_bert(
@@ -55,15 +57,17 @@ def build_bert(
             vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
             M), the positions to predict (0: none), and the MLM head sees only these. The weights
             are the same.
-        selected_positions: whether the last encoder block computes only the positions that the
-            heads read, the first and those to predict; with `max_predictions`. Outputs and weights
-            are the same, and a training step of base at 128 tokens has 1/18 fewer FLOPs.
+        selected_positions: True: the last encoder block computes only the positions that the heads
+            read, the first and those to predict; it needs `max_predictions`. `kbert.pretrain`
+            trains this graph. Outputs and weights are the same, and a training step of base at 128
+            tokens has 1/18 fewer FLOPs.
         dtype: the dtype policy of every layer, such as "float32", "mixed_bfloat16" or "bfloat16";
             None: Keras's current policy, which is not changed.
 
     Returns:
         A functional model. Inputs Input-Token, Input-Segment, Input-Masked: int32 (B, S). Outputs
-        MLM: float (B, S, T), and NSP: float (B, 2), both logits.
+        MLM: float (B, S, T), and NSP: float (B, 2), both logits. With `max_predictions`:
+        Input-Positions int32 (B, M) instead of Input-Masked, and MLM (B, M, T).
 
     Raises:
         ValueError: an impossible configuration, length, number of predictions or dtype.
@@ -353,7 +357,8 @@ def _check_dtype(dtype: str | None) -> None:
     with contextlib.suppress(TypeError, ValueError):
         if dtype is None or keras.DTypePolicy(dtype).compute_dtype in _FLOATS:
             return
+    close = hint(dtype, _POLICIES, "")
     raise ValueError(
         "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
-        f"mixed_float16 or bfloat16, got {dtype!r}"
+        f"mixed_float16 or bfloat16, got {dtype!r}" + (f": {close}" if close else "")
     )

@@ -9,6 +9,8 @@ from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.io import urls
+from kbert.io.wording import hint_of_path
 
 DEFAULT_LENGTH = 128  # tokens of a training example, where the user names none
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
@@ -82,6 +84,22 @@ def require_source(source: object, task: str) -> None:
     """Raise a ValueError unless a source is a name, a path or a `Bert`."""
     if not isinstance(source, (str, os.PathLike)):
         require_bert(source, task, "the name or path of a checkpoint, or a kbert.Bert,")
+
+
+def require_data(**data: object) -> None:
+    """Raise a FileNotFoundError if the path of labelled data, by its argument's name, is missing.
+
+    Raises:
+        FileNotFoundError: the message names the path, the argument and what it takes.
+    """
+    for name, path in data.items():
+        if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
+            urls.refuse_url(path)
+            near = hint_of_path(path, os.path.isfile)
+            raise FileNotFoundError(
+                f"{path} ({name}=): no such file. Expected: labelled data, such as a .tsv, .csv, "
+                ".jsonl or .json file, or rows in memory" + (f": {near}" if near else "")
+            )
 
 
 def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> None:

@@ -1,6 +1,8 @@
 """How much metrics depend on which examples the dev data have: 95 % bootstrap intervals.
 
-Efron and Tibshirani 1993, chapter 13: the percentiles of the metrics of resampled examples.
+Efron and Tibshirani 1993, chapter 13: the percentiles of the metrics of resampled examples. Where
+all examples are right, or all wrong, resamples do not differ: accuracies and recalls then have
+Wilson's interval (Wilson 1927), and other metrics have none.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +14,8 @@ RESAMPLES = 200
 FEWEST_RESAMPLES, FEWEST_EXAMPLES = 50, 10  # below them there are no intervals
 _VALUES = 40_000_000  # that may be drawn in all: about 10 s, 0.25 µs each for the slowest metrics
 _PERCENTILES = (2.5, 97.5)
+_Z = 1.959964  # 97.5 % of a normal distribution are below it
+_SHARES_OF_EXAMPLES = ("accuracy", "exact_match", "recall@")  # beginnings of names
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Scores:
 def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float]]:
     """Compute the 95 % interval of each metric: the same one in each call.
 
-    A metric that is NaN in a resample has none. Nor have fewer than 10 examples, and so many
+    A metric that is NaN in a resample has none, nor one that is the same in all resamples, except
+    an accuracy or recall of 0 or 1: Wilson's. Nor have fewer than 10 examples, and so many
     that 50 resamples would take more than about 10 seconds.
 
     Args:
@@ -70,7 +75,17 @@ def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float
             for name, value in one.resample(rng).items():
                 values.setdefault(name + suffix, []).append(value)
         for name, row in values.items():
-            if np.isfinite(row).all():
-                low, high = np.percentile(row, _PERCENTILES)
-                found[name] = float(low), float(high)
+            if not np.isfinite(row).all():
+                continue
+            low, high = map(float, np.percentile(row, _PERCENTILES))
+            if low < high:
+                found[name] = low, high
+            elif name.startswith(_SHARES_OF_EXAMPLES) and low in (0, 1):
+                found[name] = _wilson(low, len(one))
     return found
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share that is 0 or 1 of a number of examples."""
+    width = _Z**2 / (count + _Z**2)
+    return (1 - width, 1.0) if share else (0.0, width)

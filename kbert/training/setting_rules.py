@@ -97,6 +97,8 @@ def _read_optimizer(value) -> dict:
     """
     import keras
 
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer):
+        raise ValueError(f"{value.__name__} is a class: call it, {value.__name__}()")
     given = isinstance(value, keras.optimizers.Optimizer)
     described = keras.saving.serialize_keras_object(value) if given else value
     if not isinstance(described, dict) or "class_name" not in described:
@@ -122,9 +124,11 @@ def _read_optimizer(value) -> dict:
         raise ValueError(f"{name}() must work without arguments: give them defaults") from None
     for setting, own in _OF_THE_RUN.items():
         if config.get(setting) != default.get(setting):
-            instead = f"give the run {own}" if own else "leave it out"
+            call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
+            instead = call if own else "leave it out"
             raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    return described
+    used = {key: own for key, own in described["config"].items() if key not in _OF_THE_RUN}
+    return described | {"config": used}
 
 
 def _freeze(text) -> str:
@@ -188,7 +192,8 @@ RULES = {
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),
     "optimizer": Rule(
-        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python",
+        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
+        "such as keras.optimizers.Lion()",
         _optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,

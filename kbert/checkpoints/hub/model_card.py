@@ -230,9 +230,10 @@ def _describe_metrics(training: Training) -> list[str]:
     if training.intervals:
         note = (
             "The intervals are bootstrap percentiles over the dev examples: how much a metric "
-            "depends on which examples these are. They do not show how much it differs between "
-            "seeds. If the run evaluated more than once, the dev data also chose the weights, and "
-            "other data may give lower values."
+            "depends on which examples these are. An accuracy of 0 or 1 has Wilson's interval. The "
+            "intervals do not show how much a metric differs between seeds. If the run evaluated "
+            "more than once, the dev data also chose the weights, and other data may give lower "
+            "values."
         )
     columns = ("metric", f"dev data, {training.facts.get('Dev data', '')}", "95 % interval")[
         : 3 if training.intervals else 2

@@ -22,6 +22,7 @@ from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.tasks.checks import (
     check_max_length,
     longest,
+    require_data,
     require_head,
     require_source,
     require_tokenizer,
@@ -65,6 +66,7 @@ def evaluate(
     from kbert.tasks.running import function_of, outputs_of
 
     require_source(source, "evaluate")
+    require_data(data=data)
     found = task_of(task)
     columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
     bert = source if isinstance(source, Bert) else load(source)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
-from kbert.tasks.checks import require_source
+from kbert.tasks.checks import require_data, require_source
 from kbert.tasks.finetuning.recipe import Finetuned, Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
@@ -36,7 +36,7 @@ def finetune(
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
-    **options: Setting,
+    **options: "Setting | keras.optimizers.Optimizer",
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).
 
@@ -73,8 +73,8 @@ def finetune(
         output: the run's folder, new or empty; None: nothing is saved.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
             `kbert.training.run_settings.Surroundings`.
-        options: hyperparameters, such as epochs, batch_size and learning_rate; see
-            `FinetuningSettings`.
+        options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw",
+            "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
 
     Returns:
         A `Finetuned`.
@@ -91,5 +91,6 @@ def finetune(
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
+    require_data(train=train, dev=dev)
     recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

@@ -37,7 +37,7 @@ def pretrain(
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
-    **options: Setting,
+    **options: "Setting | keras.optimizers.Optimizer",
 ) -> Trained:
     """Pretrain a BERT with MLM and NSP, or with MLM only.
 
@@ -45,7 +45,7 @@ def pretrain(
         shards: the folder that `kbert.prepare` wrote.
         config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig` or its
             file.
-        output: the run's folder; new or empty.
+        output: the run's folder; new or empty. Unlike `finetune`, `pretrain` needs one.
         steps: number of training steps.
         init: a checkpoint to start from: the name of a model or a path that `kbert.load` opens. The
             model then has its configuration.
@@ -56,7 +56,8 @@ def pretrain(
             for three batches.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
             `kbert.training.run_settings.Surroundings`.
-        options: hyperparameters, such as batch_size, seq_len and learning_rate; see
+        options: hyperparameters, such as batch_size, seq_len, learning_rate and optimizer ("adamw",
+            "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see
             `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
     Returns:
