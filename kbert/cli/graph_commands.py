@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import command
-from kbert.cli.console import progress, say, starting_keras
+from kbert.cli.console import progress, starting_keras
 from kbert.cli.early_checks import Output
 from kbert.cli.options import (
     CONFIG,
@@ -41,24 +41,18 @@ from kbert.cli.options import (
 )
 @click.option("--layers", metavar="I-J", help="Show only the encoder blocks I to J.")
 @click.option("--built", is_flag=True, help="Show the graph that Keras builds.")
-@click.option(
-    "--rich", is_flag=True, help="Show Keras's own table, if the terminal is wide enough."
-)
 @trained_in_part
 @output_format("tsv", "json", "markdown")
-def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form, trained):
+def summary(config, head, num_labels, max_predictions, seq_len, layers, built, form, trained):
     """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
     The table is computed with formulas, without Keras; `kbert verify` compares it with the graph
-    that Keras builds. With --built or --rich the table comes from that graph.
+    that Keras builds. With --built the table comes from that graph.
     """
-    _refuse_together(rich=rich, layers=layers)
-    if trained and (rich or form != "text"):
+    if trained and form != "text":
         raise click.UsageError(
-            "--freeze and --lora-rank go with --format text and no --rich: leave one of them out"
+            "--freeze and --lora-rank go with --format text: leave one of them out"
         )
-    if rich and form != "text":
-        raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)
     spec = spec_of(config, head, num_labels, max_predictions, **_length_option(seq_len))
     from kbert.graph.closed_form import rows as closed_rows
@@ -67,9 +61,6 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     from kbert.graph.trained_parts import trained_parts
     from kbert.io import row_formats
 
-    if rich:
-        _rich(_build(config, spec))
-        return
     parts = trained_parts(spec, **trained) if trained else None
     rows = _built_rows(config, spec) if built else closed_rows(spec)
     shown = select(rows, layer_range)
@@ -278,24 +269,6 @@ def _built_rows(config, spec):
     return model_rows(model)
 
 
-def _rich(model) -> None:
-    """Keras's own table where the terminal has the room, else the one that fits, and a line."""
-    from kbert.graph.summary_table import width_shown
-    from kbert.model.summary import keras_table
-
-    table, shown = keras_table(model), width_shown()
-    needed = max(map(len, table.splitlines()))
-    if shown is None or needed <= shown:
-        click.echo(table, nl=False)
-        return
-    say(
-        f"kbert: --rich needs {needed} columns, this terminal has {shown}. Here is the table "
-        "that fits: for Keras's, widen the terminal or write it to a file",
-        err=True,
-    )
-    model.summary()
-
-
 def _verify(subject):
     from kbert.graph.presets import get_config
     from kbert.show.texts import verify_text
@@ -343,9 +316,3 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
             f"got {text!r}"
         )
     return f"Encoder-{int(first)}-", f"Encoder-{int(last)}-"
-
-
-def _refuse_together(**options) -> None:
-    if all(options.values()):
-        names = " and ".join(f"--{name}" for name in options)
-        raise click.UsageError(f"{names} cannot go together: leave one out")
