@@ -436,3 +436,10 @@ def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | N
 
     lowercase = checkpoint.lowercase if lowercase is None else lowercase
     return Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
+
+
+def label_names(bert: Bert, count: int) -> list[str]:
+    """Return the checkpoint's names of its labels, else transformers' default ones."""
+    if bert.labels is not None and len(bert.labels) == count:
+        return list(bert.labels)
+    return [f"LABEL_{number}" for number in range(count)]

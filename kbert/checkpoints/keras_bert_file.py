@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.transformers import layout
 from kbert.graph import names

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line
 from kbert.io import bounds
 
 _FORM = ".zip"

@@ -11,7 +11,7 @@ from helpers.run_shards import make_shards
 
 import kbert
 from kbert.checkpoints import hdf5
-from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line
 from kbert.checkpoints.transformers import tf_weights
 from kbert.data.corpus.shards import open_shards
 from kbert.io import json_schema as js

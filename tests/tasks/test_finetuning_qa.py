@@ -9,7 +9,7 @@ from helpers.sample_data import ANSWERED, sample_bert, tokenizer
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import BucketedBatches
-from kbert.data.labelled.spans import best_span
+from kbert.tasks.answering.squad import best_span
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks.answering.squad import (
     Question,

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from kbert.checkpoints import first_values
+from kbert.checkpoints.bert import label_names
 from kbert.checkpoints.exports import serving
 from kbert.checkpoints.exports.text_graph import TextGraph
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
@@ -105,7 +106,7 @@ def _classifier(bert, model):
     """Return the labels' probabilities; of one output that is no label's, its value."""
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]
-    labels = tf.constant(_label_names(bert, count))
+    labels = tf.constant(label_names(bert, count))
     each = count == 1 or bert.problem_type == "multi_label_classification"
 
     def answer(*ids):
@@ -169,13 +170,6 @@ def _padded(rows, filler: int):
 def _outputs(view, ids) -> list:
     """Compute the outputs for token ids and segments; a model without segments takes only ids."""
     return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
-
-
-def _label_names(bert, count: int) -> list[str]:
-    """Return the checkpoint's names of so many labels, else transformers' default ones."""
-    if bert.labels and len(bert.labels) == count:
-        return list(bert.labels)
-    return [f"LABEL_{number}" for number in range(count)]
 
 
 def _tells_two_texts(bert) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.io import json_schema as js

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line
 from kbert.io import json_schema as js
 
 # The layers below a class, with which the names of torch begin.

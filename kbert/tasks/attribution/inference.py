@@ -26,7 +26,7 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.labels import label_names
+from kbert.checkpoints.bert import label_names
 from kbert.tasks.running import warn_of_cut
 
 _HEADS = ("classifier", "pretraining")

@@ -20,7 +20,7 @@ from kbert.io.wording import hint
 from kbert.model.pooling import build_vectors
 from kbert.model.probes import after_embeddings
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
-from kbert.tasks.labels import label_names
+from kbert.checkpoints.bert import label_names
 
 COSINE = "cosine"
 

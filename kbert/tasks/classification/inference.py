@@ -15,8 +15,8 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.labels import label_names
-from kbert.tasks.probabilities import sigmoid, softmax
+from kbert.checkpoints.bert import label_names
+from kbert.tasks.running import sigmoid, softmax
 from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
 
 

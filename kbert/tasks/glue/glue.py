@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.checkpoints.weights_digest import weights_digest
+from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically

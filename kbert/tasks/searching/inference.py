@@ -26,7 +26,7 @@ from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.embedding.similarities import check_finite, compare
-from kbert.tasks.labels import label_names
+from kbert.checkpoints.bert import label_names
 from kbert.tasks.running import BATCH_SIZE
 from kbert.tasks.searching import TOP
 

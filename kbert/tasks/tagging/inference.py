@@ -13,8 +13,8 @@ from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
 from kbert.io.progress import progress_bar
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
-from kbert.tasks.labels import label_names
-from kbert.tasks.probabilities import softmax
+from kbert.checkpoints.bert import label_names
+from kbert.tasks.running import softmax
 from kbert.tasks.running import (
     BATCH_SIZE,
     CHUNK,
