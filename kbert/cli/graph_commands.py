@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import command
-from kbert.cli.console import progress, starting_keras
+from kbert.cli.console import progress, say_json, starting_keras
 from kbert.cli.early_checks import Output
 from kbert.cli.options import (
     CONFIG,
@@ -68,7 +68,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, f
         click.echo(to_tsv(shown), nl=False)
     elif form == "json":
         total = sum(row.params for row in rows)
-        click.echo(row_formats.to_json({"rows": shown, "total_params": total}), nl=False)
+        say_json({"rows": shown, "total_params": total})
     elif form == "markdown":
         click.echo(row_formats.to_markdown(shown), nl=False)
     else:
@@ -153,7 +153,7 @@ def account(
             "rows": result.rows,
             "conventions": result.conventions,
         }
-        click.echo(row_formats.to_json(record), nl=False)
+        say_json(record)
 
 
 @command(
