@@ -1,4 +1,4 @@
-"""What was measured, as tables to read, and kept: a line of records.jsonl per row and processor."""
+"""What was measured, as tables to read, and kept: a line of records.jsonl per claim."""
 
 import json
 from pathlib import Path

@@ -63,7 +63,7 @@ def _plain(value):
 
 
 def to_html(header: Sequence[str], lines: Iterable[Sequence], caption: str) -> str:
-    """Return a table for a notebook; whole numbers are set right, with commas, and shares (12.3%) too."""
+    """Return a table for a notebook; whole numbers, with commas, and shares are set right."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     rows = "\n".join(f"<tr>{''.join(map(_html_cell, line))}</tr>" for line in lines)
     return (

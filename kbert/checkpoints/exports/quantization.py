@@ -1,9 +1,9 @@
 """An ONNX graph's matrix products in int8, by ONNX Runtime.
 
 Weights are int8 by output channel, activations uint8. Static: their ranges are the smallest and
-largest of the calibration texts; dynamic: of each call. What comes out of a product is float32: int8 there cost a sentence vector five times what
-all of the rest does (`benchmarks/LOG.md`). What multiplies activations with each other (attention's
-scores and its mean) stays float32.
+largest of the calibration texts; dynamic: of each call. What comes out of a product is float32:
+int8 there cost a sentence vector five times what all of the rest does (`benchmarks/LOG.md`). What
+multiplies activations with each other (attention's scores and its mean) stays float32.
 """
 
 import os

@@ -135,7 +135,8 @@ def _pretraining(bert, model):
         logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
         named = tf.nn.softmax(logits)[:, : bert.tokenizer.vocab_size]
         best, chosen = tf.math.top_k(named, min(CANDIDATES, bert.tokenizer.vocab_size))
-        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], tf.shape(ids, tf.int64)[0])
+        rows = tf.shape(ids, tf.int64)[0]
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], rows)
         return {
             "tokens": by_text.with_values(tf.gather(tokens, chosen)).to_tensor(""),
             "probabilities": by_text.with_values(best).to_tensor(0.0),
