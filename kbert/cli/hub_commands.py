@@ -58,6 +58,7 @@ def cache(form):
     """
     from kbert.checkpoints.hub import hugging_face, kaggle
     from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
+
     models = list_cached_models()
     if form == "json":
         say_json(models)

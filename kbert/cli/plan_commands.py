@@ -2,8 +2,8 @@
 
 import click
 
-from kbert.cli.console import say_json
 from kbert.cli.command import Choice, command
+from kbert.cli.console import say_json
 from kbert.cli.options import CONFIG, POSITIVE, output_format, trained_in_part
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 

@@ -2,8 +2,8 @@
 
 import click
 
-from kbert.cli.console import say_json
 from kbert.cli.command import command
+from kbert.cli.console import say_json
 from kbert.cli.early_checks import Input
 from kbert.cli.inputs import loaded, texts_of
 from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format

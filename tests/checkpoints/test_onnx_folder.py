@@ -1,7 +1,5 @@
 """The ONNX folder has transformers' names, and ONNX Runtime quantizes it to int8."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from helpers import page_blocks

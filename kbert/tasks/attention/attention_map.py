@@ -12,7 +12,6 @@ from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.attention_data import AttentionData
 
-
 PICTURES = (".png", ".svg", ".pdf")
 PAGE, NUMBERS = ".html", ".npz"
 ENDINGS = (*PICTURES, PAGE, NUMBERS)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.sentence_settings import SentenceSettings, settings_of
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -20,7 +20,6 @@ from kbert.io.wording import hint
 from kbert.model.pooling import build_vectors
 from kbert.model.probes import after_embeddings
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
-from kbert.checkpoints.bert import label_names
 
 COSINE = "cosine"
 

@@ -75,7 +75,9 @@ class TaskResult:
     def figures(self) -> list[Figure]:
         """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
-        chosen = sorted((run for run in self.runs if run.setting == self.best), key=lambda run: run.seed)
+        chosen = sorted(
+            (run for run in self.runs if run.setting == self.best), key=lambda run: run.seed
+        )
         return [
             Figure(
                 task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen)

@@ -12,7 +12,7 @@ from typing import Any, overload
 import keras
 import numpy as np
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.sentence_settings import (
     DOCUMENT,
     QUERY,
@@ -26,7 +26,6 @@ from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.embedding.similarities import check_finite, compare
-from kbert.checkpoints.bert import label_names
 from kbert.tasks.running import BATCH_SIZE
 from kbert.tasks.searching import TOP
 
