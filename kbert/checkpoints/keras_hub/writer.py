@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, only_bert, transfer, weight_names
+from kbert.checkpoints import first_values, fitting, transfer, weight_names
 from kbert.checkpoints.keras_hub import objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
@@ -70,7 +70,7 @@ def _check(bert, path: Path) -> None:
     activation = bert.config.hidden_act
     if path.suffix == ".zip":
         raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
-    only_bert.check(bert, "keras_hub")
+    fitting.require_wordpiece_bert(bert, "keras_hub")
     if bert.head not in ("encoder", *_TASKS):
         raise ValueError(
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
