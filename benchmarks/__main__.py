@@ -1,7 +1,7 @@
 """Runs what `benchmarks.works` lists: `python -m benchmarks [--only NAME …] [--rounds 5]`.
 
-Prints a table for each work and what it claims, and with --record writes
-benchmarks/records/DATE-COMMIT.json and a row a claim at the end of benchmarks/RESULTS.md.
+Prints a table for each work and what it claims. With --record it writes each claim into
+benchmarks/records.jsonl, in place of the last one of the same row and processor.
 Installed peers: `pip install "kbert-keras[benchmarks]"`.
 """
 

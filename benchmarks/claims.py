@@ -16,7 +16,7 @@ class Claim:
     """The best peer's figure over ours.
 
     Attributes:
-        row: its number in RESULTS.md.
+        row: its number in docs/benchmarks/speed.md.
         ours: name of a contender.
         peers: names; the one with the smallest median counts.
         at_least, aim: of the ratio.

@@ -42,7 +42,7 @@ def described() -> dict:
 
 
 def brand(processor: str) -> str:
-    """What RESULTS.md calls a processor that `described` has."""
+    """What records.jsonl calls a processor that `described` has."""
     name, *about = processor.split(", ")
     known = [short for short in ("EPYC", "Xeon") if short in name]
     # Every Xeon is of family 6; an EPYC's says which Zen it is.

@@ -1,4 +1,4 @@
-"""What was measured, as tables to read, and kept: a record as JSON and rows in RESULTS.md."""
+"""What was measured, as tables to read, and kept: a line of records.jsonl per claim."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.figures import middle, of, quartiles
 from benchmarks.machine import brand
 from benchmarks.work import Work
 
-HERE = Path(__file__).parent
+RECORDS = Path(__file__).with_name("records.jsonl")
 NOISY = 0.15  # of the median: a spread above it, and no ratio is claimed
 
 
@@ -102,30 +102,34 @@ def claimed(claim: Claim | Bound | Growth, turns: list[dict], work: Work) -> dic
 
 
 def keep(about: dict, found: list[dict]) -> None:
-    """The record as JSON, and a row a claim in RESULTS.md."""
-    folder = HERE / "records"
-    folder.mkdir(exist_ok=True)
-    name = f"{about['date']}-{about['commit']}"
-    place = folder / f"{name}.json"
-    number = 1
-    while place.exists():
-        number += 1
-        place = folder / f"{name}-{number}.json"
-    place.write_text(json.dumps({"about": about, "works": found}, indent=1) + "\n")
-    lines = []
+    """Write the latest measurement of each row and processor into records.jsonl.
+
+    A noisy measurement replaces only a noisy one.
+    """
+    kept = {(one["row"], one["processor"]): one for one in records()}
+    about = about | {"processor": brand(about["processor"])}
     for work in found:
         for claim in work["claims"]:
-            if claim["ratio"] is None:
+            key = claim["row"], about["processor"]
+            if claim["ratio"] is None or (claim["noisy"] and not kept.get(key, claim)["noisy"]):
                 continue
-            low, high = claim["quartiles"]
-            verdict = "too noisy" if claim["noisy"] else claim["verdict"]
-            shown = "–" if claim["noisy"] else f"{claim['ratio']:.2f}"
-            lines.append(
-                f"| {about['date']} | {about['commit']} | {claim['row']} | {work['title']} | "
-                f"{claim['figure']} | {claim['peer']} / {claim['ours']} | {shown} | "
-                f"{low:.2f} … {high:.2f} | {claim['at_least']}, {claim['aim']} | {verdict} | "
-                f"{brand(about['processor'])} |"
-            )
-    with (HERE / "RESULTS.md").open("a", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-    print(f"\nkept in {place.name} and RESULTS.md")
+            figures = work["contenders"]
+            names = [name for name in (claim["peer"], claim["ours"]) if name in figures]
+            kept[key] = {
+                "row": claim["row"],
+                "processor": about["processor"],
+                "work": work["work"],
+                "title": work["title"],
+                **claim,
+                "contenders": {name: figures[name] for name in names or figures},
+                "about": about,
+            }
+    lines = [json.dumps(kept[key], ensure_ascii=False) + "\n" for key in sorted(kept)]
+    RECORDS.write_text("".join(lines), encoding="utf-8")
+    print(f"\nkept in {RECORDS.name}")
+
+
+def records() -> list[dict]:
+    """The kept measurements, sorted by row and processor."""
+    text = RECORDS.read_text(encoding="utf-8") if RECORDS.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]

@@ -125,6 +125,16 @@ def _copy_explorer(app, error) -> None:
         shutil.copy2(DOCS / "_generated" / "explorer.html", app.outdir)
 
 
+# Pages with another name in older releases.
+MOVED = dict.fromkeys(("how_to/clusters", "how_to/scale_out"), "several_machines.html")
+
+
+def _write_redirects(app, error) -> None:
+    for name, target in MOVED.items() if error is None else ():
+        text = f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Moved</a>'
+        (Path(app.outdir) / f"{name}.html").write_text(text, encoding="utf-8")
+
+
 def setup(app) -> None:
     app.add_lexer("mermaid", MermaidLexer)
     app.connect("builder-inited", lambda app: from_code.write(DOCS))
@@ -134,3 +144,4 @@ def setup(app) -> None:
     app.connect("autodoc-process-signature", _signature)
     app.connect("html-page-context", _mark_words)
     app.connect("build-finished", _copy_explorer)
+    app.connect("build-finished", _write_redirects)

@@ -17,6 +17,7 @@ from from_code import (
     names,
     pictures,
     presets,
+    records,
     settings_of_files,
     versions,
 )
@@ -27,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 PAGES_OF_FILES = {
     "CHANGELOG.md": "contributing/changelog.md",
     "CONTRIBUTING.md": "contributing/contributing.md",
-    "benchmarks/RESULTS.md": "benchmarks/records.md",
     "benchmarks/LOG.md": "benchmarks/log.md",
 }
 
@@ -68,6 +68,7 @@ def parts() -> dict[str, str]:
         "environment.md": environment.page(),
         "names.md": names.page(),
         "presets.md": presets.page(),
+        "records.md": records.page(),
         "settings.md": settings_of_files.page(),
         "published.md": presets.published(),
         "versions.md": versions.page(),

@@ -18,7 +18,6 @@ _ASKING = (
 
 # What each is for; a test fails where the code reads one that does not stand here.
 MEANINGS = {
-    "COLUMNS": "Width of `model.summary()` and of progress lines without a terminal.",
     "KBERT_TRACEBACK": "If set, an error of a command shows Python's traceback.",
     "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it to make runs reproducible.",
     "KAGGLEHUB_CACHE": "kagglehub's cache. Default: ~/.cache/kagglehub.",

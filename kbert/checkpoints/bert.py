@@ -217,9 +217,9 @@ def save(
             from the `calibration` texts (ONNX Runtime's static quantization); "int8_dynamic": with
             ranges from each call; None: float32.
         calibration: some hundred texts like those that the model will read.
-        text: whether a SavedModel takes texts instead of ids and returns answers: embeddings,
-            labels with their probabilities, words with labels, answers to questions, tokens for a
-            [MASK]. The tokenizer is then part of the graph, by tensorflow-text.
+        text: whether a SavedModel takes texts instead of ids and returns embeddings, labels with
+            their probabilities, or tokens for a [MASK]. The tokenizer is then part of the graph, by
+            tensorflow-text.
 
     Raises:
         ValueError: the format is unknown or cannot hold the head; the folder has a checkpoint of
@@ -436,3 +436,10 @@ def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | N
 
     lowercase = checkpoint.lowercase if lowercase is None else lowercase
     return Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
+
+
+def label_names(bert: Bert, count: int) -> list[str]:
+    """Return the checkpoint's names of its labels, else transformers' default ones."""
+    if bert.labels is not None and len(bert.labels) == count:
+        return list(bert.labels)
+    return [f"LABEL_{number}" for number in range(count)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_names import Entry
+from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.io.wording import hint
@@ -101,6 +102,20 @@ def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
         f"has rows, got {tokens}: use the checkpoint's own vocabulary, or leave this one out (in "
         "Python, tokenizer=False)"
     ]
+
+
+def require_wordpiece_bert(bert, form: str) -> None:
+    """Raise a ValueError for a model that formats of BERT alone cannot hold: of its family, say."""
+    way_out = ": save it with format='transformers'"
+    if bert.config.model_type != "bert":
+        raise ValueError(
+            f"format {form} must be of a BERT, got {bert.config.family.title}{way_out}"
+        )
+    if bert.tokenizer and not isinstance(bert.tokenizer.vocabulary, Vocabulary):
+        raise ValueError(
+            f"format {form} must have a WordPiece tokenizer, got one of "
+            f"{bert.tokenizer.vocabulary.kind}{way_out}"
+        )
 
 
 def summarized(problems: Collection[str], most: int = 20) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, only_bert, transfer, weight_names
+from kbert.checkpoints import first_values, fitting, transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import ACTIVATIONS, BertConfig
@@ -107,7 +107,7 @@ def write(bert, path: Path) -> None:
     """
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
-    only_bert.check(bert, "google")
+    fitting.require_wordpiece_bert(bert, "google")
     parts = weight_names.PARTS_OF_HEAD[bert.head]
     rows = [row for part in parts for row in weight_names.rows_of(part, bert.config)]
     if nameless := [row.kbert for row in rows if row.google is None]:

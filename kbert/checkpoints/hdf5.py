@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.io import bounds
+from kbert.io.bounds import damage_in_one_line
 
 
 @contextlib.contextmanager

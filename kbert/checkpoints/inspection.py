@@ -143,7 +143,7 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         lines.append(_row(part, [tensor for tensor in found.tensors if tensor.part == part]))
     lines.append(_row("total", found.tensors) + f", {found.bytes:,} bytes")
     if found.left_out:
-        kinds = ", ".join(_kinds(found.left_out))
+        kinds = ", ".join(sorted({re.split(r"[/.]", name)[-1] for name in found.left_out}))
         count = len(found.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {kinds}")
@@ -240,7 +240,7 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
         InspectedTensor(
             name,
             tuple(checkpoint.tensors[name].shape),
-            _dtype_name(checkpoint.tensors[name].dtype),
+            _DTYPES.get(dtype := str(checkpoint.tensors[name].dtype), dtype),
             order.get(name, BESIDE),
         )
         for name in names
@@ -273,15 +273,6 @@ def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
     tokens = vocabulary.all_tokens
     padded = checkpoint.padded_by(tokens.index(vocabulary.special_tokens["pad"]))
     return padded, len(tokens), vocabulary.lowercase if is_known else None
-
-
-def _kinds(left_out: Sequence[str]) -> list[str]:
-    """Return the distinct last components of the names."""
-    return sorted({re.split(r"[/.]", name)[-1] for name in left_out})
-
-
-def _dtype_name(dtype) -> str:
-    return _DTYPES.get(str(dtype), str(dtype))
 
 
 def _bytes_of(dtype: str) -> int:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.transformers import layout
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
+from kbert.io.bounds import damage_in_one_line
 
 _logger = logging.getLogger("kbert")
 

@@ -6,8 +6,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.io import bounds
+from kbert.io.bounds import damage_in_one_line
 
 _FORM = ".zip"
 

@@ -3,7 +3,7 @@
 import click
 
 from kbert.cli.command import Choice, command
-from kbert.cli.console import progress, say
+from kbert.cli.console import progress, say, say_json
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded
 from kbert.cli.options import POSITIVE, SOURCE, output_format
@@ -61,8 +61,6 @@ def attribute(source, text, pair, output, form, **options):
     a label, and a masked language model's is a token for [MASK]. With --similar-to, it is the
     cosine similarity of two texts, for any model.
     """
-    from kbert.io import row_formats
-
     if output is not None:
         from kbert.tasks.attribution.attribution import check_path
 
@@ -74,7 +72,7 @@ def attribute(source, text, pair, output, form, **options):
         with progress("integrating"):
             found = attribute(bert, text, pair, **options)
     if form == "json":
-        click.echo(row_formats.to_json(found.to_dict()), nl=False)
+        say_json(found.to_dict())
     else:
         for word in found.words():
             click.echo(printable.cut(f"{word.score:+.4f}  {word.word}"))

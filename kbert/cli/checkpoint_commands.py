@@ -4,7 +4,7 @@ import click
 
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import Choice, command
-from kbert.cli.console import progress, say, starting_keras
+from kbert.cli.console import progress, say, say_json, starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source, check_writable
 from kbert.cli.inputs import read_lines, start_quietly
 from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, casing, output_format
@@ -53,9 +53,7 @@ def inspect(source, config, from_format, every_tensor, form):
     with progress(f"looking into {source}"):
         found = look(source, config=config, format=from_format)
     if form == "json":
-        from kbert.io import row_formats
-
-        click.echo(row_formats.to_json(_record(found)), nl=False)
+        say_json(_record(found))
     else:
         click.echo(inspection_text(found, every_tensor), nl=False)
     if found.problems:

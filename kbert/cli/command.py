@@ -201,14 +201,15 @@ def _explain_option(name: str, ctx: click.Context) -> str:
     text, new = f"No such option {name!r}", aliases.option(ctx.command.name, name)
     options: list[str] = []
     example = ctx.command.example if isinstance(ctx.command, Command) else ""
-    argument = name.lstrip("-").upper()
+    argument, has_config = name.lstrip("-").upper(), False
     for one in ctx.command.get_params(ctx):
         if isinstance(one, click.Option):
             options += [*one.opts, *one.secondary_opts]
         elif found := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
             return f"{text}: give {found.pop()} without an option, as in {example}"
-        elif one.name == "config" and (way := aliases.no_option(name)):
-            return f"{text}: {way}"
+        has_config |= one.name == "config"
+    if way := aliases.no_option(ctx.command.name, name, has_config):
+        return f"{text}: {way}"
     if new.split()[0] not in options:  # transformers' name, then one of this command
         new = aliases.option(ctx.command.name, new)
     if new.split()[0] in options:

@@ -109,6 +109,13 @@ def say(text: str = "", *, err: bool = False) -> None:
     click.echo(_wrap(line) if err else line, err=err)
 
 
+def say_json(value) -> None:
+    """Prints a result as JSON, see `kbert.io.row_formats.to_json`."""
+    from kbert.io import row_formats
+
+    click.echo(row_formats.to_json(value), nl=False)
+
+
 @contextlib.contextmanager
 def _interruptible():
     """Ctrl-C stops, even where it arrives in what swallows it.

@@ -56,6 +56,7 @@ _HELP = _COLUMNS | {
     "scale": "Factor of the cosines in the losses infonce and cosent.",
     "margin": "Margin of the loss triplet.",
     "dimensions": "Lengths to which embeddings can be cut, for the task embed (Matryoshka).",
+    "optimizer": "",  # AdamW; from Python, one of Keras's
     "warmup_ratio": "Share of the steps that are warm-up.",
     "freeze": "Parts that are not trained, such as embeddings,1-8.",
     "head_learning_rate": "Peak learning rate of the head. Default: --learning-rate.",

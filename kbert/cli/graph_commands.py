@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import command
-from kbert.cli.console import progress, say, starting_keras
+from kbert.cli.console import progress, say_json, starting_keras
 from kbert.cli.early_checks import Output
 from kbert.cli.options import (
     CONFIG,
@@ -44,9 +44,6 @@ from kbert.cli.options import (
 )
 @click.option("--layers", metavar="I-J", help="Show only the encoder blocks I to J.")
 @click.option("--built", is_flag=True, help="Show the graph that Keras builds.")
-@click.option(
-    "--rich", is_flag=True, help="Show Keras's own table, if the terminal is wide enough."
-)
 @trained_in_part
 @output_format("tsv", "json", "markdown")
 def summary(
@@ -58,25 +55,21 @@ def summary(
     seq_len,
     layers,
     built,
-    rich,
     form,
     trained,
 ):
     """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
     The table is computed with formulas, without Keras; `kbert verify` compares it with the graph
-    that Keras builds. With --built or --rich the table comes from that graph.
+    that Keras builds. With --built the table comes from that graph.
 
     A terminal shows the table within its width. In a pipe or a file its rows are wider:
     `kbert summary base | less -S` shows one line per layer and scrolls sideways.
     """
-    _refuse_together(rich=rich, layers=layers)
-    if trained and (rich or form != "text"):
+    if trained and form != "text":
         raise click.UsageError(
-            "--freeze and --lora-rank go with --format text and no --rich: leave one of them out"
+            "--freeze and --lora-rank go with --format text: leave one of them out"
         )
-    if rich and form != "text":
-        raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)
     length = _length_option(seq_len)
     spec = spec_of(config, head, num_labels, max_predictions, selected_positions, **length)
@@ -86,9 +79,6 @@ def summary(
     from kbert.graph.trained_parts import trained_parts
     from kbert.io import row_formats
 
-    if rich:
-        _rich(_build(config, spec))
-        return
     parts = trained_parts(spec, **trained) if trained else None
     rows = _built_rows(config, spec) if built else closed_rows(spec)
     shown = select(rows, layer_range)
@@ -96,7 +86,7 @@ def summary(
         click.echo(to_tsv(shown), nl=False)
     elif form == "json":
         total = sum(row.params for row in rows)
-        click.echo(row_formats.to_json({"rows": shown, "total_params": total}), nl=False)
+        say_json({"rows": shown, "total_params": total})
     elif form == "markdown":
         click.echo(row_formats.to_markdown(shown), nl=False)
     else:
@@ -193,7 +183,7 @@ def account(
             "rows": result.rows,
             "conventions": result.conventions,
         }
-        click.echo(row_formats.to_json(record), nl=False)
+        say_json(record)
 
 
 @command(
@@ -313,24 +303,6 @@ def _built_rows(config, spec):
     return model_rows(model)
 
 
-def _rich(model) -> None:
-    """Keras's own table where the terminal has the room, else the one that fits, and a line."""
-    from kbert.graph.summary_table import width_shown
-    from kbert.model.summary import keras_table
-
-    table, shown = keras_table(model), width_shown()
-    needed = max(map(len, table.splitlines()))
-    if shown is None or needed <= shown:
-        click.echo(table, nl=False)
-        return
-    say(
-        f"kbert: --rich needs {needed} columns, this terminal has {shown}. Here is the table "
-        "that fits: for Keras's, widen the terminal or write it to a file",
-        err=True,
-    )
-    model.summary()
-
-
 def _verify(subject):
     from kbert.graph.presets import get_config
     from kbert.show.texts import verify_text
@@ -378,9 +350,3 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
             f"got {text!r}"
         )
     return f"Encoder-{int(first)}-", f"Encoder-{int(last)}-"
-
-
-def _refuse_together(**options) -> None:
-    if all(options.values()):
-        names = " and ".join(f"--{name}" for name in options)
-        raise click.UsageError(f"{names} cannot go together: leave one out")

@@ -3,7 +3,7 @@
 import click
 
 from kbert.cli.command import command, model_names
-from kbert.cli.console import progress, say
+from kbert.cli.console import progress, say, say_json
 from kbert.cli.early_checks import Output
 from kbert.cli.options import output_format
 
@@ -58,11 +58,10 @@ def cache(form):
     """
     from kbert.checkpoints.hub import hugging_face, kaggle
     from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
-    from kbert.io import row_formats
 
     models = list_cached_models()
     if form == "json":
-        click.echo(row_formats.to_json(models), nl=False)
+        say_json(models)
         return
     rows = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")] if models else []
     for one in models:

@@ -3,6 +3,7 @@
 import click
 
 from kbert.cli.command import Choice, command
+from kbert.cli.console import say_json
 from kbert.cli.options import CONFIG, POSITIVE, output_format, trained_in_part
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
@@ -91,7 +92,6 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
     minutes (pip install "kbert-keras[tpu]" or "kbert-keras[jax-cuda]").
     """
     from kbert.graph.plan import plan as planned
-    from kbert.io import row_formats
     from kbert.show.plan_text import accelerators_text, plan_text
 
     options |= trained
@@ -113,7 +113,7 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
     found = planned(config, tpu=tpu, gpu=gpu, **own, **sizes, **options)
     if form == "json":
         result = _compiled(found) if compiles else found
-        click.echo(row_formats.to_json(result.as_dict()), nl=False)
+        say_json(result.as_dict())
         return
     click.echo(plan_text(config, found), nl=False)
     if compiles:

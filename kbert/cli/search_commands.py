@@ -3,6 +3,7 @@
 import click
 
 from kbert.cli.command import command
+from kbert.cli.console import say_json
 from kbert.cli.early_checks import Input
 from kbert.cli.inputs import loaded, texts_of
 from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
@@ -96,10 +97,8 @@ COMMANDS = [search, rank]
 
 
 def _print(hits: list, form: str) -> None:
-    from kbert.io import row_formats
-
     if form == "json":
-        click.echo(row_formats.to_json(hits), nl=False)
+        say_json(hits)
         return
     for hit in hits:
         click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))

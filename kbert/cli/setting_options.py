@@ -78,7 +78,7 @@ _TEXTS = {
 
 
 def with_settings(settings: type[RunSettings], texts: dict[str, str]):
-    """A decorator: an option for each field that has a text, in the order of the fields.
+    """A decorator: an option for each field with a text, in the order of the fields; "": none.
 
     An option that is not given is None, so that `--resume` can tell.
 
@@ -87,7 +87,7 @@ def with_settings(settings: type[RunSettings], texts: dict[str, str]):
         texts: what the help says of the fields that only this one has.
     """
     texts = _TEXTS | texts
-    fields = [field for field in settings.fields() if field.name in texts]
+    fields = [field for field in settings.fields() if texts.get(field.name)]
 
     def decorated(command):
         for field in reversed(fields):

@@ -3,7 +3,7 @@
 import click
 
 from kbert.cli.command import command
-from kbert.cli.console import say
+from kbert.cli.console import say, say_json
 from kbert.cli.inputs import loaded, texts_of
 from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
@@ -23,14 +23,12 @@ FORM = output_format("json")
 @FORM
 def fill_mask(source, text, top_k, precision, form):
     """Print the most likely tokens for every [MASK] of a text, with their probabilities."""
-    from kbert.io import row_formats
-
     with loaded(source, "fill-mask", "pretraining") as bert:
         from kbert.tasks.fill_mask.inference import fill_mask
 
         filled = fill_mask(bert, text, top_k=top_k, precision=precision)
     if form == "json":
-        click.echo(row_formats.to_json(filled), nl=False)
+        say_json(filled)
         return
     for number, candidates in enumerate(filled, 1):
         if len(filled) > 1:
@@ -51,14 +49,12 @@ def fill_mask(source, text, top_k, precision, form):
 @FORM
 def next_sentence(source, a, b, precision, form):
     """Print the probability that the text B follows the text A."""
-    from kbert.io import row_formats
-
     with loaded(source, "next-sentence", "pretraining") as bert:
         from kbert.tasks.classification.inference import next_sentence
 
         probability = next_sentence(bert, a, b, precision=precision)
     if form == "json":
-        click.echo(row_formats.to_json({"is_next": probability}), nl=False)
+        say_json({"is_next": probability})
     else:
         click.echo(f"{probability:.4f}  is next\n{1 - probability:.4f}  is not")
 
@@ -78,15 +74,13 @@ def next_sentence(source, a, b, precision, form):
 @FORM
 def classify(source, texts, lines, batch_size, precision, form):
     """Print every label of a text with its probability; of several texts, the most likely label."""
-    from kbert.io import row_formats
-
     texts = texts_of(texts, lines)
     with loaded(source, "classify", "classifier") as bert:
         from kbert.tasks.classification.inference import classify
 
         found = classify(bert, texts, batch_size=batch_size, precision=precision)
     if form == "json":
-        click.echo(row_formats.to_json(_records(texts, "labels", found)), nl=False)
+        say_json(_records(texts, "labels", found))
     elif len(texts) == 1:
         for label in found[0]:
             say(f"{label.probability:.4f}  {label.label}")
@@ -106,14 +100,12 @@ def classify(source, texts, lines, batch_size, precision, form):
 @FORM
 def regress(source, text, pair, precision, form):
     """Print the number that a regression model predicts, such as the similarity of two texts."""
-    from kbert.io import row_formats
-
     with loaded(source, "regress", "classifier") as bert:
         from kbert.tasks.classification.inference import regress
 
         number = regress(bert, text, pair, precision=precision)
     if form == "json":
-        click.echo(row_formats.to_json({"text": text, "pair": pair, "number": number}), nl=False)
+        say_json({"text": text, "pair": pair, "number": number})
     else:
         click.echo(f"{number:.4f}")
 
@@ -135,8 +127,6 @@ def tag(source, texts, lines, words, batch_size, precision, form):
     A text is split into words as in the training data, or as the tokenizer splits it. --words
     splits it at spaces.
     """
-    from kbert.io import row_formats
-
     texts = texts_of(texts, lines)
     given = [text.split() for text in texts] if words else texts
     with loaded(source, "tag", "tokens") as bert:
@@ -144,7 +134,7 @@ def tag(source, texts, lines, words, batch_size, precision, form):
 
         found = tag(bert, given, batch_size=batch_size, precision=precision)
     if form == "json":
-        click.echo(row_formats.to_json(_records(texts, "words", found)), nl=False)
+        say_json(_records(texts, "words", found))
         return
     for number, words in enumerate(found):
         if number:
@@ -181,8 +171,6 @@ def tag(source, texts, lines, words, batch_size, precision, form):
 @FORM
 def answer(source, question, context, stride, no_answer_threshold, precision, form):
     """Print the span of a context that answers a question, with its score and position."""
-    from kbert.io import row_formats
-
     with loaded(source, "answer", "qa") as bert:
         from kbert.tasks.answering.inference import answer
 
@@ -195,7 +183,7 @@ def answer(source, question, context, stride, no_answer_threshold, precision, fo
             precision=precision,
         )
     if form == "json":
-        click.echo(row_formats.to_json(found), nl=False)
+        say_json(found)
     else:
         place = f"characters {found.start}:{found.end}" if found.text else f"odds {found.odds:.4f}"
         say(found.text or "no answer")

@@ -6,7 +6,7 @@ import click
 
 from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.command import Choice, command
-from kbert.cli.console import progress, say
+from kbert.cli.console import progress, say, say_json
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded, read_lines
 from kbert.cli.options import BATCH, POSITIVE, PRECISION, SOURCE, output_format
@@ -119,8 +119,6 @@ def embed(source, lines, output, **options):
 @FORM
 def similarity(source, texts, form, **options):
     """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
-    from kbert.io import row_formats
-
     if len(texts) < 2:
         raise click.UsageError("similarity needs at least two texts, got one")
     with loaded(source) as bert:
@@ -128,7 +126,7 @@ def similarity(source, texts, form, **options):
 
         matrix = similarity(bert, texts, **options)
     if form == "json":
-        click.echo(row_formats.to_json({"texts": texts, "similarity": matrix.tolist()}), nl=False)
+        say_json({"texts": texts, "similarity": matrix.tolist()})
     else:
         click.echo(_matrix_text(texts, matrix), nl=False)
 
@@ -169,7 +167,7 @@ def attention(source, text, pair, output, layer, head, special, precision):
     .png .svg .pdf   a heat map
     .npz             the numbers
     """
-    from kbert.tasks.attention.files import ENDINGS, PICTURES, check_path
+    from kbert.tasks.attention.attention_map import ENDINGS, PICTURES, check_path
 
     picture = check_path(output, ENDINGS).suffix.lower() in PICTURES
     check_writable(output)

@@ -1,4 +1,4 @@
-"""Sequences of any lengths as arrays: batches of like lengths, in few static shapes."""
+"""Sequences of any lengths as arrays: batches of like lengths, in few static shapes; windows."""
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,3 +87,18 @@ def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
     """Return the allowed lengths of batches: few if each one is compiled, else many."""
     lengths = LENGTHS if compiled else range(FINE, limit, FINE)
     return (*(length for length in lengths if length < limit), limit)
+
+
+def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
+    """Return (start, end) of windows of `width` tokens, each `overlap` tokens into the one before.
+
+    The last one ends with the tokens and is as wide as the others: it may overlap more.
+
+    Args:
+        tokens: how many there are; no more than `width`: one window.
+        width: tokens of a window, at least 1.
+        overlap: less than `width`.
+    """
+    last = max(tokens - width, 0)
+    starts = [*range(0, last, width - overlap), last]
+    return [(start, min(start + width, tokens)) for start in starts]

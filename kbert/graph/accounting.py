@@ -145,7 +145,7 @@ class Account:
         )
 
     def _repr_html_(self) -> str:
-        from kbert.io.html_table import table
+        from kbert.io.row_formats import to_html
 
         header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
         lines = [("total", self.params, "", self.flops, "", self.activation_bytes)]
@@ -153,7 +153,7 @@ class Account:
             shares = [f"{float(share):.1%}" for share in (part.params_share, part.flops_share)]
             cells = (part.params, shares[0], part.flops, shares[1], part.activation_bytes)
             lines.insert(0, (name, *cells))
-        return table(header, lines, repr(self))
+        return to_html(header, lines, repr(self))
 
     @property
     def params(self) -> int:

@@ -56,9 +56,16 @@ def no_command(name: str) -> str | None:
     return table()["no command"].get(_plain(name))
 
 
-def no_option(name: str) -> str | None:
-    """Return what to do instead of an option that no command with CONFIG has, such as --layers."""
-    return table()["no option"].get(name.lstrip("-").replace("-", "_"))
+def no_option(command: str | None, name: str, has_config: bool) -> str | None:
+    """Return what to do instead of an option that a command does not have, such as --layers.
+
+    Args:
+        command: the command's name.
+        name: the option.
+        has_config: whether the command takes a CONFIG.
+    """
+    plain, rows = name.lstrip("-").replace("-", "_"), table()["no option"]
+    return rows.get(f"{command} {plain}") or (rows.get(plain) if has_config else None)
 
 
 def setting(name: str) -> str | None:

@@ -2,11 +2,15 @@
 
 The largest released models have 24 blocks, 400 tensors and 120,000 tokens; 1,000 blocks and 4
 million tokens pass. Sizes are checked before anything is made from a file's content. JSON has
-`json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice.
+`json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice. What libraries raise
+for a damaged file becomes one line (`damage_in_one_line`).
 """
 
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io import urls
@@ -25,6 +29,7 @@ DEPTH = 32  # groups within groups of an HDF5 file; Keras makes 10
 EXPANSION = 20  # times that what is compressed may grow; weights hardly do
 _OF_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 SMALL = 2**28  # bytes that it may have however small the file is
+_OF_THE_SYSTEM = (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.ENOSPC, errno.EPERM)
 
 
 def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
@@ -78,3 +83,20 @@ def check_unpacked(file: Path, what: str, packed: int, unpacked: int) -> None:
             f"{file}: {what} must unpack to at most {EXPANSION} times the {packed:,} bytes that it "
             f"has there, got {unpacked:,}"
         )
+
+
+@contextlib.contextmanager
+def damage_in_one_line(file: Path, form: str) -> Iterator[None]:
+    """Around a library's calls alone: whatever they raise becomes a ValueError of one line.
+
+    Args:
+        file: what the error calls the file.
+        form: what it should be: "HDF5", ".zip".
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+            raise
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{file} must be a whole {form} file, got: {why}") from None

@@ -1,13 +1,16 @@
-"""A table of dataclass rows as CSV, TSV, JSON or Markdown."""
+"""A table of dataclass rows as CSV, TSV, JSON or Markdown; results as an HTML table."""
 
 import csv
+import html
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 
 from kbert.io import printable
+
+_RIGHT = ' style="text-align: right"'
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:
@@ -57,3 +60,19 @@ def _plain(value):
     if isinstance(value, Fraction):
         return float(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def to_html(header: Sequence[str], lines: Iterable[Sequence], caption: str) -> str:
+    """Return a table for a notebook; whole numbers, with commas, and shares are set right."""
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    rows = "\n".join(f"<tr>{''.join(map(_html_cell, line))}</tr>" for line in lines)
+    return (
+        f"<table>\n<caption>{html.escape(caption)}</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    )
+
+
+def _html_cell(value) -> str:
+    number = isinstance(value, int)
+    text = f"{value:,}" if number else str(value)
+    return f"<td{_RIGHT if number or text.endswith('%') else ''}>{html.escape(text)}</td>"

@@ -1,6 +1,5 @@
-"""What a built model tells of its graph: summary rows, Keras's own table, the spec, the ids."""
+"""What a built model tells of its graph: summary rows, the spec, the ids."""
 
-import os
 from typing import TYPE_CHECKING
 
 from kbert.graph import names
@@ -32,33 +31,6 @@ def _row(operation, outputs, sources) -> Row:
         operation.count_params() if hasattr(operation, "count_params") else 0,
         ", ".join(connections),
     )
-
-
-def keras_table(model) -> str:
-    """Return Keras's own table, wide enough to cut nothing (160 columns or more)."""
-    import keras
-
-    rows = model_rows(model)
-    name = max(len(f"{row.layer} ({row.type})") for row in rows) + 4
-    shape = max(len(row.output_shape) for row in rows) + 4
-    source = max(len(part) for row in rows for part in row.connected_to.split(", ")) + 4
-    ends = [name, name + shape, name + shape + 16, name + shape + 16 + source]
-    lines: list[str] = []
-    before = os.environ.get("COLUMNS")
-    # Keras makes its console without a width, so the environment's is the one that counts.
-    os.environ["COLUMNS"] = str(ends[-1] + 2)
-    try:
-        keras.Model.summary(
-            model,
-            line_length=ends[-1],
-            positions=[end / ends[-1] for end in ends],
-            print_fn=lines.append,
-        )
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
-    return "\n".join(lines)
 
 
 def trainable_mark(layer) -> str:

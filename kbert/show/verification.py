@@ -82,14 +82,14 @@ class VerificationReport:
         )
 
     def _repr_html_(self) -> str:
-        from kbert.io.html_table import table
+        from kbert.io.row_formats import to_html
 
         lines = [(f"{p.found} = {p.expected}", p.amount, p.verdict) for p in self.comparisons]
         lines += [(str(difference), "", "differs") for difference in self.differences]
         for entry in self.errata:
             says = f"{entry.source_says}: {entry.says}; correct: {entry.true}"
             lines.append((says, entry.arithmetic, "ok" if entry.holds else "DOES NOT HOLD"))
-        return table(("compared", "how much", "verdict"), lines, repr(self))
+        return to_html(("compared", "how much", "verdict"), lines, repr(self))
 
     def __str__(self) -> str:
         from kbert.show.texts import verify_text

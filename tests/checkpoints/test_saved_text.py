@@ -45,7 +45,7 @@ def nightly(value):
 
 
 def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
-    """The texts whose ids, segments or places in the graph are not the tokenizer's own."""
+    """The texts whose ids or segments in the graph are not the tokenizer's own."""
     import tensorflow as tf
 
     from kbert.checkpoints.exports.text_graph import TextGraph
@@ -59,27 +59,7 @@ def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
         line
         for line, row, kinds, encoding in zip(lines, ids, segments, wanted, strict=True)
         if row != encoding.ids or kinds != encoding.segment_ids
-    ] + ([] if pairs else misplaced(tokenizer, graph, lines))
-
-
-def misplaced(tokenizer, graph, lines) -> list[str]:
-    """The texts whose pieces the graph finds elsewhere, or in other words, than the tokenizer."""
-    import tensorflow as tf
-
-    _, *found = (each.to_list() for each in graph.pieces(tf.constant(lines)))
-    wanted = tokenizer.encode_batch(lines, add_special_tokens=False)
-    return [
-        line
-        for line, start, end, words, encoding in zip(lines, *found, wanted, strict=True)
-        if list(zip(start, end, strict=True)) != encoding.offsets
-        or numbered(words) != numbered(encoding.word_ids)
     ]
-
-
-def numbered(words: list) -> list[int]:
-    """The same numbers from 0 on."""
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    return [numbers[word] for word in words]
 
 
 def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
@@ -248,13 +228,8 @@ def test_bytes_that_are_no_utf8_are_left_out():
 
     tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b", "é", "e"], lowercase=True)
     lines = [b"a\xffb \xc3", b"\xe2\x82a \xc3\xa9"]
-    graph = TextGraph(tokenizer.vocabulary)
-    found, _ = graph.framed(tf.constant(lines), None, 9)
+    found, _ = TextGraph(tokenizer.vocabulary).framed(tf.constant(lines), None, 9)
     assert found.to_list() == [tokenizer.encode(text).ids for text in ("ab", "a é")]
-    *_, ends, _ = graph.pieces(tf.constant(lines))
-    as_python = [line.decode(errors="replace") for line in lines]
-    wanted = tokenizer.encode_batch(as_python, add_special_tokens=False)
-    assert ends.to_list() == [[end for _, end in encoding.offsets] for encoding in wanted]
 
 
 def test_serve_text_page_prints_what_it_shows(tmp_path):
@@ -266,14 +241,12 @@ def test_unsupported_text_exports_are_one_line(berts, tmp_path, monkeypatch):
     added = {"id": 99, "content": "Quark"} | FLAGS_OFF | {"normalized": True}
     tokens = list(berts["encoder"].tokenizer.tokens)
     quark = Tokenizer.from_vocab(tokens, lowercase=True, added=(added,))
-    config = berts["qa"].config.replace(type_vocab_size=1)
-    model = kbert.build_question_answering(config, seq_len=None)
-    one_segment = kbert.Bert(config, "qa", model, berts["qa"].tokenizer)
     left_out = kbert.SentenceSettings(
         "mean", True, prompts={"red": "red "}, default_prompt_name="red", include_prompt=False
     )
     cases = [
-        (one_segment, "head qa needs a model with two segments, got type_vocab_size = 1"),
+        (berts["qa"], "head encoder, classifier, pretraining, got qa: leave it out"),
+        (berts["tokens"], "got tokens: leave it out, and tokenize with the files in"),
         (dataclasses.replace(berts["encoder"], tokenizer=None), "needs a tokenizer"),
         (dataclasses.replace(berts["encoder"], tokenizer=quark), "'Quark' with normalized"),
         (dataclasses.replace(berts["encoder"], sentence=left_out), "got include_prompt=False"),

@@ -118,8 +118,6 @@ COMMANDS = [  # the command line; what the line must say
     (["summary", "--layers", "1-²"], ["--layers", "'1-²'"]),
     (["summary", "small.json", "--layers", "0-1"], ["--layers", "1", "3", "0-1"]),
     (["summary", "small.json", "--layers", "1-4"], ["--layers", "3", "1-4"]),
-    (["summary", "--rich", "--layers", "1-2"], ["--rich", "--layers"]),
-    (["summary", "--rich", "--format", "tsv"], ["--rich", "tsv"]),
     (["summary", "--num-labels", "0", "--head", "tokens"], ["num_labels", "got 0"]),
     (["plot", "base"], ["--output"]),
     (["plot", "base", "-o", "bert.gif"], [".png", ".svg", "bert.gif"]),

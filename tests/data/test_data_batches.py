@@ -9,8 +9,7 @@ from helpers.wikitext_shards import folders, wikitext_shards
 from test_data_pairs import within
 
 from kbert.data.corpus.shards import open_shards
-from kbert.data.pretraining.filled_rows import Filled
-from kbert.data.pretraining.masking import chosen_words
+from kbert.data.pretraining.masking import Filled, chosen_words
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches, ordinary_ids
 
 NAMES = ("Input-Token", "Input-Segment", "Input-Positions")

@@ -174,7 +174,7 @@ def test_documented_dask_options_exist(name):
     command = {"kbert prepare": prepare, "dask scheduler": dask_scheduler.main}
     options = command.get(name, dask_worker.main).params
     there = {one for option in options for one in (*option.opts, *option.secondary_opts)}
-    page = (ROOT / "docs" / "how_to" / "clusters.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how_to" / "several_machines.md").read_text(encoding="utf-8")
     page = page.replace("\\\n", " ")
     used = {
         word

@@ -11,12 +11,12 @@ from safetensors.numpy import save_file
 from kbert.checkpoints.weight_names import entries_of
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer import counted, notes, page, variables
+from kbert.show.explorer import counted, page, variables
 
 
 def counting_data(spec: GraphSpec) -> dict:
     data = counted.counting_data(spec, 1)
-    return data | notes.notes_data() | {"variables": variables.variables(spec.head)}
+    return data | page.notes_data() | {"variables": variables.variables(spec.head)}
 
 
 def write_checkpoint(folder: Path, config: BertConfig, head: str) -> dict[str, np.ndarray]:

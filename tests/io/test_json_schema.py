@@ -11,10 +11,10 @@ from helpers.run_shards import make_shards
 
 import kbert
 from kbert.checkpoints import hdf5
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.checkpoints.transformers import tf_weights
 from kbert.data.corpus.shards import open_shards
 from kbert.io import json_schema as js
+from kbert.io.bounds import damage_in_one_line
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.backends import hosts
 from kbert.training.run.records import read_records

@@ -31,13 +31,12 @@ def test_building_a_model_initializes_random_weights(small, drawing_fails):
         kbert.build_bert(small)
 
 
-@pytest.mark.parametrize("command_name", ["summary", "verify", "plot", "rich"])
+@pytest.mark.parametrize("command_name", ["summary", "verify", "plot"])
 def test_commands_that_show_a_graph_initialize_no_weights(
     capsys, config_file, tmp_path, drawing_fails, command_name
 ):
-    options = {"plot": ["-o", tmp_path / "a.svg"], "rich": ["--rich"]}.get(command_name, [])
-    name = "summary" if command_name == "rich" else command_name
-    assert command(capsys, name, config_file, *options).out
+    options = ["-o", tmp_path / "a.svg"] if command_name == "plot" else []
+    assert command(capsys, command_name, config_file, *options).out
 
 
 def test_verify_and_plot_by_name_initialize_no_weights(config_file, small, tmp_path, drawing_fails):

@@ -9,13 +9,10 @@ import termios
 import types
 
 import pytest
-from helpers.command_line import kbert
-from helpers.parse_summary import expected, parse, parse_keras
+from helpers.parse_summary import expected, parse
 from helpers.sizes import ROOT
 
-from kbert import account
 from kbert.graph.reference import document_004
-from kbert.model.summary import keras_table
 
 TOTALS = [  # the last lines of document 004's summary
     "Total params: 109,705,010",
@@ -158,17 +155,6 @@ def test_summary_fits_the_terminal(model, capsys, terminal, columns):
     assert max(map(len, text.splitlines())) <= columns
 
 
-@pytest.mark.parametrize("columns", [40, 97, 170])
-def test_rich_summary_falls_back_on_a_narrow_terminal(capsys, terminal, columns):
-    """Keras's table of tiny needs 160 columns."""
-    terminal(columns)
-    done = kbert(capsys, "summary", "tiny", "--rich")
-    read = parse_keras if columns == 170 else parse
-    assert read(done.out).rows == expected(account("tiny").rows)
-    assert max(map(len, done.out.splitlines())) <= columns
-    assert ("--rich needs" in done.err) == (columns < 170)
-
-
 @pytest.mark.parametrize("columns", [None, "33"])
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_summary_is_whole_at_every_line_length(model, capsys, monkeypatch, width, columns):
@@ -207,30 +193,3 @@ def test_summary_rules_are_as_long_as_the_columns(model, capsys, width, position
     rules = {line for line in capsys.readouterr().out.splitlines() if line[0] in "_="}
     last = positions[-1] if positions[-1] > 1 else width
     assert {len(rule) for rule in rules} == {last}
-
-
-@pytest.mark.parametrize("columns", [None, "20", "500"])
-def test_keras_table_is_whole(model, monkeypatch, columns):
-    if columns:
-        monkeypatch.setenv("COLUMNS", columns)
-    else:
-        monkeypatch.delenv("COLUMNS", raising=False)
-    text = keras_table(model)
-    printed = parse_keras(text)
-    assert printed.rows == expected(document_004())
-    assert [line.split(" (")[0] for line in printed.totals] == TOTALS
-    assert "…" not in text
-    assert os.environ.get("COLUMNS") == columns
-
-
-def test_columns_variable_is_restored_when_keras_table_fails(model, monkeypatch):
-    import keras
-
-    def fail(*args, **kwargs):
-        raise RuntimeError("no table")
-
-    monkeypatch.setenv("COLUMNS", "77")
-    monkeypatch.setattr(keras.Model, "summary", fail)
-    with pytest.raises(RuntimeError, match="no table"):
-        keras_table(model)
-    assert os.environ["COLUMNS"] == "77"

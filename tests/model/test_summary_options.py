@@ -255,9 +255,3 @@ def test_block_1_is_not_block_10_to_12(capsys, small, tmp_path):
         done = kbert(capsys, "summary", tmp_path / "deep.json", "--layers", layers)
         found = [name.split("-")[1] for name, *_ in parse(done.out).rows]
         assert (set(found), len(found)) == (blocks, 8 * len(blocks))
-
-
-def test_rich_summary_is_keras_table(capsys, config_file, model):
-    done = kbert(capsys, "summary", config_file, "--rich")
-    assert parse_keras(done.out).rows == expected(model_rows(model))
-    assert "┏" in done.out and "…" not in done.out

@@ -9,7 +9,7 @@ from helpers.peer_tasks import VOCABULARY
 from helpers.rounds import full_on
 
 import kbert
-from kbert.checkpoints.weights_digest import weights_digest
+from kbert.checkpoints.transfer import weights_digest
 from kbert.model.probes import map_layers
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.training.loss import distill_logits, distill_states

@@ -111,19 +111,28 @@ def test_processor_brand_of_a_result_row(processor, brand):
     assert machine.brand(processor) == brand
 
 
-def test_benchmark_record_is_json_with_one_row_per_claim(work, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "HERE", tmp_path)
+def test_last_quiet_measurement_of_each_row_and_processor_is_kept(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RECORDS", tmp_path / "records.jsonl")
     found = program.run(work, 2)
+    (claim,) = found["claims"]
     about = machine.described()
     assert about["threads"] >= 1 and {"keras", "keras-nightly"} & set(about["versions"])
-    for number in (1, 2):
-        report.keep(about, [found])
-        rows = (tmp_path / "RESULTS.md").read_text().splitlines()
-        assert len(rows) == number and rows[-1].count("|") == 12
-        assert rows[-1].endswith(f"| {machine.brand(about['processor'])} |")
-    records = sorted((tmp_path / "records").iterdir())
-    assert len(records) == 2
-    assert json.loads(records[0].read_text())["works"][0]["turns"] == found["turns"]
+    for processor, noisy, ratio in (
+        ("Xeon", True, 1.7),
+        ("Xeon", False, 1.8),
+        ("Zen", False, 1.9),
+        ("Xeon", True, 2.0),
+        ("Xeon", False, 2.1),
+        ("Zen", True, 2.2),
+    ):
+        measured = found | {"claims": [claim | {"noisy": noisy, "ratio": ratio}]}
+        report.keep(about | {"processor": processor}, [measured])
+    kept = report.records()
+    assert [(one["processor"], one["ratio"]) for one in kept] == [("Xeon", 2.1), ("Zen", 1.9)]
+    assert {one["row"] for one in kept} == {"1"}
+    assert kept[0]["about"]["versions"] == about["versions"]
+    both = {name: found["contenders"][name]["seconds"] for name in ("peer", "ours")}
+    assert {name: one["seconds"] for name, one in kept[0]["contenders"].items()} == both
 
 
 def test_every_claim_names_existing_contenders():

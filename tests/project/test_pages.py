@@ -10,7 +10,10 @@ from helpers.sizes import ROOT
 
 # Blocks that are run elsewhere: by another test, or by the gate itself.
 ELSEWHERE = {"docs/how_to/coming_from.md": "tests/project/test_docs.py", "README.md": ".ci/run"}
-RUN_HERE = {"docs/how_to/finetune.md"}  # another test names them, and only reads their text
+RUN_HERE = {  # other tests name them, and only read their text
+    "docs/how_to/finetune.md",
+    "docs/how_to/several_machines.md",
+}
 GENERATED = ("docs/_generated/", "docs/notebooks/", "docs/benchmarks/", "docs/contributing/")
 
 

@@ -8,6 +8,7 @@ from helpers.page_blocks import run, same
 from helpers.sizes import ROOT
 
 import kbert
+from benchmarks import report
 from kbert.graph.published_totals import reconciled_totals
 from kbert.graph.reference import document_004
 from kbert.show.diagrams import collapsed, to_mermaid
@@ -87,9 +88,11 @@ def test_speed_page_shows_the_recorded_ratios():
     _, _, table = page("benchmarks/speed.md").partition("\n| row |")
     table, _, _ = table.partition("\n\n")
     shown = [cells_of(line) for line in table.splitlines()[2:]]
-    text = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
-    rows = [cells_of(line) for line in text.splitlines() if line.startswith("| 20")]
-    recorded = {(cells[10], cells[2]): cells[6] for cells in rows if cells[6] != "–"}
+    recorded = {
+        (one["processor"], one["row"]): f"{one['ratio']:.2f}"
+        for one in report.records()
+        if not one["noisy"]
+    }
     _, *processors = cells_of(table.splitlines()[0])  # after "beside"
     assert len(shown) > 10 and set(processors) < {processor for processor, _ in recorded}
     for row, _, _, *ratios in shown:

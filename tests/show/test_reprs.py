@@ -122,9 +122,9 @@ def test_a_notebook_shows_a_check_as_a_table(small):
 
 
 def test_a_table_shows_markup_as_text():
-    from kbert.io.html_table import table
+    from kbert.io.row_formats import to_html
 
-    text = table(["<b>"], [("a & b <script>", 1234567, "12.5%")], "<i>")
+    text = to_html(["<b>"], [("a & b <script>", 1234567, "12.5%")], "<i>")
     assert "<script>" not in text and "<b>" not in text and "<i>" not in text
     row = ElementTree.fromstring(text).find("tbody/tr")
     assert ["".join(cell.itertext()) for cell in row] == ["a & b <script>", "1,234,567", "12.5%"]

@@ -9,11 +9,11 @@ from helpers.sample_data import ANSWERED, sample_bert, tokenizer
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import BucketedBatches
-from kbert.data.labelled.spans import best_span
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks.answering.squad import (
     Question,
     best_answers,
+    best_span,
     encode_squad,
     given_questions,
     read_squad,

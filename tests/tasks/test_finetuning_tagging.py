@@ -10,7 +10,7 @@ from helpers.sample_data import TAGGED, sample_bert, tokenizer
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED
-from kbert.data.labelled.windows import windows
+from kbert.data.padding import windows
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.tagging.reading import (

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.small_berts import small_bert
@@ -101,33 +100,6 @@ def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
     ]
     said = kbert_command(capsys, "tag", str(tmp_path / "a"), "a/b.", "--words")
     assert said.out.split()[-1] == "a/b."
-
-
-@pytest.mark.full
-def test_saved_graph_splits_words_alike(bert):
-    tf = pytest.importorskip("tensorflow")
-    pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("a SavedModel is TensorFlow's")
-    from kbert.checkpoints.exports import text_tags
-    from kbert.checkpoints.exports.text_graph import TextGraph
-
-    texts = ["(the cat-dog, sat)... a.b", "", "zzz sun\u00a0moon.", "é. it's\x01a !!", "a"]
-    graph = TextGraph(bert.tokenizer.vocabulary)
-    for punctuation in ("", "().!"):
-        one = dataclasses.replace(bert, split_punctuation=punctuation)
-        found = text_tags.functions(one, bert.model, graph)["serving_default"](tf.constant(texts))
-        for row, words in enumerate(kbert.tag(one, texts)):
-            for name, values in (
-                ("words", [word.word.encode() for word in words]),
-                ("labels", [word.label.encode() for word in words]),
-                ("starts", [word.start for word in words]),
-                ("ends", [word.end for word in words]),
-            ):
-                assert found[name][row].numpy()[: len(words)].tolist() == values
-            assert (np.array(found["starts"][row])[len(words) :] == -1).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
-from kbert.data.labelled.windows import windows
+from kbert.data.padding import windows
 from kbert.tasks import running
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention

@@ -1,10 +1,9 @@
 """An ONNX graph's matrix products in int8, by ONNX Runtime.
 
 Weights are int8 by output channel, activations uint8. Static: their ranges are the smallest and
-largest of the calibration texts, single large channels evened out before (`smoothing`); dynamic: of
-each call. What comes out of a product is float32: int8 there cost a sentence vector five times what
-all of the rest does (`benchmarks/LOG.md`). What multiplies activations with each other (attention's
-scores and its mean) stays float32.
+largest of the calibration texts; dynamic: of each call. What comes out of a product is float32:
+int8 there cost a sentence vector five times what all of the rest does (`benchmarks/LOG.md`). What
+multiplies activations with each other (attention's scores and its mean) stays float32.
 """
 
 import os
@@ -12,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kbert.checkpoints.exports import serving, smoothing
+from kbert.checkpoints.exports import serving
 from kbert.io import extras
 from kbert.io.wording import unknown_choice
 
@@ -73,7 +72,6 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
             with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
                 ort.quantize_dynamic(folded, after, **options)
         else:
-            smoothing.smooth(onnx, onnxruntime, folded, _feeds(bert, calibration, feed))
             options["activation_type"] = ort.QuantType.QUInt8
             options["extra_options"]["OpTypesToExcludeOutputQuantization"] = _PRODUCTS
             reader = _reader(ort, _feeds(bert, calibration, feed))

@@ -27,10 +27,10 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     gives NaN or TensorFlow's own error.
 
     With `text` the signatures take strings: `serving_default` the tensor `texts` (N,), `pairs`,
-    where the model answers to two texts, `texts` and `pairs`; of the head qa it takes `questions`
-    and `contexts`, and `no_answer` also `no_answer_threshold`, float32 (N,). They are cut into
-    the tokens that the model's own tokenizer makes of them, and to the length that `kbert.embed`,
-    `classify` and so on cut to. What opens it needs tensorflow_text. Given are, by the head:
+    where the model answers to two texts, `texts` and `pairs`. They are cut into the tokens that the
+    model's own tokenizer makes of them, and to the length that `kbert.embed` and `classify` cut to.
+    Bytes that are not UTF-8 are dropped. What opens it needs tensorflow_text. Given are, by the
+    head:
 
         encoder      sentence_embedding, float32 (N, H): as `kbert.embed`
         classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); where
@@ -39,13 +39,6 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
         pretraining  of every [MASK] the most likely tokens, (N, masks, 5), and their probabilities,
                      float32, filled up with "" and 0; of pairs probability, float32 (N,), that the
                      second text is next
-        tokens       words, their labels, probabilities, float32, and where they stand, starts and
-                     ends, int32: (N, words) each, filled up with "", 0 and -1, as `kbert.tag`
-        qa           answer, score and odds, float32, start and end, int32: (N,) each, as
-                     `kbert.answer` with its own stride and longest answer
-
-    Places count code points, as Python does; bytes that are not UTF-8 as U+FFFD. TensorFlow's
-    InvalidArgumentError says where a context has no token, or a question leaves it no room.
 
     Args:
         bert: a `kbert.Bert`.
@@ -54,8 +47,8 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
 
     Raises:
         ValueError: a backend that is not TensorFlow; a folder with other files than a
-            SavedModel's; with `text` a tokenizer that is no WordPiece, a head with random weights,
-            qa with one segment.
+            SavedModel's; with `text` a tokenizer that is no WordPiece, the head tokens or qa, a
+            head with random weights.
         ImportError: tensorflow_text is needed and not there, or of another TensorFlow.
         OSError: it cannot be written; an old one stays.
     """

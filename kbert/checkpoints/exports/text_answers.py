@@ -10,9 +10,9 @@ import keras
 import tensorflow as tf
 
 from kbert.checkpoints import first_values
-from kbert.checkpoints.exports import serving, text_spans, text_tags
+from kbert.checkpoints.bert import label_names
+from kbert.checkpoints.exports import serving
 from kbert.checkpoints.exports.text_graph import TextGraph
-from kbert.checkpoints.exports.text_model import dense, label_names, outputs
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
@@ -25,8 +25,6 @@ _NEEDED = {
     "encoder": [],
     "classifier": [names.POOLER, names.CLASSIFIER],
     "pretraining": list(_MLM),
-    "tokens": [names.TOKEN_CLASSIFIER],
-    "qa": [names.SPAN],
 }
 _WHAT = "text=True"
 
@@ -35,14 +33,15 @@ _logger = logging.getLogger("kbert")
 
 def check(bert) -> None:
     """Raise a ValueError, one line, for a model that cannot answer to texts within a SavedModel."""
+    if bert.head not in _NEEDED:
+        raise ValueError(
+            f"{_WHAT} takes a model of the head {', '.join(_NEEDED)}, got {bert.head}: leave it "
+            "out, and tokenize with the files in the SavedModel's folder tokenizer; or serve "
+            "kbert.tag and kbert.answer from Python"
+        )
     if bert.tokenizer is None:
         raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
-    if bert.head == "qa" and not _tells_two_texts(bert):
-        raise ValueError(
-            f"{_WHAT} of the head qa needs a model with two segments, got type_vocab_size = "
-            f"{bert.config.type_vocab_size}"
-        )
     needed = list(_NEEDED[bert.head])
     if bert.head == "encoder":
         sentence = settings_of(bert, _WHAT)
@@ -75,26 +74,23 @@ def functions(bert, model) -> dict[str, Callable]:
 
     Returns:
         "serving_default" of `texts`; and where the head answers to two texts, "pairs" of `texts`
-        and `pairs`; those of the head "qa" are of `questions` and `contexts`. Each gives tensors
-        by name; see `saved_model.write`.
+        and `pairs`. Each gives tensors by name; see `saved_model.write`.
     """
     graph = TextGraph(require_wordpiece(bert.tokenizer, _WHAT))
-    if bert.head in _PLACES:
-        return _PLACES[bert.head](bert, model, graph)
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
     answer, answer_pairs = _ANSWERS[bert.head](bert, model)
     own = settings_of(bert, _WHAT) if bert.head == "encoder" else DEFAULT
     limit, pad_id = serving.longest(bert, own.max_length), bert.config.pad_token_id
 
-    def padded(texts, pairs=None):
+    def inputs(texts, pairs=None):
         if own.default_prompt:
             texts = tf.strings.join([own.default_prompt, texts])
         ids, segments = graph.framed(texts, pairs, limit)
-        return dense(ids, pad_id), dense(segments, 0)
+        return _padded(ids, pad_id), _padded(segments, 0)
 
     def served(answer, *spec):
-        return tf.function(lambda *given: answer(*padded(*given)), spec, autograph=False)
+        return tf.function(lambda *given: answer(*inputs(*given)), spec, autograph=False)
 
     found = {"serving_default": served(answer, text)}
     return found if answer_pairs is None else found | {"pairs": served(answer_pairs, text, pair)}
@@ -103,7 +99,7 @@ def functions(bert, model) -> dict[str, Callable]:
 def _encoder(bert, model):
     vector = serving.sentence_vector(model, settings_of(bert, _WHAT))
     view = BertModel(ids_of(model), vector, spec=None)
-    return lambda *ids: {serving.SENTENCE: outputs(view, ids)[0]}, None
+    return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
 
 
 def _classifier(bert, model):
@@ -114,7 +110,7 @@ def _classifier(bert, model):
     each = count == 1 or bert.problem_type == "multi_label_classification"
 
     def answer(*ids):
-        (logits,) = outputs(view, ids)
+        (logits,) = _outputs(view, ids)
         if bert.problem_type == "regression" and count == 1:
             return {"value": logits[:, 0]}
         probabilities = tf.sigmoid(logits) if each else tf.nn.softmax(logits)
@@ -133,13 +129,14 @@ def _pretraining(bert, model):
     tokens = tf.constant(bert.tokenizer.tokens)
 
     def fill(ids, segments):
-        (vectors,) = outputs(states, (ids, segments))
+        (vectors,) = _outputs(states, (ids, segments))
         places = tf.where(ids == bert.tokenizer.mask_id)
         at_masks = norm(dense(tf.gather_nd(vectors, places)[None]))
         logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
         named = tf.nn.softmax(logits)[:, : bert.tokenizer.vocab_size]
         best, chosen = tf.math.top_k(named, min(CANDIDATES, bert.tokenizer.vocab_size))
-        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], _rows(ids))
+        rows = tf.shape(ids, tf.int64)[0]
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], rows)
         return {
             "tokens": by_text.with_values(tf.gather(tokens, chosen)).to_tensor(""),
             "probabilities": by_text.with_values(best).to_tensor(0.0),
@@ -158,15 +155,22 @@ def _next_sentence(bert, model):
         )
         return None
     view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
-    return lambda *ids: {"probability": tf.nn.softmax(outputs(view, ids)[0])[:, 0]}
+    return lambda *ids: {"probability": tf.nn.softmax(_outputs(view, ids)[0])[:, 0]}
 
 
 _ANSWERS = {"encoder": _encoder, "classifier": _classifier, "pretraining": _pretraining}
-_PLACES = {"tokens": text_tags.functions, "qa": text_spans.functions}
 
 
-def _rows(ids):
-    return tf.shape(ids, tf.int64)[0]
+def _padded(rows, filler: int):
+    """Ragged rows filled up, (N, S); S is at least that of an empty text, 2."""
+    found = rows.to_tensor(filler)
+    more = tf.maximum(0, 2 - tf.shape(found)[1])
+    return tf.pad(found, [[0, 0], [0, more]], constant_values=filler)
+
+
+def _outputs(view, ids) -> list:
+    """Compute the outputs for token ids and segments; a model without segments takes only ids."""
+    return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
 
 
 def _tells_two_texts(bert) -> bool:

@@ -6,7 +6,6 @@ kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,23 +16,7 @@ from kbert.data.tokenization.code_points import CLASS_BITS, GONE, ITSELF, PAGE
 from kbert.data.tokenization.vocabulary import Vocabulary
 
 _BYTES = 4  # of a character in UTF-8, at most
-_LONGER = (0x80, 0x800, 0x10000)  # the first code points of two, three and four bytes
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of added tokens, that must be off
-
-
-class Pieces(NamedTuple):
-    """Pieces of words, which are of N texts.
-
-    Attributes:
-        ids: int32 (N, None), ragged, as all of these.
-        starts, ends: int32, where each stands in its text, in code points: `Encoding.offsets`.
-        words: int64, which of all texts' words it is of.
-    """
-
-    ids: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-    words: tf.RaggedTensor
 
 
 class TextGraph:
@@ -91,56 +74,29 @@ class TextGraph:
         Returns:
             int32 (N, None), ragged, twice.
         """
-        first = self.pieces(texts).ids
+        first = self._pieces(texts)
         if pairs is None:
-            return self.joined(first[:, : limit - 2])
-        second = self.pieces(pairs).ids
-        counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
-        return self.joined(_beginning(first, counts[0]), _beginning(second, counts[1]))
-
-    def joined(self, first, second=None):
-        """Return ids with [CLS] and [SEP] around them, and the ids of their segments.
-
-        Args:
-            first, second: int32 (N, None), ragged.
-
-        Returns:
-            int32 (N, None), ragged, twice.
-        """
-        framed = self._between([self._cls_id], first)
-        if second is None:
+            framed = self._between([self._cls_id], first[:, : limit - 2])
             return framed, tf.zeros_like(framed)
-        parts = framed, self._between([], second)
-        segments = tf.zeros_like(parts[0]), tf.ones_like(parts[1]) * self._second_segment
-        return tf.concat(parts, 1), tf.concat(segments, 1)
+        second = self._pieces(pairs)
+        counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
+        framed = self._between([self._cls_id], _beginning(first, counts[0]))
+        behind = self._between([], _beginning(second, counts[1]))
+        segments = tf.zeros_like(framed), tf.ones_like(behind) * self._second_segment
+        return tf.concat([framed, behind], 1), tf.concat(segments, 1)
 
-    def pieces(self, texts) -> Pieces:
-        """Return texts cut into pieces, neither framed nor cut off: strings (N,)."""
-        return self._pieces(texts)
-
-    def _pieces_of(self, texts) -> Pieces:
+    def _pieces_of(self, texts):
+        """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
         given = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
-        cleaned, sources = self._cleaned(given)
-        words = tf.strings.split(tf.strings.unicode_encode(cleaned, "UTF-8"))
+        words = tf.strings.split(tf.strings.unicode_encode(self._cleaned(given), "UTF-8"))
         long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
         known = tf.where(long, self._unknown, words.flat_values)
-        ids, first, stop = self._cutter.tokenize_with_offsets(words.with_flat_values(known))
-        sizes = tf.cast(tf.strings.length(words.flat_values), tf.int64)
-        word = ids.values.value_rowids()
-        before = tf.gather(tf.cumsum(sizes, exclusive=True), word)
-        last = tf.where(tf.gather(long, word), tf.gather(sizes, word), stop.flat_values) - 1
-        by_byte = _by_byte(cleaned.flat_values, sources)
-        starts, ends = self._places(given)
-        found = (
-            tf.gather(self._ids, ids.flat_values),
-            tf.gather(starts, tf.gather(by_byte, before + first.flat_values)),
-            tf.gather(ends, tf.gather(by_byte, before + last)),
-            word,
-        )
+        pieces = self._cutter.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
+        ids = tf.gather(self._ids, pieces.flat_values)
         # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
         message = f"a text must not hold {self._pad}, the padding token"
-        tf.debugging.assert_none_equal(found[0], self._pad_id, message=message)
-        return Pieces(*map(ids.merge_dims(1, 2).with_flat_values, found))
+        tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
+        return pieces.with_flat_values(ids)
 
     def _between(self, before: list[int], ids):
         """Return ids (N, None) with what stands before each row, and [SEP] behind it."""
@@ -153,7 +109,7 @@ class TextGraph:
 
         A character of a text that is a stand-in itself becomes another that is dropped.
         """
-        texts = whole(texts)
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         own = "".join([self._found, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
         any_of = "|".join(map(_quoted, self._added))
@@ -162,64 +118,31 @@ class TextGraph:
             texts = tf.strings.regex_replace(texts, self._found + _quoted(token), stand_in)
         return texts
 
-    def _places(self, given):
-        """Return each code point's start and end in its text, where no token has a stand-in."""
-        points = given.flat_values
-        sizes = tf.ones_like(points)
-        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
-            sizes = tf.where(points == ord(stand_in), len(token), sizes)
-        ends = tf.cumsum(sizes)
-        before = tf.gather(tf.concat([[0], ends], 0), given.row_starts())
-        ends -= tf.gather(before, given.value_rowids())
-        return ends - sizes, ends
-
     def _cleaned(self, given):
-        """Code points (N, None) by the table, words apart; and of each, which of all is in it."""
+        """Return code points (N, None) as the table says, with spaces between words."""
         points, table = given.flat_values, self._table
         row = tf.gather(table.pages, points // PAGE)
         number = tf.gather(table.rows.reshape(-1), row * PAGE + points % PAGE)
         found = tf.gather(tf.RaggedTensor.from_row_splits(table.values, table.splits), number)
-        sources = found.value_rowids()
-        values = found.flat_values
+        sources, values = found.value_rowids(), found.flat_values
         values = tf.where(values == ITSELF, tf.gather(points, sources), values)
         rows = tf.gather(given.value_rowids(), sources)
-        moves = (values >= 1 << CLASS_BITS) & (values % (1 << CLASS_BITS) != GONE)
-        begins = tf.ragged.range(found.row_lengths()).flat_values == 0
-        values, sources = tf.cond(
-            tf.reduce_any(moves),
-            lambda: _in_canonical_order(values, begins, sources, rows),
-            lambda: (values, sources),
+        values = tf.cond(
+            tf.reduce_any(values >= 1 << CLASS_BITS),
+            lambda: _in_canonical_order(values, rows),
+            lambda: values,
         )
         values %= 1 << CLASS_BITS
         stays = values != GONE
-        values, sources, rows = (tf.boolean_mask(each, stays) for each in (values, sources, rows))
-        return tf.RaggedTensor.from_value_rowids(values, rows, given.nrows()), sources
+        values, rows = tf.boolean_mask(values, stays), tf.boolean_mask(rows, stays)
+        return tf.RaggedTensor.from_value_rowids(values, rows, given.nrows())
 
 
-def whole(texts):
-    """Strings of UTF-8, in which U+FFFD stands for what is none; places count in these."""
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-
-
-def _in_canonical_order(values, begins, sources, rows):
-    """Return values whose marks are sorted by class (Unicode, D109), and where each is from.
-
-    The Rust package does not move the places with the marks: the n-th code point that takes the
-    place of one, which `begins` tells, is said to stand where the n-th that is given does.
-    """
+def _in_canonical_order(values, rows):
+    """Sort runs of marks by class (The Unicode Standard, D109)."""
     classes = values // (1 << CLASS_BITS)
     run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + rows
-    order = tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True)
-    count = tf.cumsum(tf.cast(tf.gather(begins, order), tf.int32))
-    return tf.gather(values, order), tf.gather(tf.boolean_mask(sources, begins), count - 1)
-
-
-def _by_byte(points, sources):
-    """Return the code point of each UTF-8 byte of all words."""
-    of_words = points != ord(" ")
-    points, sources = tf.boolean_mask(points, of_words), tf.boolean_mask(sources, of_words)
-    sizes = 1 + sum(tf.cast(points >= first, tf.int32) for first in _LONGER)
-    return tf.repeat(sources, sizes)
+    return tf.gather(values, tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True))
 
 
 def _longest_first(first, second, most: int):

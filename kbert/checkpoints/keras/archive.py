@@ -30,9 +30,9 @@ from typing import IO
 import numpy as np
 
 from kbert.checkpoints import hdf5
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.io import bounds
 from kbert.io import json_schema as js
+from kbert.io.bounds import damage_in_one_line
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _FORM = ".keras"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.io import json_schema as js
+from kbert.io.bounds import damage_in_one_line
 
 _CONFIG, _WEIGHTS = "model_config", "model_weights"
 _PACKAGE = "kbert>"  # before the names of kbert's classes

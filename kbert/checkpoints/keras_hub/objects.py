@@ -1,6 +1,5 @@
 """The JSON objects of a KerasHub preset, as Keras serializes KerasHub's classes (0.32)."""
 
-from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.config import BertConfig
 
@@ -78,16 +77,6 @@ def task_object(task: str, backbone: dict, preprocessor: dict | None, **settings
     """Return a task's object."""
     values = {"backbone": backbone, "preprocessor": preprocessor, "name": _MODULES[task]}
     return _serialized(task, values | settings)
-
-
-def embedder_settings(sentence: SentenceSettings) -> dict:
-    """BertTextEmbedder's arguments."""
-    return {"pooling_mode": sentence.pooling, "normalize": sentence.normalize}
-
-
-def classifier_settings(num_classes: int, dropout: float) -> dict:
-    """BertTextClassifier's arguments."""
-    return {"num_classes": num_classes, "activation": "linear", "dropout": dropout}
 
 
 def _object(name: str, dtype: str, **settings) -> dict:

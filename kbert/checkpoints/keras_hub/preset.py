@@ -19,8 +19,7 @@ from pathlib import Path
 
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import package_of
-from kbert.checkpoints.keras_hub import keras_file
-from kbert.checkpoints.keras_hub import objects as objects
+from kbert.checkpoints.keras_hub import keras_file, objects
 from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, opened_tensors
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens

@@ -95,7 +95,8 @@ def opened_tensors(
     tensors: dict[str, Tensor] = {}
     with contextlib.ExitStack() as stack:
         for file, parts in files.items():
-            found = _part_of(_datasets(file, stack), of_task=parts is TASK_PARTS)
+            datasets = hdf5.datasets(file, stack.enter_context(hdf5.opened(file)))
+            found = _part_of(datasets, of_task=parts is TASK_PARTS)
             bounds.check_blocks(str(folder), config.num_hidden_layers, len(found))
             names = {
                 _normal(place_of(entry.name)): entry.name
@@ -181,7 +182,8 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     places = js.read(folder / INDEX, _INDEX)["weight_map"]
-    names = [name for value in places.values() for name in _as_list(value)]
+    lists = [value if isinstance(value, list) else [value] for value in places.values()]
+    names = [name for value in lists for name in value]
     files = [folder / name for name in sorted(set(names))]
     for file in files:
         if file.parent != folder or file.name in ("", ".."):
@@ -189,10 +191,6 @@ def _weight_files(folder: Path) -> list[Path]:
         if not file.is_file():
             raise FileNotFoundError(2, f"{INDEX} names a shard that is missing", str(file))
     return files
-
-
-def _as_list(value) -> list:
-    return value if isinstance(value, list) else [value]
 
 
 def _part_of(datasets: dict, of_task: bool) -> dict:
@@ -203,10 +201,6 @@ def _part_of(datasets: dict, of_task: bool) -> dict:
     if of_task:
         return {place: datasets[place] for place in datasets if place not in inner}
     return {name: datasets[place] for place, name in inner.items()}
-
-
-def _datasets(file: Path, stack: contextlib.ExitStack) -> dict:
-    return hdf5.datasets(file, stack.enter_context(hdf5.opened(file)))
 
 
 def _tensor(file: Path, place: str, name: str, dataset) -> Tensor:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, only_bert, transfer, weight_names
-from kbert.checkpoints.keras_hub import objects as objects
+from kbert.checkpoints import first_values, fitting, transfer, weight_names
+from kbert.checkpoints.keras_hub import objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
     TASK_PARTS,
@@ -70,7 +70,7 @@ def _check(bert, path: Path) -> None:
     activation = bert.config.hidden_act
     if path.suffix == ".zip":
         raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
-    only_bert.check(bert, "keras_hub")
+    fitting.require_wordpiece_bert(bert, "keras_hub")
     if bert.head not in ("encoder", *_TASKS):
         raise ValueError(
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
@@ -116,11 +116,13 @@ def _json_files(bert) -> dict[str, dict]:
         preprocessor = objects.preprocessor_object(task, files["tokenizer.json"], length)
         files["preprocessor.json"] = preprocessor
     if task == "BertTextEmbedder":
-        settings = objects.embedder_settings(bert.sentence)
+        own = bert.sentence
+        settings = {"pooling_mode": own.pooling, "normalize": own.normalize}
     if task == "BertTextClassifier":
         rate = bert.config.classifier_dropout
         rate = bert.config.hidden_dropout_prob if rate is None else rate
-        settings = objects.classifier_settings(bert.spec.num_labels, rate)
+        count = bert.spec.num_labels
+        settings = {"num_classes": count, "activation": "linear", "dropout": rate}
     if task:
         files["task.json"] = objects.task_object(task, backbone, preprocessor, **settings)
     return files

@@ -12,8 +12,8 @@ import numpy as np
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.damage import damage_in_one_line
 from kbert.io import json_schema as js
+from kbert.io.bounds import damage_in_one_line
 
 # The layers below a class, with which the names of torch begin.
 _FIRST = ("bert", "cls", "classifier", "qa_outputs")

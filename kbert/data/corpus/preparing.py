@@ -77,9 +77,9 @@ def prepare(
         lowercase: whether the vocabulary is uncased, if the files of `vocab` do not say.
         processes: number of tokenizing processes, at most the number of cores or 8; None: one per
             core, at most 8 (each has several threads).
-        executor: an executor whose workers tokenize instead, see docs/how_to/clusters.md; it is not
-            closed. The workers need kbert but no disk: they get blocks of 1 MiB as bytes, 64 at a
-            time.
+        executor: an executor whose workers tokenize instead; it is not closed. The workers need
+            kbert but no disk: they get blocks of 1 MiB as bytes, 64 at a time. See
+            docs/how_to/several_machines.md.
         shard_tokens: minimum number of tokens in a shard.
         progress: whether to show a progress bar on stderr after two seconds.
 

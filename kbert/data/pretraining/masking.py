@@ -4,13 +4,31 @@ google-research/bert, create_pretraining_data.py: round(15 %) of the tokens, [CL
 but never chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from kbert.data.counter_draws import below, fork, uniform
-from kbert.data.pretraining.filled_rows import Filled
 
 _CHOICE, _KIND, _TOKEN, _WORD = range(101, 105)
 _LAST = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Examples of a batch, filled with tokens, before any of them is masked.
+
+    Attributes:
+        ids: int32 (B, S), padded.
+        segments: int32 (B, S).
+        maskable: bool (B, S): the tokens of the text; not [CLS], [SEP], padding.
+        first: bool (B, S): where a segment begins, so that no word goes on from the one before.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    maskable: np.ndarray
+    first: np.ndarray
 
 
 def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kbert.data.corpus.shards import Shards
 from kbert.data.counter_draws import below, fork, key_of
-from kbert.data.pretraining.filled_rows import Filled
+from kbert.data.pretraining.masking import Filled
 
 _SHIFT, _ORDER = range(2)
 _EPOCH = 2  # of the keys that a seed starts

@@ -22,7 +22,7 @@ import numpy as np
 
 from kbert.data.corpus.shards import Shards
 from kbert.data.counter_draws import below, fork, heads, key_of, uniform
-from kbert.data.pretraining.filled_rows import Filled
+from kbert.data.pretraining.masking import Filled
 
 PART = 2048
 

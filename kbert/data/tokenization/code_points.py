@@ -19,7 +19,7 @@ from kbert.data.tokenization.wordpiece import bert_normalizer
 PAGE = 256  # code points of a page
 ITSELF = -1  # in `Replacements.values`: the code point that is replaced
 CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
-GONE = (1 << CLASS_BITS) - 1  # stands for a mark that is dropped once marks have their order
+GONE = (1 << CLASS_BITS) - 1  # stands for a mark of class 0, dropped once marks have their order
 _END = 0x110000
 _EMPTY = 0x40000, 0xE0000
 _SPACE = " "
@@ -37,8 +37,7 @@ class Replacements:
         rows: int32 (pages that differ, 256), the number of each code point's replacement.
         splits: int32 (replacements + 1,), where in `values` each begins.
         values: int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its
-            canonical combining class above `CLASS_BITS`. The first is what takes the place of the
-            code point; those that follow come in behind it.
+            canonical combining class above `CLASS_BITS`.
         dropped: int32, the code points of private use that are dropped.
     """
 
@@ -94,8 +93,8 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
 def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
     """Return the values of a code point that becomes `text`."""
     if marks_move and not text and unicodedata.category(point).startswith("M"):
-        # Which ends a run of marks, or takes a place among those that are put in order.
-        return (GONE | _class_of(_DECOMPOSED.normalize_str(point)[0]) << CLASS_BITS,)
+        # A mark of class 0 ends a run of marks that are put in order.
+        return () if _class_of(_DECOMPOSED.normalize_str(point)[0]) else (GONE,)
     values = []
     for character in text:
         mark = _class_of(character) if marks_move else 0

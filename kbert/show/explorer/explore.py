@@ -16,7 +16,6 @@ from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show.explorer import page as pages
 from kbert.show.explorer.counted import counting_data, formulas, graphs
 from kbert.show.explorer.figure import figure_data
-from kbert.show.explorer.notes import notes_data
 from kbert.show.explorer.variables import variables
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = N
     data = {
         "title": name,
         **counting_data(spec, batch_size),
-        **notes_data(),
+        **pages.notes_data(),
         "variables": variables(spec.head),
         "figure": figure_data(kinds),
         **(facts or {}),

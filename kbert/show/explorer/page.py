@@ -4,8 +4,11 @@ import base64
 import html
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.resources import files
 
+from kbert.graph.reference import document_004
+from kbert.graph.reference.errata import errata
 from kbert.io import printable
 from kbert.show.explorer import formula_code
 
@@ -26,6 +29,7 @@ SCRIPTS = (
     "downloads.js",
     "main.js",
 )
+NOTES = ("does", "document")  # columns of notes.tsv
 FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
@@ -87,3 +91,18 @@ def _json(value) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def notes_data() -> dict:
+    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata."""
+    text = files(__package__).joinpath("notes.tsv").read_text(encoding="utf-8")
+    lines = [line.split("\t") for line in text.splitlines()[1:]]
+    return {
+        "notes": {layer: dict(zip(NOTES, cells, strict=True)) for layer, *cells in lines},
+        "document": {
+            row.layer.replace("Encoder-1-", "Encoder-{n}-"): [row.output_shape, row.params]
+            for row in document_004()
+            if not row.layer.startswith("Encoder-") or row.layer.startswith("Encoder-1-")
+        },
+        "errata": [{**asdict(one), "source_says": one.source_says} for one in errata()],
+    }

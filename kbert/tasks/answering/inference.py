@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import overload
 
 from kbert.checkpoints.bert import Bert
-from kbert.data.labelled.spans import LONGEST_ANSWER
-from kbert.data.labelled.windows import STRIDE
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
-from kbert.tasks.answering.squad import Question, Span, best_answers, encode_squad
+from kbert.tasks.answering.squad import (
+    LONGEST_ANSWER,
+    STRIDE,
+    Question,
+    Span,
+    best_answers,
+    encode_squad,
+)
 from kbert.tasks.checks import (
     listed_pairs,
     longest,
@@ -19,8 +24,7 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.probabilities import softmax
-from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows
+from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows, softmax
 
 
 @dataclass(frozen=True)

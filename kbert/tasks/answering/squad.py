@@ -6,17 +6,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, Examples
-from kbert.data.labelled.spans import LONGEST_ANSWER, best_span
-from kbert.data.labelled.windows import LONGEST_QUESTION, STRIDE, windows
+from kbert.data.padding import windows
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
 _FORMAT = 'JSON in SQuAD\'s format, {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 LARGEST_FILE = 2**30  # bytes; SQuAD 2.0 has 42 million
+LONGEST_ANSWER = 30  # tokens, as Google's run_squad.py
+LONGEST_QUESTION = 64  # tokens before a window, as Google's run_squad.py
+STRIDE = 128  # tokens of a window that are in the one before, at most half of it
 
 
 class Question(NamedTuple):
@@ -297,3 +301,17 @@ def best_answers(
         )
         for number in range(len(records))
     ]
+
+
+def best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[float, int, int]:
+    """(sum of logits, first token, last token) of the span with the largest sum.
+
+    Args:
+        start, end: float (C,) logits of the tokens that a span may be made of.
+        longest: tokens of a span at most.
+    """
+    sums = start[:, None] + end[None, :]  # (C, C)
+    ordered = np.triu(np.ones(sums.shape, bool))
+    sums = np.where(ordered & ~np.triu(ordered, longest), sums, -np.inf)
+    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
+    return float(sums[first, last]), int(first), int(last)

@@ -1,16 +1,29 @@
 """Attention probabilities of one text, and their picture or page."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from kbert.io.atomic_write import atomic_file, write_atomically
+from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.attention_data import AttentionData
-from kbert.tasks.attention.files import NUMBERS, PAGE, PICTURES, check_path
+
+PICTURES = (".png", ".svg", ".pdf")
+PAGE, NUMBERS = ".html", ".npz"
+ENDINGS = (*PICTURES, PAGE, NUMBERS)
+
+
+def check_path(path: str | os.PathLike, endings: Sequence[str]) -> Path:
+    """Return the path; an error for an ending or a folder that cannot be."""
+    path = Path(path)
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"path must end with one of {', '.join(endings)}, got {path.name!r}")
+    check_new_file(path)
+    return path
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ def draw(
         weights: from 0 to 1.
         tokens: the names of rows and columns.
         title: a text, a line break, what of it is shown; the text is cut to fit.
-        path: checked by `kbert.tasks.attention.files.check_path`.
+        path: checked by `kbert.tasks.attention.attention_map.check_path`.
         top: the weight with which the colours end; larger ones are grey. None: the largest.
     """
     import matplotlib

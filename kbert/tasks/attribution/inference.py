@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from kbert.checkpoints import transfer
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.padding import LENGTHS
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
@@ -26,7 +26,6 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.labels import label_names
 from kbert.tasks.running import warn_of_cut
 
 _HEADS = ("classifier", "pretraining")

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.sentence_settings import SentenceSettings, settings_of
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -19,7 +19,6 @@ from kbert.graph import names
 from kbert.io.wording import hint
 from kbert.model.probes import after_embeddings, build_vectors
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
-from kbert.tasks.labels import label_names
 
 COSINE = "cosine"
 

@@ -6,7 +6,7 @@ from typing import overload
 
 import numpy as np
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
 from kbert.tasks.checks import (
     listed,
@@ -15,9 +15,7 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.labels import label_names
-from kbert.tasks.probabilities import sigmoid, softmax
-from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
+from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts, sigmoid, softmax
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.weights_digest import weights_digest
+from kbert.checkpoints.transfer import weights_digest
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
 from kbert.model.probes import map_layers, with_states

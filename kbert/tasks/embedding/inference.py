@@ -14,7 +14,7 @@ from kbert.checkpoints.sentence_settings import (
     check_pooling,
     settings_of,
 )
-from kbert.data.labelled.windows import windows
+from kbert.data.padding import windows
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar

@@ -14,8 +14,7 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.model.probes import build_hidden_states
 from kbert.tasks.checks import MLM_LAYERS, listed, require_head, require_tokenizer
-from kbert.tasks.probabilities import softmax
-from kbert.tasks.running import BATCH_SIZE, function_of, run_texts
+from kbert.tasks.running import BATCH_SIZE, function_of, run_texts, softmax
 
 _ROWS = 256  # masks projected onto the vocabulary at a time: 30 MB of logits for base
 

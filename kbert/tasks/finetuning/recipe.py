@@ -19,7 +19,7 @@ from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.checkpoints.torch_activations import IDENTITY
-from kbert.checkpoints.weights_digest import weights_digest
+from kbert.checkpoints.transfer import weights_digest
 from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches

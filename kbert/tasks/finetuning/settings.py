@@ -47,6 +47,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         margin: margin of triplet, in the unit of the embeddings.
         dimensions: lengths to which embeddings can be cut (Matryoshka), for "embed"; each has its
             own loss. None: only the full length.
+        optimizer: "adamw", or a `keras.optimizers.Optimizer`; LAMB is `keras.optimizers.Lamb()`.
         learning_rate: peak learning rate, reached after warm-up.
         warmup_ratio: share of the steps that are warm-up, in which the rate grows from 0.
         head_learning_rate: peak learning rate of the head. None: `learning_rate`.
@@ -105,6 +106,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     layer_decay: float | None = None
 
     def __post_init__(self):
+        if isinstance(self.optimizer, str) and self.optimizer != "adamw":
+            raise ValueError(
+                "optimizer must be adamw, or one of Keras's optimizers from Python, such as "
+                f"keras.optimizers.Lamb(), got {self.optimizer!r}"
+            )
         super().__post_init__()
         _ = self.columns
 

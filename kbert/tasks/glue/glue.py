@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.checkpoints.weights_digest import weights_digest
+from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
@@ -88,7 +88,8 @@ def glue(
     wanted = tasks_named(tasks)
     grid = Grid(batch_sizes, learning_rates, epochs, seeds)
     _check(options)
-    read = {name: read_task(task, folder) for task, (name, folder) in _with_folders(data, wanted)}
+    places = zip(wanted, folders(data, wanted).items(), strict=True)
+    read = {name: read_task(task, folder) for task, (name, folder) in places}
     bert = source if isinstance(source, Bert) else load(source)
     around = {"devices": devices, "progress": progress}
     made_of = {"source": weights_digest(bert), "options": options}
@@ -97,10 +98,6 @@ def glue(
     found = GlueResult(tuple(results), Path(output))
     write_glue_page(found, bert)
     return found
-
-
-def _with_folders(data, wanted: list[GlueTask]):
-    return zip(wanted, folders(data, wanted).items(), strict=True)
 
 
 def _check(options: dict) -> None:

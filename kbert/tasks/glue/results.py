@@ -75,7 +75,9 @@ class TaskResult:
     def figures(self) -> list[Figure]:
         """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
-        chosen = sorted((run for run in self.runs if run.setting == self.best), key=_seed)
+        chosen = sorted(
+            (run for run in self.runs if run.setting == self.best), key=lambda run: run.seed
+        )
         return [
             Figure(
                 task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen)
@@ -83,10 +85,6 @@ class TaskResult:
             for suffix in task.dev
             for metric in task.metrics
         ]
-
-
-def _seed(run: Run) -> int:
-    return run.seed
 
 
 def score(task: GlueTask, figures: dict[str, float]) -> float:

@@ -12,7 +12,7 @@ from typing import Any, overload
 import keras
 import numpy as np
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.sentence_settings import (
     DOCUMENT,
     QUERY,
@@ -26,7 +26,6 @@ from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.embedding.similarities import check_finite, compare
-from kbert.tasks.labels import label_names
 from kbert.tasks.running import BATCH_SIZE
 from kbert.tasks.searching import TOP
 
@@ -142,9 +141,10 @@ def search(
         )
     found: list[list[Hit]] = []
     size = max(_AT_ONCE // len(texts), 1)
+    function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
         part = of_queries[start : start + size, : vectors.shape[1]]
-        scores = compare(_similarity(bert), part, vectors)[:, numbers]
+        scores = compare(function, part, vectors)[:, numbers]
         found += [_hits(texts, row, top_k) for row in scores]
     return found[0] if one else found
 
@@ -232,10 +232,6 @@ def _activated_scores(bert: Bert, query: str, texts: list[str], options: dict) -
     check_finite(logits, "the scores of texts")
     activation = keras.activations.get(name)
     return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
-
-
-def _similarity(bert: Bert) -> str:
-    return settings_of(bert, "search").similarity
 
 
 def _prompt(bert: Bert, name: str | None, default: str) -> str:

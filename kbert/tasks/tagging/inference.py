@@ -7,14 +7,12 @@ from typing import overload
 
 import numpy as np
 
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
 from kbert.io.progress import progress_bar
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
-from kbert.tasks.labels import label_names
-from kbert.tasks.probabilities import softmax
 from kbert.tasks.running import (
     BATCH_SIZE,
     CHUNK,
@@ -22,6 +20,7 @@ from kbert.tasks.running import (
     outputs_of,
     run_rows,
     run_texts,
+    softmax,
 )
 from kbert.tasks.tagging.words import Span, cut_into_words, spans_of_words, windows_of
 

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kbert.data.labelled.windows import windows
+from kbert.data.padding import windows
 from kbert.data.tokenization.encodings import Encoding
 
 Span = tuple[int, int]  # first character, end

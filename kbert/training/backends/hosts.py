@@ -2,15 +2,18 @@
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from kbert.io import json_schema as js
 
 HOST_TIMEOUT_S = 40  # with the start of the libraries less than a minute
+JAX_TIMEOUT_S = 120  # with the first exchange of all devices
 _TF_CONFIG = "TF_CONFIG"
 _CONFIG = js.fields(
     {
@@ -21,7 +24,6 @@ _CONFIG = js.fields(
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 _COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 _ID = "KERAS_DISTRIBUTION_PROCESS_ID"
-_ASKED, _YES, _GO = "there?", "yes", "go"
 
 
 def tf_config() -> dict | None:
@@ -73,11 +75,17 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
         time.sleep(1.0)  # for those that ask a moment later
 
 
-def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """Call `keras.distribution.initialize`, once all processes are there; nothing for one alone.
+def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
+    """`keras.distribution.initialize`, with one line where processes are absent; nothing for one.
 
-    JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
-    first, at the address where JAX will listen then. A TimeoutError names those that are absent.
+    JAX waits for five minutes, then aborts the process, and names nobody. So the others look for
+    process 0 first, and whoever waits in JAX for longer than `timeout_s` logs what is wrong and
+    ends with status 2: nothing in Python can break JAX's wait off.
+
+    Raises:
+        ValueError: one of the three variables is missing or cannot be.
+        TimeoutError: process 0 does not answer.
+        OSError: process 0's own port is taken.
     """
     import keras
 
@@ -92,73 +100,38 @@ def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
             f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
             f"{len(addresses)} addresses"
         )
-    if mine == 0:
-        _call_roll(addresses, count, timeout_s)
-    else:
-        _answer_roll(addresses[0], mine, timeout_s)
-    keras.distribution.initialize()
-
-
-def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
-    """Process 0: waits for the others, then tells each that it may go on, or who is absent."""
-    end = time.monotonic() + timeout_s
-    here: dict[int, socket.socket] = {}
-    with contextlib.ExitStack() as opened:
-        server = opened.enter_context(listening(addresses[0], _ADDRESSES))
-        while len(here) < count - 1 and (left := end - time.monotonic()) > 0:
-            server.settimeout(left)
-            with contextlib.suppress(OSError, ValueError):  # nobody, or none of ours
-                connection = opened.enter_context(server.accept()[0])
-                here[_number_from(connection, count)] = connection
-        absent = [number for number in range(1, count) if number not in here]
-        listed = dict(enumerate(addresses))
-        names = [f"process {n}" + (f" ({listed[n]})" if n in listed else "") for n in absent]
-        for connection in here.values():
-            with contextlib.suppress(OSError):
-                connection.sendall(f"{', '.join(names) or _GO}\n".encode())
-    if absent:
-        raise TimeoutError(_absent(", ".join(names), addresses[0], timeout_s))
-
-
-def _answer_roll(first: str, mine: int, timeout_s: float) -> None:
-    """Any other process: tells process 0 that it is there, and waits until all are."""
-    end, answer = time.monotonic() + timeout_s, ""
-    while not answer and (left := end - time.monotonic()) > 0:
-        with contextlib.suppress(OSError), _connected(first) as connection:
-            connection.sendall(f"{mine}\n".encode())
-            connection.settimeout(left + 2.0)  # process 0 says who is absent, if it waits as long
-            if _line_from(connection) == _ASKED:
-                connection.sendall(f"{_YES}\n".encode())
-                answer = _line_from(connection)
-        if not answer:  # not process 0, or it was ended
-            time.sleep(0.2)
-    if answer != _GO:
-        raise TimeoutError(_absent(answer or f"process 0 ({first})", first, timeout_s))
-
-
-def _absent(names: str, first: str, timeout_s: float) -> str:
-    return (
-        f"{names} did not answer within {timeout_s:.0f} s: start it with {first} as the first of "
-        f"{_ADDRESSES} and its own {_ID}, or lower {_COUNT}"
+    first = addresses[0]
+    way = (
+        f"within {timeout_s:.0f} s: start each with {first} as the first of {_ADDRESSES} and its "
+        f"own {_ID}, or lower {_COUNT}"
     )
+    if mine == 0:
+        with listening(first, _ADDRESSES):
+            pass  # the port is free: JAX's own message would be many lines
+    elif not _is_there_within(first, timeout_s):
+        raise TimeoutError(f"process 0 ({first}) did not answer {way}")
+    timer = threading.Timer(
+        timeout_s, _end, [f"not all of the {count} processes met at {first} {way}"]
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        keras.distribution.initialize()
+    finally:
+        timer.cancel()
 
 
-def _number_from(connection: socket.socket, count: int) -> int:
-    """Return the number that another process says that it has; a ValueError where it says none.
-
-    It is asked back, because what one has sent is still read when it has left.
-    """
-    connection.settimeout(1.0)
-    number = int(_line_from(connection))
-    connection.sendall(f"{_ASKED}\n".encode())
-    if not 0 < number < count or _line_from(connection) != _YES:
-        raise ValueError(number)
-    return number
+def _is_there_within(address: str, timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not (found := is_there(address)) and time.monotonic() < end:
+        time.sleep(0.2)
+    return found
 
 
-def _line_from(connection: socket.socket) -> str:
-    with connection.makefile(encoding="ascii", errors="replace") as file:
-        return file.readline(1000).strip()
+def _end(message: str) -> None:
+    logging.getLogger("kbert").error(message)
+    sys.stderr.flush()
+    os._exit(2)
 
 
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
@@ -202,14 +175,10 @@ def listening(address: str, variable: str):
         yield server
 
 
-def _connected(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=1.0)
-
-
 def is_there(address: str) -> bool:
+    host, _, port = address.rpartition(":")
     try:
-        with _connected(address):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
             return True
     except OSError:
         return False
