@@ -27,12 +27,12 @@ def _attention_forward(query, key, value, mask, rate, seed):
         probs = jnp.where(reference.keep_mask(probs.shape, rate, seed), probs, -probs)
     context = jnp.matmul(_keep(probs, rate), value)  # (B, A, R, D)
     context = jnp.moveaxis(context, 1, 2)
-    return context.reshape(*context.shape[:2], -1), (query, key, value, probs)
+    return context.reshape(*context.shape[:2], -1), (query, key, value, mask, probs)
 
 
 def _attention_backward(rate, residuals, gradient):
     # The sums of FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2).
-    query, key, value, signed = residuals
+    query, key, value, mask, signed = residuals
     batch, heads, length, size = query.shape
     gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
     of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
@@ -41,6 +41,8 @@ def _attention_backward(rate, residuals, gradient):
         of_probs = jnp.where(signed > 0, of_probs * (1 / (1 - rate)), 0.0)
     probs = jnp.abs(_wide(signed))
     of_scores = probs * (of_probs - jnp.sum(of_probs * probs, -1, keepdims=True))
+    if mask is not None:  # a query without a key has probabilities, and no gradient
+        of_scores = jnp.where(mask, of_scores, 0.0)
     of_scores = of_scores.astype(query.dtype)
     scale = size**-0.5
     of_query = jnp.matmul(of_scores, key) * scale

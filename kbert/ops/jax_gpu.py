@@ -305,7 +305,7 @@ def _attention_gradient_kernel(sizes, given, found):
         kept = sizes.drop(probs, given["seed"], head, row, column)
         mean = jnp.sum(_wide(gradient) * _wide(context), -1)
         of_scores = kept * _product(gradient, value.T) - probs * mean[:, None]
-        of_scores = of_scores * sizes.size**-0.5
+        of_scores = jnp.where(scores > _LOWEST, of_scores * sizes.size**-0.5, 0.0)
         return kept.astype(query.dtype), of_scores.astype(query.dtype), gradient
 
     @pallas.when(block < column_blocks)

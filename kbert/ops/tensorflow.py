@@ -54,9 +54,12 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps the probabilities and a boolean mask for the gradient."""
-    query = query * tf.cast(query.shape[-1] ** -0.5, query.dtype)
+    scale = tf.constant(query.shape[-1] ** -0.5, query.dtype)
     if mask is None:
         mask = tf.ones([1, 1, 1, 1], "bool")
+    else:  # a query without a key becomes 0: equal probabilities, and no gradient
+        scale = _where(tf.reduce_any(mask, -1, keepdims=True), scale)
+    query = query * scale
     if rate:
         context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
     else:

@@ -39,9 +39,11 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; torch's fused attention, but for dropout on a CPU."""
-    if mask is not None:  # half of the lowest number: a query without a key has no NaN
-        lowest = torch.finfo(query.dtype).min / 2
-        mask = torch.where(mask, 0.0, lowest).to(query.dtype)
+    if mask is not None:  # a query without a key becomes 0 and attends to all: equal probabilities
+        attends = mask.any(-1, keepdim=True)
+        query = query * attends
+        masked = attends & ~mask
+        mask = query.new_zeros(masked.shape).masked_fill(masked, torch.finfo(query.dtype).min / 2)
     if rate and query.device.type == "cpu":
         scores = (query * query.shape[-1] ** -0.5) @ key.mT
         probs = (scores if mask is None else scores.add_(mask)).softmax(-1)

@@ -57,9 +57,9 @@ def floats(*shape, dtype="float32"):
 
 
 def mask_of(kind: str, batch: int, queries: int, keys: int):
-    """Return bool (B, 1, 1, S) or (B, 1, R, S); every query attends to a key."""
+    """Return bool (B, 1, 1, S) or (B, 1, R, S); the first sequence's queries attend to no key."""
     mask = random.random((batch, 1, queries if kind == "pairs" else 1, keys)) < 0.6
-    mask[..., 0] = True
+    mask[0] = False
     return jnp.asarray(mask)
 
 
