@@ -105,7 +105,7 @@ CASES = {
     "project_heads without biases": (project, [X, *KERNELS, None, None, None], [0, 1, 2, 3]),
     "self_attention": (
         attend_to_itself,
-        [X, None, *KERNELS, *(floats(HEADS, SIZE) for _ in range(3))],
+        [X, None, *(one / 3 for one in KERNELS), *(floats(HEADS, SIZE) for _ in range(3))],
         [0, 2, 3, 4, 5, 7],  # the bias of keys has no gradient, only what rounding leaves
     ),
     "attention": (attend, heads(), [0, 1, 2]),
