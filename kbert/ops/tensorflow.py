@@ -130,7 +130,10 @@ def _gelu(x):
 
 
 def dropout(x, rate: float, seed):
-    """See `reference.dropout`; 16 random bits per number, so the rate is exact to 2⁻¹⁷."""
+    """See `reference.dropout`; 16 random bits per number.
+
+    The rate is rounded to a multiple of 2⁻¹⁶, to 1 − 2⁻¹⁶ at most.
+    """
     return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
 
 

@@ -39,19 +39,21 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; torch's fused attention, but for dropout on a CPU."""
+    scale = query.shape[-1] ** -0.5
     if mask is not None:  # a query without a key becomes 0 and attends to all: equal probabilities
         attends = mask.any(-1, keepdim=True)
-        query = query * attends
+        scale = attends.to(query.dtype) * scale
         masked = attends & ~mask
         mask = query.new_zeros(masked.shape).masked_fill(masked, torch.finfo(query.dtype).min / 2)
+    query = query * scale
     if rate and query.device.type == "cpu":
-        scores = (query * query.shape[-1] ** -0.5) @ key.mT
+        scores = query @ key.mT
         probs = (scores if mask is None else scores.add_(mask)).softmax(-1)
         # contiguous: as a view it would keep query and key in memory too
         context = _Attention.apply(probs, value.contiguous(), *_draw(probs, rate, seed))
     else:
         attend = functional.scaled_dot_product_attention
-        context = attend(query, key, value, mask, dropout_p=rate)
+        context = attend(query, key, value, mask, dropout_p=rate, scale=1.0)
     return context.transpose(1, 2).flatten(2)  # (B, A, R, D) -> (B, R, A·D)
 
 
@@ -93,7 +95,10 @@ def dense(x, kernel, bias, activation: Callable):
 
 
 def dropout(x, rate: float, seed):
-    """See `reference.dropout`; on a CPU the rate is exact to 2⁻¹⁷."""
+    """See `reference.dropout`; on a CPU 16 random bits per number.
+
+    There the rate is rounded to a multiple of 2⁻¹⁶, to 1 − 2⁻¹⁶ at most.
+    """
     if not rate:
         return x
     if x.device.type != "cpu":

@@ -50,6 +50,20 @@ def arrays_of(tensors) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(keras.ops.cast(one, "float32")) for one in tensors]
 
 
+def test_float64_is_near_float32(small, backend):
+    """With padding, whose mask has numbers that float32 does not have."""
+    if backend == "jax":
+        pytest.skip("JAX has no float64 by default")
+    ids = np.random.default_rng(3).integers(1, 99, (5, 7)).astype("int32")
+    ids[:, 5:] = 0
+    models = [kbert.build_encoder(small, seq_len=7, dtype=one) for one in ("float64", "float32")]
+    models[1].set_weights(models[0].get_weights())
+    found, expected = (one([ids, 0 * ids])[0] for one in models)
+    assert keras.backend.standardize_dtype(found.dtype) == "float64"
+    np.testing.assert_allclose(*arrays_of([found, expected]), atol=1e-5)
+    assert np.isfinite(arrays_of(models[0]([ids, 0 * ids], training=True))[0]).all()
+
+
 @full_on("jax")
 @pytest.mark.parametrize(("head", "policy"), CASES)
 def test_dtype_argument_equals_keras_policy(small, head, policy):

@@ -12,6 +12,7 @@ import json
 import weakref
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
@@ -173,7 +174,7 @@ def test_cast_weights_are_freed_with_their_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     embed(bert, "cat", **BFLOAT16)
-    cast = weakref.ref(deferred._casts[model][1]["bfloat16"][1])
+    cast = weakref.ref(deferred._casts[model]["bfloat16"][1])
     assert cast() is not None
     del bert, model
     gc.collect()  # the model,
@@ -195,6 +196,22 @@ def test_changed_weights_are_cast_again(small, berts, casts):
     value[3] += 1  # one number of all
     bias.assign(value)
     assert np.abs(embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
+
+
+@pytest.mark.parametrize("change", [np.negative, np.flip], ids=["signs", "order"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
+def test_weights_with_the_same_sum_of_bits_are_cast_again(small, dtype, change):
+    """Other signs of an even number of weights, and another order of the same weights."""
+    model = kbert.build_encoder(small, seq_len=None, dtype=dtype)
+    cast = deferred.cast_model(model, model.spec, "bfloat16")
+    assert deferred.cast_model(model, model.spec, "bfloat16") is cast
+    kernel = model.get_layer("Encoder-1-FeedForward").output_dense.kernel
+    wanted = change(np.array(keras.ops.convert_to_numpy(kernel.value)))
+    kernel.assign(wanted)
+    again = deferred.cast_model(model, model.spec, "bfloat16")
+    found = again.get_layer("Encoder-1-FeedForward").output_dense.kernel
+    found = keras.ops.convert_to_numpy(keras.ops.cast(found.value, "float32"))
+    assert_allclose(found, wanted.astype("float32"), rtol=2**-7)
 
 
 @pytest.mark.full

@@ -38,6 +38,35 @@ def test_dropout_keeps_the_expected_value(rate, selected):
     assert abs(to_numpy(dropped).mean() - 1) < 5 * np.sqrt(rate / (1 - rate) / COUNT)
 
 
+@pytest.mark.parametrize("rate", [2**-20, 0.1, 1 - 2**-18])
+def test_rate_is_rounded_to_16_bits(rate, selected):
+    """The scale is that of the rounded rate; JAX's rate, of 31 bits, is exact."""
+    dropped = to_numpy(
+        selected.dropout(keras.ops.ones((1000, 1000)), rate, to_tensor(np.array([1, 2], "int32")))
+    )
+    if keras.backend.backend() != "jax":
+        rate = min(round(rate * 2**16), 2**16 - 1) / 2**16
+    np.testing.assert_allclose(dropped[dropped > 0], 1 / (1 - rate), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_float16"])
+@pytest.mark.parametrize("kind", ["dropout", "attention"])
+def test_rate_with_a_scale_beyond_float16_is_refused(kind, dtype):
+    from kbert.model.layers.encoder import Dropout, MultiHeadAttention
+
+    def build(rate):
+        if kind == "dropout":
+            return Dropout(rate, dtype=dtype)
+        return MultiHeadAttention(4, 6, dropout=rate, dtype=dtype)
+
+    layer = build(1 - 2**-15)
+    x = 1 + np.arange(5 * 7 * 24, dtype="float32").reshape(5, 7, 24) % 2
+    assert np.isfinite(to_numpy(layer(x, training=True))).all()
+    for rate in [1.0] if dtype == "float32" else [0.99999, 1.0]:
+        with pytest.raises(ValueError, match=r"rate must be below 1, and in float16 at most 0.99"):
+            build(rate)
+
+
 def test_masks_of_other_seeds_are_independent(selected):
     seeds = [[1, 2], [2, 2], [1, 3], [2, 1], [1 + 2**16, 2], [2**31 - 1, 2**31 - 1]]
     masks = [mask_of(selected, 0.3, seed) for seed in seeds]

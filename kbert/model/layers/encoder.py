@@ -36,9 +36,10 @@ def nan_where_out_of_range(ids, size: int, dtype: str):
 
 @_register
 class Embedding(keras.layers.Embedding):
-    """A look-up table, int32 (B, S) to (B, S, H), that answers an unknown id with NaN at inference.
+    """A look-up table, int32 (B, S) to (B, S, H).
 
-    `training=True` leaves the check of the ids out.
+    At inference an id that it does not have is an error of the backend (torch, and TensorFlow on a
+    CPU), or becomes NaN (JAX, XLA, and TensorFlow on a GPU). `training=True` leaves the check out.
     """
 
     def call(self, ids, training=None):
@@ -55,7 +56,7 @@ class Embedding(keras.layers.Embedding):
 class TokenEmbedding(Embedding):
     """Token vectors (B, S, H), and the table itself (T, H) for `EmbeddingSimilarity`.
 
-    Masks the tokens `pad_token_id`.
+    Masks the tokens `pad_token_id`. Ids that the table does not have: as in `Embedding`.
     """
 
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
@@ -232,6 +233,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                     f"self-attention, got {value!r}: use keras.layers.MultiHeadAttention"
                 )
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
+        _check_rate(self, self.dropout)
 
     def build(self, input_shape):
         shape = _shapes(input_shape)[0]
@@ -320,9 +322,22 @@ def _expand_mask(mask):
     return ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)
 
 
+def _check_rate(layer, rate: float) -> None:
+    """Raise a ValueError for a dropout rate with a scale, 1 / (1 - rate), beyond the dtype."""
+    if rate == 1 or (layer.compute_dtype == "float16" and rate > 1 - 2**-15):
+        raise ValueError(
+            f"{layer.name}: a dropout rate must be below 1, and in float16 at most 0.99996, "
+            f"got {rate}"
+        )
+
+
 @_register
 class Dropout(keras.layers.Dropout):
-    """Keras's layer and settings, by `kbert.ops.dropout`."""
+    """Keras's layer and settings, by `kbert.ops.dropout`; `rate` must be below 1."""
+
+    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+        super().__init__(rate, noise_shape, seed, **kwargs)
+        _check_rate(self, self.rate)
 
     def call(self, x, training=None):
         if not training or self.rate == 0:
