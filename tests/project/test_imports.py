@@ -78,6 +78,7 @@ def test_extras_named_in_messages_install_the_packages():
         for extra, lines in project["optional-dependencies"].items()
     }
     brings["tpu"].add("libtpu")  # of jax[tpu]
+    brings["jax-cuda"].add("jax_cuda12_plugin")  # of jax[cuda12]
     named = set()
     for path in package.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

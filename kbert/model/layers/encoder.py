@@ -246,18 +246,18 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         queries = selected[0] if selected else None
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
+        if selected:
+            mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
+        mask = _expand_mask(mask)
         own = self.query_dense, self.key_dense, self.value_dense
         if selected or self.adapters or not all(map(keras_internals.is_plain, own)):
             query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
-            if selected:
-                mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
             if selected[1:]:
                 rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
                 key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
-            context = kops.attention(query, key, value, _expand_mask(mask), rate, seed)
+            context = kops.attention(query, key, value, mask, rate, seed)
         else:
-            weights = _kernels_and_biases(own)
-            context = kops.self_attention(x, *weights, _expand_mask(mask), rate, seed)
+            context = kops.self_attention(x, *_kernels_and_biases(own), mask, rate, seed)
         dense = self.output_dense
         if keras_internals.is_plain(dense):
             kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, x.shape[-1]))
