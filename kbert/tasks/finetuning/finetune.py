@@ -91,6 +91,7 @@ def finetune(
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
+    asked = task_of(task), FinetuningSettings.of(options)
     require_data(train=train, dev=dev)
-    recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
+    recipe = Finetuning.of_task(*asked, sources)
     return runner.start(recipe, output, surroundings)
