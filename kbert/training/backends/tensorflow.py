@@ -43,7 +43,7 @@ class TensorFlowBackend(Backend):
         return self.strategy.scope()
 
     def default_jit(self) -> bool:
-        # on a CPU XLA gains nothing in float32 (benchmarks/RESULTS.md), and compiles anew for
+        # on a CPU XLA gains nothing in float32 (benchmarks/records.jsonl), and compiles anew for
         # each length
         return self.spread.on_tpu or bool(tf.config.list_physical_devices("GPU"))
 
