@@ -94,9 +94,9 @@ def _attention_forward(heads, mask, seed, rate):
     context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
     of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
     inputs = sizes.heads(heads) | {"mask": mask, "seed": seed}
-    in_specs = sizes.head_specs(_BLOCK) | sizes.mask_specs(mask)
+    in_specs = sizes.head_specs(of_block=True) | sizes.mask_specs(mask)
     outputs = {"context": context, "highest": of_rows, "total": of_rows}
-    out_specs = sizes.row_specs(_BLOCK)
+    out_specs = sizes.row_specs(of_block=True)
     blocks = pallas.cdiv(sizes.rows, _BLOCK), batch, count
     found = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
     return found["context"], (heads, {"mask": mask, "seed": seed, **found})
@@ -107,8 +107,8 @@ def _attention_gradients(rate, residuals, gradient) -> dict:
     heads, others = residuals
     sizes = _Sizes.of(heads, rate)
     inputs = sizes.heads(heads) | others | {"gradient": gradient}
-    in_specs = sizes.head_specs(sizes.rows) | sizes.mask_specs(inputs["mask"])
-    in_specs |= sizes.row_specs(sizes.rows)
+    in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
+    in_specs |= sizes.row_specs(of_block=False)
     in_specs["gradient"] = in_specs["context"]
     outputs = {"heads": [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in heads]}
     out_specs = {"heads": [sizes.gradient_spec(one.shape[2]) for one in heads]}
@@ -163,29 +163,31 @@ class _Sizes(NamedTuple):
     def heads(self, heads: list) -> dict:
         return dict(zip(("query", "key", "value"), heads * (3 // len(heads)), strict=True))
 
-    def head_specs(self, rows: int) -> dict:
-        """Return the specs of all keys and values, and of `rows` queries: a block's, or all."""
+    def head_specs(self, of_block: bool) -> dict:
+        """Return the specs of all keys and values, and of a block's queries, or of all."""
 
-        def spec(length, part):
+        def spec(length, part, blocked):
             def place(i, b, h):
-                return b, i if length == _BLOCK else 0, part, h, 0
+                return b, i if blocked else 0, part, h, 0
 
             return pallas.BlockSpec((None, length, None, None, self.size), place)
 
-        parts = (0, 1, 2) if self.packed else (0, 0, 0)
-        lengths = rows, self.columns, self.columns
-        return self.heads([spec(*one) for one in zip(lengths, parts, strict=True)])
+        query, key, value = (0, 1, 2) if self.packed else (0, 0, 0)
+        queries = spec(_BLOCK if of_block else self.rows, query, of_block)
+        others = [spec(self.columns, part, False) for part in (key, value)]
+        return self.heads([queries, *others])
 
     def gradient_spec(self, parts: int):
         """Return the spec of a block's gradients."""
         shape = None, _BLOCK, parts, None, self.size
         return pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
 
-    def row_specs(self, rows: int) -> dict:
-        """Return the specs of contexts and sums of `rows` queries: a block's, or all."""
+    def row_specs(self, of_block: bool) -> dict:
+        """Return the specs of contexts and sums of a block's queries, or of all."""
+        rows = _BLOCK if of_block else self.rows
 
         def place(i):
-            return i if rows == _BLOCK else 0
+            return i if of_block else 0
 
         shape = None, rows, None, self.size
         context = pallas.BlockSpec(shape, lambda i, b, h: (b, place(i), h, 0))
