@@ -73,6 +73,10 @@ class GatherFirsts(keras.layers.Layer):
         inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
     """
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def call(self, inputs):
         return self._take(*inputs)
 
@@ -125,6 +129,10 @@ class Gather(Maskless):
 class EmbeddingSimilarity(keras.layers.Layer):
     """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def build(self, input_shape):
         self.bias = self.add_weight(shape=(input_shape[1][0],), initializer="zeros", name="bias")
 
@@ -150,6 +158,10 @@ class Masked(keras.layers.Layer):
     Call arguments:
         inputs: [float (B, S, T), int32 marks (B, S)].
     """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
 
     def call(self, inputs):
         # A tensor of its own (no copy once compiled): Keras does not replace the mask of a tensor
