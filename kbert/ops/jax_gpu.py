@@ -143,9 +143,9 @@ def _call(kernel, sizes, grid, inputs, in_specs, outputs, out_specs):
 
 
 class _Sizes(NamedTuple):
-    """The sizes of an attention, and what a program sees of its arrays.
+    """The sizes of an attention, and the parts of its arrays that one program reads or writes.
 
-    Programs are counted by (block of rows or columns, sequence, head).
+    Rows are queries and columns are keys. The grid is (block of rows or columns, sequence, head).
     """
 
     head_count: int  # A
@@ -196,15 +196,15 @@ class _Sizes(NamedTuple):
 
     def mask_specs(self, mask) -> dict:
         """Return the specs of the mask of a sequence and head, and of the seed."""
-        found = {"seed": pallas.BlockSpec((2,), lambda i, b, h: (0,))}
+        specs = {"seed": pallas.BlockSpec((2,), lambda i, b, h: (0,))}
         if mask is None:
-            return found
+            return specs
         batch, heads, *shape = mask.shape
 
         def place(i, b, h):
             return b if batch > 1 else 0, h if heads > 1 else 0, 0, 0
 
-        return found | {"mask": pallas.BlockSpec((None, None, *shape), place)}
+        return specs | {"mask": pallas.BlockSpec((None, None, *shape), place)}
 
     def scores(self, query, key, mask_ref, row, column):
         """Return the masked scores of a tile, float32; -inf behind the last key."""
@@ -248,22 +248,22 @@ def _product(x, y):
     return triton.dot(x, y, allow_tf32=False)
 
 
-def _attention_kernel(sizes, given, found):
+def _attention_kernel(sizes, inputs, outputs):
     """Compute the contexts of a block of queries, their highest scores and softmax's sums."""
     row = pallas.program_id(0) * _BLOCK
     head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
     left = sizes.rows - row
-    query = _load(given["query"], 0, left)
+    query = _load(inputs["query"], 0, left)
 
     def add_keys(block, sums):
         context, highest, total = sums
         column = block * _BLOCK
-        key, value = (_load(given[name], column, sizes.columns) for name in ("key", "value"))
-        scores = sizes.scores(query, key, given["mask"], row, column)
+        key, value = (_load(inputs[name], column, sizes.columns) for name in ("key", "value"))
+        scores = sizes.scores(query, key, inputs["mask"], row, column)
         higher = jnp.maximum(highest, jnp.max(scores, -1))
         probs = jnp.exp(scores - higher[:, None])
         change = jnp.exp(highest - higher)
-        kept = sizes.drop(probs, given["seed"], head, row, column)
+        kept = sizes.drop(probs, inputs["seed"], head, row, column)
         context = context * change[:, None] + _product(kept.astype(value.dtype), value)
         return context, higher, total * change + jnp.sum(probs, -1)
 
@@ -271,12 +271,12 @@ def _attention_kernel(sizes, given, found):
     sums = nothing, jnp.full((_BLOCK,), -jnp.inf, "float32"), jnp.zeros((_BLOCK,), "float32")
     blocks = pallas.cdiv(sizes.columns, _BLOCK)
     context, highest, total = jax.lax.fori_loop(0, blocks, add_keys, sums)
-    _store(found["context"].at[...], context / total[:, None], left)
-    _store(found["highest"].at[...], highest, left)
-    _store(found["total"].at[...], total, left)
+    _store(outputs["context"].at[...], context / total[:, None], left)
+    _store(outputs["highest"].at[...], highest, left)
+    _store(outputs["total"].at[...], total, left)
 
 
-def _attention_gradient_kernel(sizes, given, found):
+def _attention_gradient_kernel(sizes, inputs, outputs):
     """Compute the gradients of a block of keys and values, and of the same block of queries."""
     block = pallas.program_id(0)
     start = block * _BLOCK
@@ -287,24 +287,25 @@ def _attention_gradient_kernel(sizes, given, found):
     nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
 
     def store(part, x, end):
-        heads, of = (found["heads"][0], part) if sizes.packed else (found["heads"][part], 0)
+        heads, of = (outputs["heads"][0], part) if sizes.packed else (outputs["heads"][part], 0)
         _store(heads.at[:, pallas.ds(of, 1), :], x[:, None], end - start)
         if sizes.packed:
-            found["sums"][pallas.ds(part, 1), :] = jnp.sum(x, 0)[None]
+            outputs["sums"][pallas.ds(part, 1), :] = jnp.sum(x, 0)[None]
 
     def of_rows(name, row):
-        return _load(given[name], row, sizes.rows)
+        return _load(inputs[name], row, sizes.rows)
 
     def of_columns(name, column):
-        return _load(given[name], column, sizes.columns)
+        return _load(inputs[name], column, sizes.columns)
 
     def tile(query, key, value, row, column):
         """Return the kept probabilities, the gradients of the scores and of the contexts."""
         gradient, context = of_rows("gradient", row), of_rows("context", row)
-        total = jnp.maximum(of_rows("total", row), 1e-30)  # 0 behind the last row
-        scores = sizes.scores(query, key, given["mask"], row, column)
+        total = of_rows("total", row)
+        total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
+        scores = sizes.scores(query, key, inputs["mask"], row, column)
         probs = jnp.exp(scores - of_rows("highest", row)[:, None]) / total[:, None]
-        kept = sizes.drop(probs, given["seed"], head, row, column)
+        kept = sizes.drop(probs, inputs["seed"], head, row, column)
         mean = jnp.sum(_wide(gradient) * _wide(context), -1)
         of_scores = kept * _product(gradient, value.T) - probs * mean[:, None]
         of_scores = jnp.where(scores > _LOWEST, of_scores * sizes.size**-0.5, 0.0)
