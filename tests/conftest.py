@@ -9,8 +9,8 @@ import tempfile
 
 import pytest
 from helpers import peer_outputs
+from helpers.backends import environment_of
 from helpers.sizes import ROOT, SHARED, SIZES, TESTS
-from helpers.xla_flags import environment_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
@@ -129,8 +129,7 @@ def saved(small, tmp_path_factory):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A folder of texts in small blocks, and the content of its shards by one process."""
-    from helpers.folder_content import content
-    from helpers.prepared_text import prepare_some, small_blocks, write_corpus
+    from helpers.corpora import content, prepare_some, small_blocks, write_corpus
 
     folder = tmp_path_factory.mktemp("corpus")
     write_corpus(folder)
@@ -150,7 +149,7 @@ def shared():
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """A `LocalHub` that huggingface_hub uses in this test, with an empty cache."""
-    from helpers.hub_settings import use_hub
+    from helpers.hub_cache import use_hub
     from helpers.local_hub import LocalHub
 
     with LocalHub() as local_hub:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.xla_flags import environment_of
+from helpers.backends import environment_of
 
 ROUNDS = {
     "default": "not full and not nightly",

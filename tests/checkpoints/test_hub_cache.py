@@ -11,8 +11,8 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
+from helpers.hub_cache import set_offline
 from helpers.hub_models import BERT, MINILM, check_same, failed_line, write_model
-from helpers.hub_settings import set_offline
 from helpers.local_hub import Fault
 
 import kbert

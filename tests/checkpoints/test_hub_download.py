@@ -14,8 +14,8 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
+from helpers.hub_cache import set_offline, wait_no_longer
 from helpers.hub_models import BERT, MINILM, check_same, failed_line
-from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.local_hub import Fault
 
 import kbert

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.hub_cache import set_offline, wait_no_longer
 from helpers.hub_content import Fault
-from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.small_berts import small_bert
 from huggingface_hub import ModelCard, snapshot_download
 
@@ -271,7 +271,7 @@ def test_no_network_is_one_line(owner, folder, monkeypatch):
 
 
 def test_server_that_is_not_there_is_one_line(hub, folder, monkeypatch, tmp_path):
-    from helpers.hub_settings import use_hub
+    from helpers.hub_cache import use_hub
 
     use_hub(monkeypatch, "http://127.0.0.1:1", tmp_path / "home")
     monkeypatch.setenv("HF_TOKEN", "hf_owner")

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from helpers.command_line import kbert
-from helpers.corpus_documents import read_documents
-from helpers.wikitext_shards import text_files
+from helpers.corpora import read_documents, text_files
 
 from kbert.cli.console import run
 from kbert.cli.main import cli

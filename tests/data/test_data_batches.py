@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from helpers import google_recipe
-from helpers.wikitext_shards import folders, wikitext_shards
+from helpers.corpora import folders, wikitext_shards
 from test_data_pairs import within
 
 from kbert.data.corpus.shards import open_shards

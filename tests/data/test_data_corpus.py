@@ -4,8 +4,7 @@ import gzip
 import json
 
 import pytest
-from helpers.corpus_documents import read_documents
-from helpers.wikitext_shards import wikitext_files
+from helpers.corpora import read_documents, wikitext_files
 
 from kbert.data.corpus import text_files as corpus
 from kbert.data.corpus.sentences import cut

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers import google_recipe
-from helpers.wikitext_shards import wikitext_shards
+from helpers.corpora import wikitext_shards
 
 from kbert.data.pretraining.pairs import Pairs, truncated
 

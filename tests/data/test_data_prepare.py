@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.corpus_documents import read_documents
-from helpers.folder_content import content
+from helpers.corpora import SHARD, content, folders, read_documents, text_files, wikitext_shards
 from helpers.sizes import ROOT
-from helpers.wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
 from kbert.data.corpus.preparing import prepare
 from kbert.data.tokenization.tokenizer import Tokenizer

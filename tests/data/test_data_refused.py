@@ -6,8 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers.prepared_text import small_blocks
-from helpers.wikitext_shards import SHARD, folders, text_files, wikitext_shards
+from helpers.corpora import SHARD, folders, small_blocks, text_files, wikitext_shards
 
 import kbert
 from kbert.cli.early_checks import check_file

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.wikitext_shards import VOCABULARY, folders, text_files
+from helpers.corpora import VOCABULARY, folders, text_files
 
 from kbert.data.corpus.vocab_training import train_vocab
 from kbert.data.tokenization.tokenizer import Tokenizer

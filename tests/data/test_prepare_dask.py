@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import kbert
-from helpers.folder_content import content
-from helpers.prepared_text import SHARD, prepare_some
+from helpers.corpora import SMALL_SHARD as SHARD
+from helpers.corpora import content, prepare_some
 from helpers.sizes import ROOT
 
 from kbert.cli import dask_cluster

@@ -9,8 +9,7 @@ import weakref
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from helpers.folder_content import content
-from helpers.prepared_text import prepare_some
+from helpers.corpora import content, prepare_some
 
 from kbert.data.corpus import tokenizing_executor
 from kbert.data.corpus.preparing import prepare

@@ -29,8 +29,16 @@ def values_and_gradients(function, arrays: list, positions: list[int], dtype: st
 
     tensors = [to_tensor(one, dtype) for one in arrays]
     given = [tensors[position] for position in positions]
-    results, gradients = _BY_BACKEND[keras.backend.backend()](total, given)
+    results, gradients = _DIFFERENTIATE[keras.backend.backend()](total, given)
     return [to_numpy(one) for one in results], [to_numpy(one) for one in gradients]
+
+
+def differentiate(function, array: np.ndarray) -> np.ndarray:
+    """Return the gradient of a scalar function at an array."""
+    tensor = keras.ops.convert_to_tensor(array)
+    differentiated = _DIFFERENTIATE[keras.backend.backend()]
+    _, (gradient,) = differentiated(lambda given: (function(given), []), [tensor])
+    return keras.ops.convert_to_numpy(gradient)
 
 
 def to_tensor(array, dtype: str = "float32"):
@@ -69,4 +77,4 @@ def _torch(total, given):
     return [one.detach() for one in results], torch.autograd.grad(value, given)
 
 
-_BY_BACKEND = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+_DIFFERENTIATE = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.backends import environment_of
 from helpers.peer_outputs import FOLDER
 from helpers.sizes import ROOT, TESTS
-from helpers.xla_flags import environment_of
 
 ROUNDS = {"default": "not full and not nightly", "full": "full and not nightly"}
 OPTIONS = ["-n", "0", "-q", "-x", "-rf", "--tb=short", "-p", "no:cacheprovider"]

@@ -58,7 +58,7 @@ def test_truncation_counts_tokens_of_overlong_words():
 def test_truncating_a_line_of_16_mb_takes_little_memory(run_python):
     code = """
 import kbert
-from helpers.peak_memory import peak_memory
+from helpers.load_in_subprocess import peak_memory
 words = kbert.Tokenizer.from_vocab(
     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"], lowercase=True
 )

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from helpers.backends import full_on
 from helpers.peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on
 from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
 

@@ -6,9 +6,9 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from helpers.backends import full_on, nightly_on
 from helpers.peer_checkpoints import CLASSES
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers.backends import full_on
 from helpers.labelled_texts import write_texts
 from helpers.peer_tasks import VOCABULARY
-from helpers.rounds import full_on
 
 import kbert
 from kbert.checkpoints.transfer import weights_digest

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert

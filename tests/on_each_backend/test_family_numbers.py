@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
+from helpers.backends import full_on
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on
 from numpy.testing import assert_allclose
 
 import kbert

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers.backends import full_on
 from helpers.labelled_texts import read_texts, write_texts
 from helpers.peer_tasks import VOCABULARY
-from helpers.rounds import full_on
 
 import kbert
 from kbert.tasks.finetuning.evaluate import evaluate

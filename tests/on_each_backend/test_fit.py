@@ -6,7 +6,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
 
 import kbert
 

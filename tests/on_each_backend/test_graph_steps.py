@@ -6,7 +6,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 from helpers.small_berts import TEXTS, small_bert
 from keras.src.backend.common import global_state
 

@@ -9,8 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
-from helpers.xla_flags import environment_of
+from helpers.backends import environment_of, full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.backend_gradients import slopes_of
+from helpers.gradients import differentiate
 
 from kbert.training import loss as objectives
 
@@ -53,7 +53,7 @@ def test_losses_and_gradients_equal_torch(name):
     sums = ops.convert_to_numpy(sums_of(ops.convert_to_tensor(logits)))
     second = float((weights * SECOND[name]).sum())
     np.testing.assert_allclose(sums, [expected.item(), second, weights.sum()], rtol=2e-5)
-    slopes = slopes_of(lambda x: sums_of(x)[0], logits)
+    slopes = differentiate(lambda x: sums_of(x)[0], logits)
     np.testing.assert_allclose(slopes, tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
@@ -65,7 +65,7 @@ def test_examples_of_weight_0_may_be_anything(name):
     logits = logits.copy()
     logits[5], logits[5, 0] = np.inf, np.nan
     given = [ops.convert_to_tensor(array) for array in (labels, weights)]
-    found = slopes_of(lambda x: objectives.measured(x, *given, smoothing=smoothing)[0], logits)
+    found = differentiate(lambda x: objectives.measured(x, *given, smoothing=smoothing)[0], logits)
     assert np.isfinite(found).all() and not found[5].any()
 
 

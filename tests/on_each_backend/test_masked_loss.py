@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 
 import kbert
 

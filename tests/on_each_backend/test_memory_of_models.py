@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers.rounds import nightly_on
+from helpers.backends import nightly_on
 from helpers.sizes import TESTS
 
 # 20 models that an engine trains, then 10 that `fit` trains: after each, the custom gradients in

@@ -6,7 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
 from helpers.small_berts import small_berts
 from numpy.testing import assert_array_equal
 

@@ -5,9 +5,9 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from helpers.backends import full_on, nightly_on
 from helpers.peer_bert import CASES
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert

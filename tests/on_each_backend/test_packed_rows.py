@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
 from helpers.sizes import SIZES
 
 import kbert

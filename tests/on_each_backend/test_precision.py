@@ -15,8 +15,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from helpers.backends import full_on
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on
 from helpers.small_berts import TEXTS as MANY
 from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose, assert_array_equal

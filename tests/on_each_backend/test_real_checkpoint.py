@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.backends import nightly_on
 from helpers.peer_outputs import run_peer
-from helpers.rounds import nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert

@@ -7,7 +7,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.rounds import nightly_on
+from helpers.backends import nightly_on
 from numpy.testing import assert_allclose
 
 import kbert

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, arrays, batch_of
 

@@ -9,8 +9,8 @@ import re
 import keras
 import numpy as np
 import pytest
-from helpers.backend_gradients import slopes_of
-from helpers.rounds import full_on, nightly_on
+from helpers.backends import full_on, nightly_on
+from helpers.gradients import differentiate
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
@@ -103,7 +103,8 @@ def test_cross_entropy_is_a_weighted_sum():
             loss -= weights[place] * np.log(share)
             hits += weights[place] * (row.argmax() == labels[place])
     np.testing.assert_allclose(found, [loss, hits, weights.sum()], rtol=1e-5)
-    assert np.isfinite(slopes_of(lambda x: objectives.measured(x, *tensors[1:])[0], logits)).all()
+    gradient = differentiate(lambda x: objectives.measured(x, *tensors[1:])[0], logits)
+    assert np.isfinite(gradient).all()
 
 
 @full_on("jax", "tensorflow")

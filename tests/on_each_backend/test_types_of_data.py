@@ -6,7 +6,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.backends import full_on
 from test_masked_loss import cross_entropy
 
 import kbert

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.backend_gradients import slopes_of
+from helpers.gradients import differentiate
 from helpers.peer_vector_losses import BATCH, CASES, MARGIN, SCALE, WIDTH, scores, vectors_of
 from helpers.sizes import FILES, SIZES
 from numpy.testing import assert_allclose
@@ -55,7 +55,7 @@ def test_vector_losses_equal_sentence_transformers(case):
         np.concatenate([array, array[:2]])
         for array in (vectors_of(columns), labels_of(name, columns))
     )
-    found = slopes_of(lambda x: measured(loss, x, labels, weights)[0], vectors)
+    found = differentiate(lambda x: measured(loss, x, labels, weights)[0], vectors)
     assert_allclose(found[:BATCH], expected[f"{case}.gradient"], rtol=1e-4, atol=1e-6)
     assert not found[BATCH:].any()
     sums = sums_of(loss, vectors, labels, weights)

@@ -3,8 +3,8 @@
 import os
 
 import pytest
+from helpers.backends import environment_of
 from helpers.forks import Forks
-from helpers.xla_flags import environment_of
 
 
 @pytest.fixture(scope="session")

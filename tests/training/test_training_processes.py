@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import train_process
+from helpers.backends import XLA_FLAGS, environment_of
 from helpers.sizes import SIZES
-from helpers.xla_flags import LESS_COMPILING, environment_of
 
 import kbert
 
 TWO = "--xla_force_host_platform_device_count=2"
-TWO_DEVICES_OF_JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": f"{LESS_COMPILING['XLA_FLAGS']} {TWO}"}
+TWO_DEVICES_OF_JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": f"{XLA_FLAGS} {TWO}"}
 
 
 @pytest.fixture(scope="module")
