@@ -1,7 +1,5 @@
 """The page of an attention map in a real browser: each view, by mouse and by keyboard."""
 
-import contextlib
-
 import numpy as np
 import pytest
 from helpers.attention_maps import random_map
@@ -23,30 +21,12 @@ def file(found, tmp_path_factory):
     return found.save(path, layer=2, head=1, special="whole")
 
 
-@pytest.fixture
-def opened(browser):
-    """Opens files; no page may fail, warn, or ask for anything but itself."""
-    with contextlib.ExitStack() as stack:
-
-        def open_page(path, fragment="", **options):
-            page = stack.enter_context(contextlib.closing(browser.new_page(**options)))
-            wrong, address = [], path.as_uri()
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("console", lambda said: wrong.append(said.text))
-            page.on("request", lambda one: one.url.startswith(address) or wrong.append(one.url))
-            page.goto(address + fragment)
-            stack.callback(lambda: pytest.fail(str(wrong)) if wrong else None)
-            return page
-
-        yield open_page
-
-
 def marked(page, selector: str) -> list[str]:
     return page.locator(selector).all_inner_texts()
 
 
-def test_head_thumbnails_are_chosen_by_mouse_and_keys(opened, file, found):
-    page = opened(file)
+def test_head_thumbnails_are_chosen_by_mouse_and_keys(open_page, file, found):
+    page = open_page(file)
     thumbnails = page.locator("#thumbnails button")
     assert thumbnails.count() == 6 and page.locator("#thumbnails [aria-pressed=true]").count() == 1
     # a pixel of a canvas is a weight: white is none, and the largest is darkest
@@ -69,8 +49,8 @@ def test_head_thumbnails_are_chosen_by_mouse_and_keys(opened, file, found):
     assert set(marked(page, ".where")) == {"layer 3, head 1"}
 
 
-def test_token_shows_its_attention_both_ways(opened, file, found):
-    page = opened(file, "#layer=3&head=2")
+def test_token_shows_its_attention_both_ways(open_page, file, found):
+    page = open_page(file, "#layer=3&head=2")
     assert set(marked(page, ".where")) == {"layer 3, head 2"}
     weights = found.weights[1, 1]
     page.locator("#from button").nth(4).hover()
@@ -100,8 +80,8 @@ def test_token_shows_its_attention_both_ways(opened, file, found):
     assert page.locator("#line-readout").inner_text().startswith(f"{found.tokens[1]} attends to")
 
 
-def test_heads_are_drawn_together_in_colours(opened, file):
-    page = opened(file)
+def test_heads_are_drawn_together_in_colours(open_page, file):
+    page = open_page(file)
 
     def colours() -> set:
         script = "all => all.map(one => getComputedStyle(one).stroke)"
@@ -121,8 +101,8 @@ def test_heads_are_drawn_together_in_colours(opened, file):
     assert page.locator("#strokes g:not([style*=none]) path").count() < count
 
 
-def test_cls_and_sep_are_hidden_and_sentences_chosen(opened, file, found):
-    page = opened(file)
+def test_cls_and_sep_are_hidden_and_sentences_chosen(open_page, file, found):
+    page = open_page(file)
 
     def sides() -> tuple:
         return tuple(marked(page, f"#{side} button span") for side in ("from", "to"))
@@ -144,8 +124,8 @@ def test_cls_and_sep_are_hidden_and_sentences_chosen(opened, file, found):
         assert page.locator("#thumbnails canvas").first.evaluate(size) == [rows, columns]
 
 
-def test_an_empty_choice_is_said(opened, tmp_path):
-    page = opened(random_map(0).save(tmp_path / "empty.html"))
+def test_an_empty_choice_is_said(open_page, tmp_path):
+    page = open_page(random_map(0).save(tmp_path / "empty.html"))
     assert page.get_by_label("[CLS] and [SEP]").is_checked()  # there is nothing else
     page.get_by_label("[CLS] and [SEP]").uncheck()
     assert page.locator("#from button").count() == 0
@@ -153,8 +133,8 @@ def test_an_empty_choice_is_said(opened, tmp_path):
     assert "Nothing is left" in page.locator("#heat-readout").inner_text()
 
 
-def test_heat_map_reads_out_by_mouse_and_keys(opened, file, found):
-    page = opened(file, "#layer=2&head=5")
+def test_heat_map_reads_out_by_mouse_and_keys(open_page, file, found):
+    page = open_page(file, "#layer=2&head=5")
     canvas, readout = page.locator("#heat"), page.locator("#heat-readout")
     canvas.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
@@ -175,8 +155,8 @@ def test_heat_map_reads_out_by_mouse_and_keys(opened, file, found):
     assert f"{found.tokens[best]} ({best + 1}) {weights[3, best]:.2f}" in rows[3]
 
 
-def test_a_query_and_its_keys_make_the_score(opened, file, found):
-    page = opened(file, "#layer=3&head=2")
+def test_a_query_and_its_keys_make_the_score(open_page, file, found):
+    page = open_page(file, "#layer=3&head=2")
     page.select_option("#query", "5")
     rows = page.locator("#vectors tbody tr")
     assert rows.count() == 13  # the query, and 12 keys
@@ -198,8 +178,8 @@ def test_a_query_and_its_keys_make_the_score(opened, file, found):
     assert page.locator("#query").input_value() == "2"
 
 
-def test_the_table_is_sorted_by_each_column(opened, file, found):
-    page = opened(file)
+def test_the_table_is_sorted_by_each_column(open_page, file, found):
+    page = open_page(file)
     figures = found.statistics()
     name = {f"{one.layer} · {one.head}": one for one in figures}
 
@@ -218,10 +198,10 @@ def test_the_table_is_sorted_by_each_column(opened, file, found):
     assert marked(page, "#h-heat .where") == [f"layer {heads()[0].layer}, head {heads()[0].head}"]
 
 
-def test_heads_with_a_pattern_are_marked_on_the_page(opened, tmp_path):
+def test_heads_with_a_pattern_are_marked_on_the_page(open_page, tmp_path):
     found = random_map(9, 4)
     found.weights[1, 2] = np.eye(16, k=1) + np.eye(16) * (np.arange(16) == 15)
-    page = opened(found.save(tmp_path / "page.html"))
+    page = open_page(found.save(tmp_path / "page.html"))
     last = page.locator("#thumbnails button").last
     assert "→" in last.inner_text()
     assert "looks at the next token" in last.get_attribute("aria-label")
@@ -230,10 +210,10 @@ def test_heads_with_a_pattern_are_marked_on_the_page(opened, tmp_path):
     assert "more than 50 %" in rule and "Clark et al. 2019" in rule
 
 
-def test_page_of_many_tokens_draws_what_it_holds(opened, tmp_path, monkeypatch):
+def test_page_of_many_tokens_draws_what_it_holds(open_page, tmp_path, monkeypatch):
     monkeypatch.setattr(page_data, "WHOLE", 1000)
     found = random_map(50, 34)
-    page = opened(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))
+    page = open_page(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))
     assert "87 tokens are many" in page.locator("#notes").inner_text()
     assert page.locator("#thumbnails canvas").first.evaluate("one => one.width") == 64
     weights = found.weights[0, 0]
@@ -248,9 +228,9 @@ def test_page_of_many_tokens_draws_what_it_holds(opened, tmp_path, monkeypatch):
     assert size == [-(-52 * 64 // 87), 64 - 52 * 64 // 87]
 
 
-def test_a_page_of_one_layer_and_head_and_no_vectors(opened, tmp_path):
+def test_a_page_of_one_layer_and_head_and_no_vectors(open_page, tmp_path):
     found = random_map(5, layers=(3,), heads=(2,), queries=None, keys=None, special=())
-    page = opened(found.save(tmp_path / "one.html"))
+    page = open_page(found.save(tmp_path / "one.html"))
     assert "vectors=True" in page.locator("#no-vectors").inner_text()
     assert (
         not page.locator("#with-vectors, #layer, #special, #direction")
@@ -259,12 +239,12 @@ def test_a_page_of_one_layer_and_head_and_no_vectors(opened, tmp_path):
     )
 
 
-def test_two_pages_of_a_notebook_do_not_disturb_each_other(opened, tmp_path, found):
+def test_two_pages_of_a_notebook_do_not_disturb_each_other(open_page, tmp_path, found):
     other = random_map(5, layers=(1, 4), heads=(1, 3))
     cells = "<hr>".join(one._repr_html_() for one in (found, other))
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f'<!doctype html><html lang="en"><title>n</title>{cells}', encoding="utf-8")
-    page = opened(notebook)
+    page = open_page(notebook)
     first, second = (page.frame_locator("iframe").nth(n) for n in (0, 1))
     second.locator("#thumbnails button").nth(3).click()
     assert set(second.locator(".where").all_inner_texts()) == {"layer 4, head 3"}
@@ -274,21 +254,19 @@ def test_two_pages_of_a_notebook_do_not_disturb_each_other(opened, tmp_path, fou
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
-def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(opened, file, width, scheme):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python"
-    )
-    page = opened(file, viewport={"width": width, "height": 900}, color_scheme=scheme)
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
+    open_page, find_violations, file, width, scheme
+):
+    page = open_page(file, width=width, height=900, scheme=scheme)
     page.locator("#from button").nth(3).click()
     for details in page.locator("summary").all():
         details.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    found = axe.Axe().run(page).response["violations"]
-    assert not [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found]
+    assert find_violations(page) == []
 
 
-def test_it_prints_light_and_without_controls(opened, file):
-    page = opened(file, color_scheme="dark")
+def test_it_prints_light_and_without_controls(open_page, file):
+    page = open_page(file, scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.locator("#controls").is_hidden()
     corner = "one => [...one.getContext('2d').getImageData(0, 0, 16, 16).data]"

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers.browser_pages import opened
 
 from kbert.tasks.attribution.attribution import Attribution
 
@@ -30,21 +29,20 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_tells_what_was_attributed_and_each_score(browser, file, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe's rules")
-    with opened(browser, file, width=390, scheme=scheme) as page:
-        assert page.locator("h1").inner_text() == "What counts for a <label>: 0.7500"
-        assert page.locator("td:visible").all_inner_texts() == ["red", "+0.5000", "cat", "-0.2500"]
-        notes = page.locator("figcaption").inner_text()
-        for part in ("Compared with: a <dog>", "[MASK] for every token, 0.5000", "sum to +0.2500"):
-            assert part in notes
-        # the largest is blue at 0.75, half of it orange at half of that, whatever is behind
-        colours = "all => all.map(one => getComputedStyle(one).backgroundColor)"
-        assert page.locator("p span").evaluate_all(colours) == [
-            "rgba(33, 102, 172, 0.75)",
-            "rgba(217, 95, 2, 0.376)",
-        ]
-        brightness = page.evaluate("getComputedStyle(document.querySelector('p')).color")
-        assert brightness == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert axe.Axe().run(page).response["violations"] == []
+def test_a_page_tells_what_was_attributed_and_each_score(open_page, find_violations, file, scheme):
+    page = open_page(file, width=390, scheme=scheme)
+    assert page.locator("h1").inner_text() == "What counts for a <label>: 0.7500"
+    assert page.locator("td:visible").all_inner_texts() == ["red", "+0.5000", "cat", "-0.2500"]
+    notes = page.locator("figcaption").inner_text()
+    for part in ("Compared with: a <dog>", "[MASK] for every token, 0.5000", "sum to +0.2500"):
+        assert part in notes
+    # the largest is blue at 0.75, half of it orange at half of that, whatever is behind
+    colours = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    assert page.locator("p span").evaluate_all(colours) == [
+        "rgba(33, 102, 172, 0.75)",
+        "rgba(217, 95, 2, 0.376)",
+    ]
+    brightness = page.evaluate("getComputedStyle(document.querySelector('p')).color")
+    assert brightness == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert find_violations(page) == []

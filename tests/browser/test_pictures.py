@@ -1,7 +1,6 @@
 """Pictures of the graph in a browser: an SVG is light or dark as its reader's system is."""
 
 import pytest
-from helpers.browser_pages import opened
 
 import kbert
 
@@ -13,11 +12,11 @@ COLOURS = """() => [".graph > polygon", ".node.attention path", ".node text", ".
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_svg_is_light_or_dark(browser, tmp_path, scheme):
+def test_an_svg_is_light_or_dark(open_page, tmp_path, scheme):
     path = kbert.plot("tiny", tmp_path / "tiny.svg")
-    with opened(browser, path, scheme=scheme) as page:
-        paper, box, text, frame = page.evaluate(COLOURS)  # 0, black, to 255
-        if scheme == "light":
-            assert min(paper, box, frame) > 230 and text < 60
-        else:
-            assert max(paper, box, frame) < 60 and text > 200
+    page = open_page(path, scheme=scheme)
+    paper, box, text, frame = page.evaluate(COLOURS)  # 0, black, to 255
+    if scheme == "light":
+        assert min(paper, box, frame) > 230 and text < 60
+    else:
+        assert max(paper, box, frame) < 60 and text > 200

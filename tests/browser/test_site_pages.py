@@ -4,7 +4,6 @@ import itertools
 import re
 
 import pytest
-from helpers.browser_pages import opened
 from helpers.sizes import ROOT
 
 pytestmark = pytest.mark.full
@@ -40,17 +39,17 @@ def pages():
         ),
     ],
 )
-def test_no_page_overflows_or_asks_the_network(browser, width, scheme, each):
-    """Nor says anything on the console, see `opened`; in the dark the page is dark."""
+def test_no_page_overflows_or_asks_the_network(open_page, width, scheme, each):
+    """Nor says anything on the console, see `open_page`; in the dark the page is dark."""
     found = pages()
     assert len(found) > 60
-    with opened(browser, SITE / "index.html", width=width, scheme=scheme) as page:
-        for name in found[::each]:
-            page.goto((SITE / name).as_uri())
-            assert page.evaluate(STICKING_OUT) == [], name
-            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            dark = sum(map(int, paper[4:-1].split(","))) < 384
-            assert dark is (scheme == "dark"), (name, paper)
+    page = open_page(SITE / "index.html", width=width, scheme=scheme)
+    for name in found[::each]:
+        page.goto((SITE / name).as_uri())
+        assert page.evaluate(STICKING_OUT) == [], name
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        dark = sum(map(int, paper[4:-1].split(","))) < 384
+        assert dark is (scheme == "dark"), (name, paper)
 
 
 # What a page says in words, without its code: options and quotes are there as they are typed.
@@ -84,47 +83,47 @@ NAMES = ["how_to/coming_from", "reference/api", "reference/environment"]
 NAMES += ["benchmarks/equality", "benchmarks/kills"]
 
 
-def test_dark_pages_on_a_phone_can_be_read(browser):
+def test_dark_pages_on_a_phone_can_be_read(open_page):
     pages()
     wrong = "–[a-z]| -- |[‘’“”\x00-\x08]"
-    with opened(browser, SITE / "index.html", width=400, scheme="dark") as page:
-        for name in DARK:
-            page.goto((SITE / f"{name}.html").as_uri())
-            assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == [], name
-            assert page.evaluate(CUT) == [], name
-            assert page.evaluate(ON_DARK) == [], name
+    page = open_page(SITE / "index.html", width=400, scheme="dark")
+    for name in DARK:
+        page.goto((SITE / f"{name}.html").as_uri())
+        assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == [], name
+        assert page.evaluate(CUT) == [], name
+        assert page.evaluate(ON_DARK) == [], name
 
 
-def test_lines_on_a_phone_break_between_parts_of_names(browser):
+def test_lines_on_a_phone_break_between_parts_of_names(open_page):
     pages()
-    with opened(browser, SITE / "index.html", width=400) as page:
-        for name in NAMES:
-            page.goto((SITE / f"{name}.html").as_uri())
-            assert page.locator("article .pre wbr").count() > 5, name
-            assert page.evaluate(IN_A_NAME) == [], name
-            assert page.locator("article em :is(p, li, dl)").count() == 0, name  # marks are closed
+    page = open_page(SITE / "index.html", width=400)
+    for name in NAMES:
+        page.goto((SITE / f"{name}.html").as_uri())
+        assert page.locator("article .pre wbr").count() > 5, name
+        assert page.evaluate(IN_A_NAME) == [], name
+        assert page.locator("article em :is(p, li, dl)").count() == 0, name  # marks are closed
 
 
-def test_wide_parts_of_a_page_scroll_by_themselves(browser):
+def test_wide_parts_of_a_page_scroll_by_themselves(open_page):
     """A picture at a size to read, a block of code: the page stays where it is."""
     pages()
     for name, part in (("index", "p:has(> img)"), ("how_to/load", ".highlight pre")):
-        with opened(browser, SITE / f"{name}.html", width=400) as page:
-            wide = page.locator(f"article {part}").first
-            assert wide.evaluate("one => one.scrollWidth - one.clientWidth") > 50, name
-            assert page.evaluate("document.documentElement.scrollWidth") == 400, name
+        page = open_page(SITE / f"{name}.html", width=400)
+        wide = page.locator(f"article {part}").first
+        assert wide.evaluate("one => one.scrollWidth - one.clientWidth") > 50, name
+        assert page.evaluate("document.documentElement.scrollWidth") == 400, name
 
 
-def test_the_explorer_works_within_its_page(browser):
+def test_the_explorer_works_within_its_page(open_page):
     pages()
-    with opened(browser, SITE / "concepts" / "explorer.html") as page:
-        frame = page.frame_locator("iframe.explorer")
-        frame.get_by_text("109,705,010").first.wait_for()
-        assert page.locator("iframe.explorer").bounding_box()["height"] > 500
+    page = open_page(SITE / "concepts" / "explorer.html")
+    frame = page.frame_locator("iframe.explorer")
+    frame.get_by_text("109,705,010").first.wait_for()
+    assert page.locator("iframe.explorer").bounding_box()["height"] > 500
 
 
-def test_the_search_finds_without_a_server(browser):
+def test_the_search_finds_without_a_server(open_page):
     pages()
-    with opened(browser, SITE / "search.html", "?q=gradient_checkpointing") as page:
-        # results come one after the other
-        page.locator("#search-results li a", has_text="Train with less memory").first.wait_for()
+    page = open_page(SITE / "search.html", "?q=gradient_checkpointing")
+    # results come one after the other
+    page.locator("#search-results li a", has_text="Train with less memory").first.wait_for()

