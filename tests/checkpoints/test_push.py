@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.hub_cache import set_offline, wait_no_longer
-from helpers.hub_content import Fault
+from helpers.local_hub import Fault
 from helpers.small_berts import small_bert
 from huggingface_hub import ModelCard, snapshot_download
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from helpers.hub_content import LARGE, File, Repository, Request
+from helpers.local_hub import LARGE, File, Repository, Request
 
 CHUNK = 1 << 16
 

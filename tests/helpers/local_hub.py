@@ -4,19 +4,92 @@
         hub.add("org/name", folder)        # then HF_ENDPOINT=hub.endpoint
 
 Folders become repositories. As on the real hub, a server of its own (the CDN) has the large files.
-`faults` breaks answers; `requests` has what was asked, and how many bytes of files were sent.
+`faults` breaks answers; `requests` has the requests, and how many bytes of files were sent.
 `python -m helpers.local_hub FOLDER` serves each FOLDER/org/name until Ctrl-C.
 """
 
 import contextlib
+import hashlib
+import json
+import re
 import sys
 import threading
 from collections import Counter
+from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from helpers.hub_content import LARGE, Fault, File, Repository, Request
-from helpers.hub_protocol import Handler
+LARGE = (".bin", ".h5", ".mlmodel", ".msgpack", ".npz", ".onnx", ".ot", ".safetensors")
+
+
+@dataclass
+class Fault:
+    """What goes wrong with answers; `LocalHub.faults` says at which addresses.
+
+    Attributes:
+        status: answer with this HTTP status.
+        silent: accept the request and never answer.
+        break_after: bytes of a file after which the connection is broken off.
+        wrong: send other bytes, as many as the file has.
+        pause: seconds before each 64 KiB of a file.
+        times: how many answers it strikes; None: all.
+    """
+
+    status: int | None = None
+    silent: bool = False
+    break_after: int | None = None
+    wrong: bool = False
+    pause: float = 0.0
+    times: int | None = None
+
+
+@dataclass
+class Request:
+    """A request that came, and the bytes of a file that were sent for it."""
+
+    method: str
+    path: str
+    range: str | None
+    token: str | None
+    sent: int = 0
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that it downloads, in its repository."""
+        found = re.fullmatch(r"/.+/resolve/[^/]+/(.+)|/cdn/\w+/(.+)", urlsplit(self.path).path)
+        return unquote(found[1] or found[2]) if found and self.method == "GET" else None
+
+
+class File:
+    """A file of a commit: its content, its size in bytes and its hashes."""
+
+    def __init__(self, content: bytes, large: bool):
+        self.content, self.size = content, len(content)
+        self.oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # git's
+        self.sha256 = hashlib.sha256(content).hexdigest() if large else None
+
+    def lfs(self, name: str) -> dict:
+        """Describe a large file; `name` is what its hash is called there."""
+        about = {name: self.sha256, "size": self.size, "pointerSize": 134}
+        return {"lfs": about} if self.sha256 else {}
+
+
+@dataclass
+class Repository:
+    """Commits (the files by name), and the commits of branches and tags."""
+
+    private: bool = False
+    gated: bool = False
+    commits: dict[str, dict[str, File]] = field(default_factory=dict)
+    refs: dict[str, str] = field(default_factory=dict)
+
+    def commit(self, files: dict[str, File], ref: str = "main") -> str:
+        """Make files the newest commit of a branch or tag, and return its id."""
+        content = [len(self.commits), *sorted((name, file.oid) for name, file in files.items())]
+        self.refs[ref] = hashlib.sha1(json.dumps(content).encode()).hexdigest()
+        self.commits[self.refs[ref]] = files
+        return self.refs[ref]
 
 
 class LocalHub:
@@ -39,6 +112,8 @@ class LocalHub:
         self.requests: list[Request] = []
         self.uploads: dict[str, bytes] = {}  # large files that no commit may have yet
         self.closing = threading.Event()
+        from helpers.hub_protocol import Handler
+
         self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
         self.endpoint, self.cdn = (f"http://127.0.0.1:{s.server_port}" for s in self._servers)
 
