@@ -59,15 +59,14 @@ def pytest_configure(config):
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if peer_outputs.FOLDER not in os.environ:
-        os.environ[peer_outputs.FOLDER] = emptied_at_the_end(config)
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = emptied_at_the_end(config)
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    for name in (peer_outputs.FOLDER, "JAX_COMPILATION_CACHE_DIR"):  # .ci/run sets the latter
+        if name not in os.environ:
+            os.environ[name] = make_temporary_folder(config)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 
-def emptied_at_the_end(config) -> str:
+def make_temporary_folder(config) -> str:
     folder = tempfile.TemporaryDirectory(prefix="kbert-tests-")
     config.add_cleanup(folder.cleanup)
     return folder.name
