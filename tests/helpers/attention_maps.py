@@ -23,8 +23,8 @@ def random_map(
     queries, keys = random.normal(size=(2, len(layers), len(heads), size, width)) ** 3
     values = {
         "text": " ".join(names),
-        "special": tuple(place for place, token in enumerate(tokens) if token[0] == "["),
-        "segments": tuple(int(place > first + 1) for place in range(size)),
+        "special": tuple(n for n, token in enumerate(tokens) if token[0] == "["),
+        "segments": tuple(int(n > first + 1) for n in range(size)),
         "queries": queries.astype("float32"),
         "keys": keys.astype("float32"),
     }
@@ -38,5 +38,5 @@ def facts_of(page: str) -> dict:
 
 def part_of(page: str, name: str, dtype: str) -> np.ndarray:
     """The numbers under a name, in a row."""
-    found = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', page)[1]
-    return np.frombuffer(base64.b64decode(found, validate=True), dtype)
+    text = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', page)[1]
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype)

@@ -21,9 +21,9 @@ def change_tensors(folder, change) -> None:
 
 
 def change_json(file, **values) -> None:
-    found = json.loads(file.read_text()) if file.is_file() else {}
+    before = json.loads(file.read_text()) if file.is_file() else {}
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(found | values))
+    file.write_text(json.dumps(before | values))
 
 
 def refused(capsys, folder, *said, **options) -> str:

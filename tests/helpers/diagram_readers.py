@@ -110,26 +110,26 @@ def read_mermaid(text):
     directive, diagram, *lines = text.splitlines()
     assert re.fullmatch(r"%%\{init: \{.*\}\}%%", directive) and diagram == "flowchart BT"
     for line in lines:
-        if found := re.fullmatch(r'(n\d+)\["<b>([^"]*)</b><br/>([^"]*)"\]:::(\w+)', line):
-            number, name, rest, style = found.groups()
+        if match := re.fullmatch(r'(n\d+)\["<b>([^"]*)</b><br/>([^"]*)"\]:::(\w+)', line):
+            number, name, rest, style = match.groups()
             names[number] = html.unescape(name)
             nodes[names[number]] = facts(words(rest))
             used.add(style)
             if inside is not None:
                 inside.add(names[number])
-        elif found := re.fullmatch(r'subgraph (\w+)\["([^"]*)"\]', line):
+        elif match := re.fullmatch(r'subgraph (\w+)\["([^"]*)"\]', line):
             inside = set()
-            frames.append((found[2].split(" · "), inside))
+            frames.append((match[2].split(" · "), inside))
         elif line == "end":
             inside = None
-        elif found := re.fullmatch(r"(n\d+) -->(?:\|(\w+)\|)? (n\d+)", line):
-            edges[names[found[1]], names[found[3]], found[2] or ""] += 1
+        elif match := re.fullmatch(r"(n\d+) -->(?:\|(\w+)\|)? (n\d+)", line):
+            edges[names[match[1]], names[match[3]], match[2] or ""] += 1
         else:
-            found = re.fullmatch(
+            match = re.fullmatch(
                 r"(classDef|style) (\w+) fill:#\w{6},stroke:#\w{6},color:#\w{6}", line
             )
-            assert found, line
-            styles.add(found[2])
+            assert match, line
+            styles.add(match[2])
     assert used <= styles
     return nodes, edges, frames
 

@@ -55,7 +55,7 @@ def engine(head: str = "pretraining"):
     context.eval(script + _ASKED)
 
     def ask(name: str, config: dict, *rest):
-        given = ", ".join(json.dumps(value) for value in (name, config, *rest))
-        return json.loads(context.eval(f"ask({given})"))
+        arguments = ", ".join(json.dumps(value) for value in (name, config, *rest))
+        return json.loads(context.eval(f"ask({arguments})"))
 
     return ask

@@ -73,8 +73,8 @@ def check_same(bert: kbert.Bert, folder: Path, sentence: bool = True) -> None:
     wanted = kbert.load(folder)
     assert bert.config == wanted.config and bert.tokenizer.tokens == wanted.tokenizer.tokens
     assert repr(bert.sentence) == repr(wanted.sentence if sentence else None)
-    for found, weight in zip(bert.model.weights, wanted.model.weights, strict=True):
-        assert_array_equal(found.numpy(), weight.numpy())
+    for weight, expected in zip(bert.model.weights, wanted.model.weights, strict=True):
+        assert_array_equal(weight.numpy(), expected.numpy())
 
 
 def failed_line(capsys, *arguments) -> str:

@@ -54,12 +54,12 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self):
         path = urlsplit(self.path).path
         matches = ((re.fullmatch(pattern, path), answer) for pattern, answer in _ROUTES.items())
-        found, answer = next((pair for pair in matches if pair[0]), (None, None))
-        if found is None:
+        match, answer = next((pair for pair in matches if pair[0]), (None, None))
+        if match is None:
             raise _Refusal(404, "Not Found")
         if self.token is not None and self.token not in self.hub.tokens:
             raise _Refusal(401, "Invalid credentials in Authorization header")
-        names = [unquote(group) for group in found.groups()]
+        names = [unquote(group) for group in match.groups()]
         if names and (new := self.hub.moved.get(names[0])):
             location = re.sub(rf"(?<=/){re.escape(names[0])}(?=/|\?|$)", new, self.path, count=1)
             return self.send(307, {}, {"Location": location})
@@ -103,14 +103,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def repository(self, name: str, write: bool = False) -> Repository:
         """Return a repository, or refuse as the hub does."""
-        found, allowed = self.hub.repositories.get(name), self.hub.tokens.get(self.token, False)
-        if found is None or (found.private and not allowed):
+        repository = self.hub.repositories.get(name)
+        allowed = self.hub.tokens.get(self.token, False)
+        if repository is None or (repository.private and not allowed):
             if self.token is None:  # the hub does not tell who has no token what exists
                 raise _Refusal(401, "Invalid username or password.")
             raise _Refusal(404, "Repository not found", "RepoNotFound")
         if write and not allowed:
             raise _Refusal(403, "Forbidden: you need write access to this repository.")
-        return found
+        return repository
 
     def commit_of(self, repository: Repository, revision: str) -> str:
         commit = repository.refs.get(revision, revision)
@@ -145,8 +146,8 @@ class Handler(BaseHTTPRequestHandler):
             self.hub.uploads[sha256] = self.body
             return self.send(200, {})
         every = (c for r in self.hub.repositories.values() for c in r.commits.values())
-        found = (file for commit in every for file in commit.values() if file.sha256 == sha256)
-        self.send_file(next(found), {"ETag": f'"{sha256}"'})
+        files = (file for commit in every for file in commit.values() if file.sha256 == sha256)
+        self.send_file(next(files), {"ETag": f'"{sha256}"'})
 
     def info(self, name, revision="main"):
         repository = self.repository(name)
@@ -186,19 +187,19 @@ class Handler(BaseHTTPRequestHandler):
         self.send(200, {"errors": [], "warnings": [] if described else [missing]})
 
     def create(self):
-        asked = json.loads(self.body)
+        options = json.loads(self.body)
         if self.token is None:
             raise _Refusal(401, "Invalid username or password.")
-        owner = asked.get("organization") or self.token.removeprefix("hf_")
+        owner = options.get("organization") or self.token.removeprefix("hf_")
         if not self.hub.tokens[self.token]:
             message = f'You don\'t have the rights to create a model under the namespace "{owner}"'
             raise _Refusal(403, message)
-        name = f"{owner}/{asked['name']}"
+        name = f"{owner}/{options['name']}"
         about = {"url": f"{self.hub.endpoint}/{name}", "name": name, "id": name}
         if name in self.hub.repositories:
             message = "You already created this model repo"
             return self.send(409, about | {"error": message}, {"X-Error-Message": message})
-        private = asked.get("private") or asked.get("visibility") == "private"
+        private = options.get("private") or options.get("visibility") == "private"
         repository = self.hub.repositories[name] = Repository(private=bool(private))
         repository.commit({})
         self.send(200, about)
@@ -207,10 +208,10 @@ class Handler(BaseHTTPRequestHandler):
         repository = self.repository(name, write=True)
         there = repository.commits[self.commit_of(repository, revision)]
         modes = []
-        for asked in json.loads(self.body)["files"]:
-            large = asked["path"].endswith(LARGE) or asked["size"] > 10e6
-            mode = {"path": asked["path"], "uploadMode": "lfs" if large else "regular"}
-            old = there.get(asked["path"])
+        for entry in json.loads(self.body)["files"]:
+            large = entry["path"].endswith(LARGE) or entry["size"] > 10e6
+            mode = {"path": entry["path"], "uploadMode": "lfs" if large else "regular"}
+            old = there.get(entry["path"])
             modes.append(mode | {"shouldIgnore": False, "oid": old and (old.sha256 or old.oid)})
         self.send(200, {"files": modes})
 

@@ -95,7 +95,7 @@ def mutations(
     documents: list[Document], seed: int, count: int | None, most: int = 25
 ) -> list[tuple[Document, tuple, str]]:
     """(document, place, name of the value): all of them, or so many of each document."""
-    found = []
+    chosen = []
     draw = random.Random(seed)
     for document in documents:
         every = [
@@ -104,5 +104,5 @@ def mutations(
             for name in VALUES
         ]
         few = count is not None and count < len(every)
-        found += draw.sample(every, count) if few else every
-    return found
+        chosen += draw.sample(every, count) if few else every
+    return chosen

@@ -8,10 +8,10 @@ WORDS = ["sun", "moon", "red", "big", "tree", "."]
 def write_texts(path, count: int, seed: int) -> None:
     """Texts with a cat are good, those with a dog are bad: `text TAB label`, a line each."""
     random, lines = np.random.default_rng(seed), []
-    for place in range(count):
+    for n in range(count):
         words = list(random.choice(WORDS, random.integers(2, 9)))
-        words.insert(random.integers(len(words)), ("cat", "dog")[place % 2])
-        lines.append(" ".join(words) + "\t" + ("good", "bad")[place % 2])
+        words.insert(random.integers(len(words)), ("cat", "dog")[n % 2])
+        lines.append(" ".join(words) + "\t" + ("good", "bad")[n % 2])
     path.write_text("\n".join(lines) + "\n")
 
 

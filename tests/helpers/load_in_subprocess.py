@@ -41,13 +41,13 @@ class Worker:
             self.start()
         self.process.stdin.write(f"{path}\n".encode())
         self.process.stdin.flush()
-        found = self.answer(seconds)
-        if found["kind"] in ("over time", "died"):
+        answer = self.answer(seconds)
+        if answer["kind"] in ("over time", "died"):
             self.close()
-        elif found["peak"] > self.peak + MIB:
-            found["kind"] = "over 2 GB"
+        elif answer["peak"] > self.peak + MIB:
+            answer["kind"] = "over 2 GB"
             self.close()
-        return found
+        return answer
 
     def answer(self, seconds: float) -> dict:
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
@@ -75,9 +75,9 @@ def main() -> None:
     print(json.dumps({"peak": peak_memory() // 1024}), file=answers, flush=True)
     for line in sys.stdin:
         start = time.monotonic()
-        found = outcome(Path(line.strip()), config)
-        found |= {"seconds": time.monotonic() - start, "peak": peak_memory() // 1024}
-        print(json.dumps(found), file=answers, flush=True)
+        answer = try_to_open(Path(line.strip()), config)
+        answer |= {"seconds": time.monotonic() - start, "peak": peak_memory() // 1024}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def peak_memory() -> int:
@@ -92,13 +92,12 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def outcome(path: Path, config: dict) -> dict:
+def try_to_open(path: Path, config: dict) -> dict:
     try:
         return {"kind": "opened", "digest": open_one(path, config)}
     except (ValueError, OSError) as error:
         text = str(error)
-        place = str(path.parent)
-        named = isinstance(error, OSError) or place in text
+        named = isinstance(error, OSError) or str(path.parent) in text
         return {"kind": "refused" if "\n" not in text and named else "unclear", "said": text}
     except BaseException as error:
         return {"kind": "other", "said": f"{type(error).__name__}: {error}"}

@@ -57,8 +57,8 @@ class Request:
     @property
     def file(self) -> str | None:
         """The name of the file that it downloads, in its repository."""
-        found = re.fullmatch(r"/.+/resolve/[^/]+/(.+)|/cdn/\w+/(.+)", urlsplit(self.path).path)
-        return unquote(found[1] or found[2]) if found and self.method == "GET" else None
+        match = re.fullmatch(r"/.+/resolve/[^/]+/(.+)|/cdn/\w+/(.+)", urlsplit(self.path).path)
+        return unquote(match[1] or match[2]) if match and self.method == "GET" else None
 
 
 class File:

@@ -91,10 +91,10 @@ def pass_without(mutations: list[Mutation]) -> bool:
     groups: dict[tuple[str, str], set[str]] = {}
     for one in mutations:
         groups.setdefault((one.round, one.backend), set()).add(one.test)
-    found = [run_tests(*group, sorted(tests)) for group, tests in groups.items()]
-    for group, (_, output) in zip(groups, found, strict=True):
+    results = [run_tests(*group, sorted(tests)) for group, tests in groups.items()]
+    for group, (_, output) in zip(groups, results, strict=True):
         print("without a mutation:", *group, *output.splitlines()[-1:])
-    return not any(status for status, _ in found)
+    return not any(status for status, _ in results)
 
 
 def main() -> int:
@@ -118,11 +118,11 @@ def main() -> int:
             if options.unmutated and not pass_without(chosen):
                 return 1
             with ThreadPoolExecutor(options.jobs) as threads:
-                found = list(threads.map(is_caught, chosen))
+                caught = list(threads.map(is_caught, chosen))
         except ValueError as error:
             sys.exit(str(error))
-    print(f"{sum(found)} of {len(found)} mutations are caught")
-    return 0 if found and all(found) else 1
+    print(f"{sum(caught)} of {len(caught)} mutations are caught")
+    return 0 if caught and all(caught) else 1
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ def record_transformers() -> dict[str, np.ndarray]:
     """`flatten`'s rows by rule and call; the decoded texts; ids and words of split words."""
     import transformers
 
-    found = {}
+    recorded = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "vocab.txt")
         path.write_text("".join(f"{token}\n" for token in VOCABULARY), "utf-8", newline="\n")
-        for place, rule in enumerate(RULES):
+        for n, rule in enumerate(RULES):
             options = {
                 "do_lower_case" if name == "lowercase" else name: rule[name] for name in rule
             }
@@ -62,19 +62,21 @@ def record_transformers() -> dict[str, np.ndarray]:
             for name, (lines, pairs, options) in calls_of(rule).items():
                 if "max_length" in options:
                     options = {"truncation": "longest_first"} | options
-                given = peer(lines, pairs, return_offsets_mapping=True, **options)
-                words = [given.word_ids(number) for number in range(len(lines))]
-                columns = (given[key] for key in ("input_ids", "token_type_ids", "offset_mapping"))
-                found[f"{place} {name}"] = flatten(*columns, words)
-            for skip in (True, False) if place == 0 else ():
+                encodings = peer(lines, pairs, return_offsets_mapping=True, **options)
+                words = [encodings.word_ids(number) for number in range(len(lines))]
+                columns = (
+                    encodings[key] for key in ("input_ids", "token_type_ids", "offset_mapping")
+                )
+                recorded[f"{n} {name}"] = flatten(*columns, words)
+            for skip in (True, False) if n == 0 else ():
                 ids = peer(texts.ALL)["input_ids"]
                 decoded = [peer.decode(one, skip_special_tokens=skip) for one in ids]
-                found[f"decoded, skip={skip}"] = np.array(decoded)
-            for number, words in enumerate(texts.SPLIT_WORDS) if place == 0 else ():
-                given = peer(list(words), is_split_into_words=True)
-                numbers = [-1 if word is None else word for word in given.word_ids()]
-                found[f"words {number}"] = np.array([given["input_ids"], numbers], "int16")
-    return found
+                recorded[f"decoded, skip={skip}"] = np.array(decoded)
+            for number, words in enumerate(texts.SPLIT_WORDS) if n == 0 else ():
+                encodings = peer(list(words), is_split_into_words=True)
+                numbers = [-1 if word is None else word for word in encodings.word_ids()]
+                recorded[f"words {number}"] = np.array([encodings["input_ids"], numbers], "int16")
+    return recorded
 
 
 def record_google() -> dict[str, np.ndarray]:
@@ -86,7 +88,7 @@ def record_google() -> dict[str, np.ndarray]:
     ids = {token: number for number, token in enumerate(VOCABULARY)}
     # 100 characters a word: its first release, and every peer; its last one says 200.
     pieces = google.WordpieceTokenizer(ids, max_input_chars_per_word=100)
-    found = {}
+    recorded = {}
     other = list(texts.NOT_AS_GOOGLE)
     for lowercase in (True, False):
         basic = google.BasicTokenizer(do_lower_case=lowercase)
@@ -97,8 +99,8 @@ def record_google() -> dict[str, np.ndarray]:
                 for word in basic.tokenize(text)
                 for piece in pieces.tokenize(word)
             ]
-            found[f"google {name}, lowercase={lowercase}"] = np.array(rows, "int16").T.copy()
-    return found
+            recorded[f"google {name}, lowercase={lowercase}"] = np.array(rows, "int16").T.copy()
+    return recorded
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ def die(*_) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_at(point: str, place: float) -> None:
+def kill_at(point: str, at: float) -> None:
     """Have this process killed after so many steps or seconds, or at a state."""
     from safetensors import numpy as st
 
@@ -29,25 +29,25 @@ def kill_at(point: str, place: float) -> None:
         setattr(owner, name, replaced)
 
     def of_state(*arguments):
-        return str(arguments[-1]).endswith(f"step-{place:08d}.safetensors")
+        return str(arguments[-1]).endswith(f"step-{at:08d}.safetensors")
 
     def write_half(arrays, path, metadata=None, real=st.save_file):
         real(arrays, path, metadata=metadata)
-        if f"step-{place:08d}" in str(path):
+        if f"step-{at:08d}" in str(path):
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
     def half_a_line(self, step, values, real=records.RecordFile.add):
-        if step == place:
+        if step == at:
             text = json.dumps({"step": step} | values)
             self._file.write(text[: len(text) // 2].encode())
             die()
         real(self, step, values)
 
     if point == "update":  # dispatched, not read yet
-        before(_Trainer, "_read", lambda self, at_most=0: self.done == place)
+        before(_Trainer, "_read", lambda self, at_most=0: self.done == at)
     elif point == "seconds":
-        threading.Timer(place, die).start()
+        threading.Timer(at, die).start()
     elif point == "before the settings":
         before(os, "replace", lambda *paths: str(paths[-1]).endswith("settings.json"))
     elif point == "before the write":
@@ -60,11 +60,11 @@ def kill_at(point: str, place: float) -> None:
         flush = run_folder.write_state.__globals__["_flush"]
         run_folder.write_state.__globals__["_flush"] = lambda path: (
             die()
-            if Path(path).is_dir() and list(Path(path).glob(f"step-{place:08d}.*"))
+            if Path(path).is_dir() and list(Path(path).glob(f"step-{at:08d}.*"))
             else flush(path)
         )
     elif point == "two updates later":  # the numbers are those of the update that it is named for
-        write_late(before, of_state, place)
+        write_late(before, of_state, at)
     elif point == "within a line":
         records.RecordFile.add = half_a_line
     elif point == "before the report":
@@ -73,7 +73,7 @@ def kill_at(point: str, place: float) -> None:
         raise ValueError(point)
 
 
-def write_late(before, of_state, place: int) -> None:
+def write_late(before, of_state, at: int) -> None:
     """Have the thread write a state once two more steps are done, and die then."""
     from kbert.training.loop.loop import _Trainer
     from kbert.training.run import run_folder
@@ -83,13 +83,13 @@ def write_late(before, of_state, place: int) -> None:
     before(
         _Trainer,
         "_between_calls",
-        lambda self: self.done >= place + 2,
+        lambda self: self.done >= at + 2,
         then=lambda *_: later.set(),
     )
     before(run_folder, "write_state", lambda path, *_: of_state(path), then=lambda *_: later.wait())
     real = run_folder.States.remove_superseded
     run_folder.States.remove_superseded = lambda self, step: (
-        die() if step == place else real(self, step)
+        die() if step == at else real(self, step)
     )
 
 

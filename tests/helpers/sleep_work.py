@@ -32,8 +32,8 @@ def looking(names):
         except importlib.metadata.PackageNotFoundError:
             return False
 
-    found = {name: bool(importlib.util.find_spec(name)) + is_packaged(name) for name in names}
-    return lambda count: found
+    counts = {name: bool(importlib.util.find_spec(name)) + is_packaged(name) for name in names}
+    return lambda count: counts
 
 
 def breaking(after):

@@ -41,11 +41,11 @@ def main(
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine.prepare(model, optimizer, clip_norm=0.5, **options)
-    data, figures = arrays("pretraining", UPDATES, BATCH), []
+    data, metrics = arrays("pretraining", UPDATES, BATCH), []
     batches = [batch_of(data, step).rows(engine.rows(BATCH)) for step in range(UPDATES)]
     for step in range(0, UPDATES, at_once):
-        figures += engine.updates(batches[step : step + at_once], step)()
-    losses, norms = ([one[name] for one in figures] for name in ("loss", "gradient_norm"))
+        metrics += engine.updates(batches[step : step + at_once], step)()
+    losses, norms = ([one[name] for one in metrics] for name in ("loss", "gradient_norm"))
     totals = engine.evaluate(batch_of(data, 0).rows(engine.rows(BATCH)))
     logits = engine.predict(batch_of(data, 0).inputs)
     engine.barrier()

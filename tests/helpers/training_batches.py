@@ -15,14 +15,14 @@ def arrays(kind: str, updates: int, batch_size: int, vocab_size: int = 99) -> di
     tokens = random.integers(5, vocab_size, (*shape, LENGTH))
     lengths = random.integers(6, LENGTH + 1, shape)
     tokens[np.arange(LENGTH) >= lengths[..., None]] = 0
-    found = {"tokens": tokens, "segments": random.integers(0, 3, tokens.shape)}
+    ids = {"tokens": tokens, "segments": random.integers(0, 3, tokens.shape)}
     if kind == "classifier":
-        return found | {"labels": random.integers(0, 3, shape)}
-    places = random.permuted(np.broadcast_to(np.arange(1, 6), (*shape, 5)), axis=-1)
+        return ids | {"labels": random.integers(0, 3, shape)}
+    shuffled = random.permuted(np.broadcast_to(np.arange(1, 6), (*shape, 5)), axis=-1)
     counts = random.integers(1, PREDICTIONS + 1, shape)  # the rest is padding, position 0
-    positions = np.where(np.arange(PREDICTIONS) < counts[..., None], places, 0)
+    positions = np.where(np.arange(PREDICTIONS) < counts[..., None], shuffled, 0)
     labels = random.integers(5, vocab_size, positions.shape)
-    return found | {"positions": positions, "labels": labels, "nsp": random.integers(0, 2, shape)}
+    return ids | {"positions": positions, "labels": labels, "nsp": random.integers(0, 2, shape)}
 
 
 def batch_of(arrays: dict, step: int) -> TrainingBatch:

@@ -105,26 +105,26 @@ def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: di
 
 def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
     """Train a few steps; return weights, moments and metrics."""
-    figures = []
+    metrics = []
     for step in range(UPDATES):
         rows = batch(loss, columns, step).rows(engine.rows(BATCH))
-        figures.append({name: float(one) for name, one in engine.update(rows, step).items()})
+        metrics.append({name: float(one) for name, one in engine.update(rows, step).items()})
     weights, slots, _ = engine.state.variables
     state = {name: [own[name] for own in slots] for name in ("first", "second")}
     state["weights"] = weights
-    found = {
-        f"{kind} {place}": keras.ops.convert_to_numpy(variable.value)
+    arrays = {
+        f"{kind} {n}": keras.ops.convert_to_numpy(variable.value)
         for kind, variables in state.items()
-        for place, variable in enumerate(variables)
+        for n, variable in enumerate(variables)
     }
-    return found | {name: np.array([one[name] for one in figures]) for name in figures[0]}
+    return arrays | {name: np.array([one[name] for one in metrics]) for name in metrics[0]}
 
 
 def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
     """Train every case; one device does a case once, whatever the options of two."""
     from kbert.training.engine import Engine
 
-    found, done = {}, {}
+    arrays, done = {}, {}
     for name in cases:
         *shared, more = (CASES | BY_XLA)[name]
         more = {} if devices == 1 else more
@@ -133,8 +133,8 @@ def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
             assert engine.backend.replicas == (devices or 2), engine.backend.replicas
             prepared(engine, *shared, more)
             done[key] = trained(engine, *shared[:2])
-        found |= {f"{name}/{what}/{devices or 2}": array for what, array in done[key].items()}
-    return found
+        arrays |= {f"{name}/{what}/{devices or 2}": values for what, values in done[key].items()}
+    return arrays
 
 
 def two_of_tensorflow() -> None:
