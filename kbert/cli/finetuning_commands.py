@@ -156,7 +156,7 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
                 f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
             )
     check_new_run(output, "finetune")
-    columns = FinetuningSettings.of(settings).columns
+    columns = FinetuningSettings.from_options(settings).columns
     check_file(train)
     check_file(dev)
     _check_source(source)

@@ -101,7 +101,7 @@ def _check(shards: Path, config, output: Path, sources, dev, settings: dict) -> 
     from kbert.graph.presets import get_config
 
     check_new_run(output, "pretrain")
-    PretrainingSettings.of(settings)
+    PretrainingSettings.from_options(settings)
     if config is not None:
         get_config(config)
     for source in sources:
@@ -141,7 +141,7 @@ def _go_on(run: Path, settings: dict, **options) -> None:
 
 def say_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     """Say that a run to resume is finished already; return False for one that is not."""
-    if (result := folder.finished) is None:
+    if (result := folder.result) is None:
         return False
     folder.check(folder.fingerprint, folder.settings | settings)
     if keep_checkpoints is not None:
@@ -165,7 +165,7 @@ def refuse_other_task(folder, task: str) -> None:
     """A ValueError for a run that another command goes on with."""
     if folder.task != task:
         raise ValueError(
-            f"{folder.path} is not a run of kbert {task}: resume it with {folder.way_on}"
+            f"{folder.path} is not a run of kbert {task}: resume it with {folder.resume_command}"
         )
 
 

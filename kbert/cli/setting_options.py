@@ -16,7 +16,7 @@ from kbert.training.setting_rules import (
     PRECISIONS,
     SCHEDULES,
     VECTOR_POOLINGS,
-    checked,
+    check_settings,
 )
 
 _CHOICES = {
@@ -98,7 +98,7 @@ def with_settings(settings: type[RunSettings], texts: dict[str, str]):
 
 
 def with_surroundings(command):
-    """A decorator: the options of `Surroundings`, which the command gets by name as `around`."""
+    """A decorator: the options of `RunOptions`, which the command gets by name as `around`."""
 
     @functools.wraps(command)
     def called(**others):
@@ -115,10 +115,10 @@ def given(settings: dict, around: dict) -> dict:
 
     Args:
         settings: what `with_settings` gives the command; None: not given.
-        around: the `Surroundings`.
+        around: the `RunOptions`.
     """
     found = {name: value for name, value in settings.items() if value is not None}
-    checked(found | around, _NAMES)
+    check_settings(found | around, _NAMES)
     return found
 
 

@@ -13,7 +13,7 @@ class TrainingBatch:
     Attributes:
         inputs: int32 arrays by the name of the model's input, (B, …).
         labels: int32 or float32 arrays by the name of the model's output, see
-            `kbert.training.loss.measured`.
+            `kbert.training.loss.sum_losses`.
         weights: float32, by output, in the labels' shape: the weight of each label's loss. They are
             already divided by the totals of the whole step, over all hosts, so the loss is the
             plain sum of weight × loss, however the batch is split.

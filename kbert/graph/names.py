@@ -62,14 +62,14 @@ def encoder_output(block: int) -> str:
     return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM
 
 
-def of_teacher(output: str) -> str:
+def teacher_output(output: str) -> str:
     """Return the name of the distillation target for the teacher's output of that name."""
     return f"{TEACHER}{output}"
 
 
-def taught_state(block: int) -> str:
+def hidden_target(block: int) -> str:
     """Return the name of the target for hidden state `block`, numbered as in `encoder_output`."""
-    return of_teacher(f"Hidden-{block}")
+    return teacher_output(f"Hidden-{block}")
 
 
 def from_checkpoint_index(index: int) -> int:

@@ -80,12 +80,12 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
     return chosen
 
 
-def embeddings_of(model: keras.Model) -> keras.Model:
+def cut_embeddings(model: keras.Model) -> keras.Model:
     """Return the part from the ids, int32 (B, S), to hidden state 0, float (B, S, H)."""
     return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
 
 
-def after_embeddings(model: keras.Model, output) -> keras.Model:
+def cut_after_embeddings(model: keras.Model, output) -> keras.Model:
     """Return the part from hidden state 0, (B, S, H), to a tensor of the model or of a view of it.
 
     Its `call` takes `mask=`, bool (B, S), True for real tokens; without it, it attends to every
@@ -103,16 +103,16 @@ def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
     return [(m, (2 * m * teacher + student) // (2 * student)) for m in range(student + 1)]
 
 
-def with_states(model: keras.Model, blocks: list[int], width: int) -> BertModel:
+def add_state_outputs(model: keras.Model, blocks: list[int], width: int) -> BertModel:
     """Return the model with hidden states as outputs after its own, as wide as a teacher's.
 
-    They are float (B, S, width), named by `kbert.graph.names.taught_state`. Where the widths differ
-    each goes through a learned projection of its own, which ends with the training.
+    They are float (B, S, width), named by `names.hidden_target`. If the widths differ, each goes
+    through a learned projection of its own, which is dropped after training.
     """
     states = []
     for block in blocks:
         layer = model.get_layer(names.encoder_output(block))
-        options = {"name": names.taught_state(block), "dtype": layer.dtype_policy}
+        options = {"name": names.hidden_target(block), "dtype": layer.dtype_policy}
         as_wide = layer.output.shape[-1] == width
         new = keras.layers.Identity(**options) if as_wide else keras.layers.Dense(width, **options)
         states.append(new(layer.output))

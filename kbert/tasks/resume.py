@@ -22,7 +22,7 @@ def resume(
 
     Args:
         folder: the run's folder.
-        options: run options of `kbert.training.run_settings.Surroundings`, such as `devices` and
+        options: run options of `kbert.training.run_settings.RunOptions`, such as `devices` and
             `callbacks`; new paths of data that have moved: `shards`, `dev` and `teacher` of
             `pretrain`, `source`, `train`, `dev` and `teacher` of `finetune`; settings, which must
             equal the run's.
@@ -41,11 +41,11 @@ def resume(
     from kbert.tasks.pretraining.recipe import Pretraining
     from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
-    from kbert.training.run_settings import Surroundings
+    from kbert.training.run_settings import RunOptions
 
     run = RunFolder.open(folder)
     kind = {kind.command: kind for kind in (Pretraining, Finetuning)}[run.task]
-    names = [field.name for field in dataclasses.fields(Surroundings)]
-    surroundings: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
+    names = [field.name for field in dataclasses.fields(RunOptions)]
+    run_options: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
     moved = {name: options.pop(name, None) for name in kind.may_move}
-    return runner.resume(kind, run, moved, options, Surroundings(**surroundings))
+    return runner.resume(kind, run, moved, options, RunOptions(**run_options))

@@ -12,10 +12,10 @@ from kbert.ops.devices import device_names
 from kbert.training import backends, optimizers
 from kbert.training import loss as losses
 from kbert.training.optimizers import Optimizer
-from kbert.training.setting_rules import RULES, checked
+from kbert.training.setting_rules import RULES, check_settings
 from kbert.training.state import TrainingState, find_seed_states
 from kbert.training.step import TrainingStep
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.stopping import NO_STOP, StopFlags
 from kbert.training.trained_weights import TrainedWeights
 
 
@@ -52,7 +52,7 @@ class Engine:
         """
         given = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
         settings = {name: value for name, value in given.items() if name in RULES}
-        checked(settings, ("clip_norm", "jit", "steps_per_execution"))
+        check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
@@ -65,7 +65,7 @@ class Engine:
         self.output_names = [
             name for name in model.output_names if not name.startswith(names.TEACHER)
         ]
-        trained = trained or TrainedWeights().and_all_new_of(model)
+        trained = trained or TrainedWeights().add_new_weights(model)
         seeds = find_seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
@@ -94,16 +94,15 @@ class Engine:
         share = batch_size // backend.processes
         return slice(backend.process * share, (backend.process + 1) * share)
 
-    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
+    def update(self, batch: TrainingBatch, step: int, stop_flags: StopFlags = NO_STOP) -> dict:
         """Run one step; return the metrics of `TrainingStep.update`, which each process has.
 
-        `batch` has this process's rows, `wishes` are its stop flags; the step's number decides the
-        dropout.
+        `batch` has this process's examples; the step's number decides the dropout.
         """
-        return self.program.update(self.split(batch, wishes), self.seeds(step))
+        return self.program.update(self.split(batch, stop_flags), self.seeds(step))
 
     def updates(
-        self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
+        self, batches: Sequence[TrainingBatch], step: int, stop_flags: StopFlags = NO_STOP
     ) -> Callable[[], list[dict[str, float]]]:
         """Run several steps from `step` on, in one call of the device if the backend can.
 
@@ -113,7 +112,9 @@ class Engine:
             A function that waits for their metrics: one dictionary per step, as from `update`.
         """
         each = enumerate(batches, start=step)
-        return self.program.updates([(self.split(one, wishes), self.seeds(n)) for n, one in each])
+        return self.program.updates(
+            [(self.split(one, stop_flags), self.seeds(n)) for n, one in each]
+        )
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """Return a step's gradients by their weights' paths: not clipped, times the loss scale.
@@ -128,7 +129,7 @@ class Engine:
         """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
         parts = _parts((batch.inputs, batch.labels, batch.weights), self.backend.local)
         sums = self.program.measure(parts)
-        found = losses.totals(losses.second_measures(batch.labels), np.asarray(sums))
+        found = losses.totals(losses.name_second_metrics(batch.labels), np.asarray(sums))
         return {name: (float(value), float(weight)) for name, (value, weight) in found.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -139,7 +140,7 @@ class Engine:
 
     def barrier(self) -> None:
         """Wait until every process is here."""
-        self.backend.any_process(NO_WISH)
+        self.backend.any_process(NO_STOP)
 
     def seeds(self, step: int) -> np.ndarray:
         """Return the dropout seeds of a step: int32 (replicas, micro-batches, dropouts, 2)."""
@@ -150,12 +151,12 @@ class Engine:
         places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
         return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
 
-    def split(self, batch: TrainingBatch, wishes: Wishes = NO_WISH) -> list[tuple]:
+    def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
         # Each example has its process's stop flags: they are summed with the losses, in the one
         # exchange that every step has, and each host reads the same total.
-        row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
-        flags = {"wishes": np.tile(row, (len(batch), 1))}
+        row = np.array([0, *stop_flags], "float32")  # the first column adds up to the loss
+        flags = {"stop_flags": np.tile(row, (len(batch), 1))}
         groups = batch.inputs, batch.labels, batch.weights, flags
         return _parts(groups, self.backend.local, self.step.accumulation_steps)
 

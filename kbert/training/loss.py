@@ -21,14 +21,14 @@ from kbert.graph import names as layers
 _LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
 
 
-class Lesson(NamedTuple):
+class AuxiliaryLoss(NamedTuple):
     """An auxiliary loss of an output, such as that of a teacher."""
 
     output: str  # the output that learns
-    measure: Callable  # like `measured`, of its logits, the targets and the weights
+    measure: Callable  # like `sum_losses`, of its logits, the targets and the weights
 
 
-def measured(logits, labels, weights, smoothing: float = 0.0):
+def sum_losses(logits, labels, weights, smoothing: float = 0.0):
     """Compute the sums that an output's loss and accuracy are made of, in float32.
 
     Args:
@@ -44,8 +44,8 @@ def measured(logits, labels, weights, smoothing: float = 0.0):
         × absolute error; Σ weight.
     """
     if is_class(labels):
-        return _of_classes(logits, labels, weights, smoothing)
-    logits = counted(logits, weights)
+        return _sum_class_losses(logits, labels, weights, smoothing)
+    logits = mask_logits(logits, weights)
     if len(labels.shape) > 1:
         losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
         return weighted_sums(weights, losses, ops.equal(logits > 0, labels > 0.5))
@@ -54,12 +54,12 @@ def measured(logits, labels, weights, smoothing: float = 0.0):
 
 
 def weighted_sums(weights, losses, hits):
-    """Return the sums that `measured` returns, of losses and hits in the weights' shape."""
+    """Return the sums that `sum_losses` returns, of losses and hits in the weights' shape."""
     hits = ops.cast(hits, "float32")
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
 
-def counted(logits, weights):
+def mask_logits(logits, weights):
     """Return logits in float32; 0 where the weight is, since they may be NaN there."""
     if len(weights.shape) < len(logits.shape):
         weights = ops.expand_dims(weights, -1)
@@ -71,30 +71,30 @@ def is_class(labels) -> bool:
     return "int" in backend.standardize_dtype(labels.dtype)
 
 
-def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
-    """Return the name of the metric in the second of `measured`'s sums, by output.
+def name_second_metrics(labels: Mapping, axes: int = 1) -> dict[str, str]:
+    """Return the name of the metric in the second of `sum_losses`'s sums, by output.
 
     "accuracy" or "absolute_error"; for a teacher's outputs "agreement", for its hidden states
     "cosine". `axes` come before a label's own: 2 if micro-batches come before the examples.
     """
 
-    def second_measure(name: str, given) -> str:
-        if name.startswith(layers.of_teacher("Hidden")):
+    def name_metric(name: str, given) -> str:
+        if name.startswith(layers.teacher_output("Hidden")):
             return "cosine"
         if not is_class(given) and len(given.shape) <= axes:
             return "absolute_error"
         return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
 
-    return {name: second_measure(name, given) for name, given in labels.items()}
+    return {name: name_metric(name, given) for name, given in labels.items()}
 
 
-def _of_classes(logits, labels, weights, smoothing: float):
-    """Return the sums of the softmax cross-entropy; see `measured`."""
+def _sum_class_losses(logits, labels, weights, smoothing: float):
+    """Return the sums of the softmax cross-entropy; see `sum_losses`."""
     sums = kops.cross_entropy(logits, labels, weights)
     if not smoothing:
         return sums
     # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
-    logits = counted(logits, weights)
+    logits = mask_logits(logits, weights)
     own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
     more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
     return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
@@ -104,23 +104,23 @@ def objective(
     outputs: Mapping,
     labels: Mapping,
     weights: Mapping,
-    measure=measured,
-    lessons: Mapping[str, Lesson] = MappingProxyType({}),
+    measure=sum_losses,
+    auxiliary_losses: Mapping[str, AuxiliaryLoss] = MappingProxyType({}),
 ):
-    """Return the loss of some examples, a scalar, and `measured` of each output, (outputs, 3).
+    """Return the loss of some examples, a scalar, and `sum_losses` of each output, (outputs, 3).
 
-    `lessons` are those of the labels that are no output's own, by their name.
+    `auxiliary_losses` are those of the labels that are no output's own, by their name.
     """
     found = []
     for name, given in labels.items():
-        lesson = lessons.get(name, Lesson(name, measure))
+        lesson = auxiliary_losses.get(name, AuxiliaryLoss(name, measure))
         found.append(lesson.measure(outputs[lesson.output], given, weights[name]))
     sums = ops.stack(found)
     return ops.sum(sums[:, 0]), sums
 
 
-def figures(names: Mapping[str, str], sums) -> dict:
-    """Turn `measured`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
+def compute_metrics(names: Mapping[str, str], sums) -> dict:
+    """Turn `sum_losses`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
 
     An output's metrics are 0 if none of its labels counts. `names`: see `totals`.
     """
@@ -132,7 +132,7 @@ def figures(names: Mapping[str, str], sums) -> dict:
 def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
     """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
 
-    `names` are `second_measures` of the labels, `sums` those of `measured`, (outputs, 3).
+    `names` are `name_second_metrics` of the labels, `sums` those of `sum_losses`, (outputs, 3).
     """
     found: dict[str, tuple] = {}
     for place, (name, second) in enumerate(names.items()):
@@ -142,19 +142,19 @@ def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
 
 
 def distill_logits(problem_type: str | None, temperature: float) -> Callable:
-    """Return a function like `measured`, of a student's logits, a teacher's and weights.
+    """Return a function like `sum_losses`, of a student's logits, a teacher's and weights.
 
     `problem_type` is as in transformers' config.json; None: classes, one of all. The logits of
     classes are divided by the temperature; numbers have none.
     """
     if problem_type == "regression":
-        return measured
+        return sum_losses
     soften = _soften_each if problem_type == "multi_label_classification" else _soften_classes
     return functools.partial(soften, temperature=temperature)
 
 
 def distill_states(kind: str) -> Callable:
-    """Return a function like `measured`, of hidden states, a teacher's, (B, S, H), and weights.
+    """Return a function like `sum_losses`, of hidden states, a teacher's, (B, S, H), and weights.
 
     "mse" is the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8), "cosine"
     is 1 − the cosine (DistilBERT, Sanh et al. 2019, section 2).
@@ -162,40 +162,40 @@ def distill_states(kind: str) -> Callable:
     return {"mse": _squared_error, "cosine": _angle}[kind]
 
 
-def _soften_classes(logits, taught, weights, temperature: float):
+def _soften_classes(logits, targets, weights, temperature: float):
     """KL(teacher ‖ student) at a temperature T, times T² (Hinton et al. 2015, section 2).
 
     The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
     """
-    logits, taught = counted(logits, weights), counted(taught, weights)  # (B, C)
-    student, teacher = (ops.log_softmax(row / temperature, axis=-1) for row in (logits, taught))
+    logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)  # (B, C)
+    student, teacher = (ops.log_softmax(row / temperature, axis=-1) for row in (logits, targets))
     # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
     shares = ops.exp(teacher)
     terms = ops.where(shares > 0, shares * (teacher - student), 0.0)
-    agreed = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(taught, axis=-1))
+    agreed = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(targets, axis=-1))
     return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agreed)
 
 
-def _soften_each(logits, taught, weights, temperature: float):
+def _soften_each(logits, targets, weights, temperature: float):
     """Return the same where each class is one of two: sigmoid; weights (B, C)."""
-    logits, taught = counted(logits, weights), counted(taught, weights)
-    soft = [(sign * taught / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
+    logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)
+    soft = [(sign * targets / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
     terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
-    agreed = ops.equal(logits > 0, taught > 0)
+    agreed = ops.equal(logits > 0, targets > 0)
     return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agreed)
 
 
-def _squared_error(states, taught, weights):
-    states, taught = counted(states, weights), counted(taught, weights)
-    errors = ops.mean(ops.square(states - taught), -1)  # (B, S)
-    return weighted_sums(weights, errors, _cosines(states, taught))
+def _squared_error(states, targets, weights):
+    states, targets = mask_logits(states, weights), mask_logits(targets, weights)
+    errors = ops.mean(ops.square(states - targets), -1)  # (B, S)
+    return weighted_sums(weights, errors, _cosines(states, targets))
 
 
-def _angle(states, taught, weights):
-    cosines = _cosines(counted(states, weights), counted(taught, weights))
+def _angle(states, targets, weights):
+    cosines = _cosines(mask_logits(states, weights), mask_logits(targets, weights))
     return weighted_sums(weights, 1 - cosines, cosines)
 
 
-def _cosines(states, taught):
-    lengths = [ops.sum(ops.square(rows), -1) + _LEAST for rows in (states, taught)]
-    return ops.sum(states * taught, -1) / ops.sqrt(lengths[0] * lengths[1])
+def _cosines(states, targets):
+    lengths = [ops.sum(ops.square(rows), -1) + _LEAST for rows in (states, targets)]
+    return ops.sum(states * targets, -1) / ops.sqrt(lengths[0] * lengths[1])

@@ -16,7 +16,7 @@ import numpy as np
 from keras import ops
 
 from kbert.ops import keras_internals
-from kbert.training.setting_rules import checked
+from kbert.training.setting_rules import check_settings
 
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
 
@@ -42,7 +42,7 @@ class Optimizer:
     def __post_init__(self):
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["optimizer"] = values.pop("name")
-        object.__setattr__(self, "name", checked(values)["optimizer"])
+        object.__setattr__(self, "name", check_settings(values)["optimizer"])
         if self.warmup_steps > self.total_steps:
             raise ValueError(
                 f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "

@@ -7,24 +7,26 @@ from typing import Any, ClassVar, Protocol, Self
 from kbert.checkpoints.bert import Bert
 from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
+from kbert.training.embedding_loss import EmbeddingLoss
 from kbert.training.loop.history import History
-from kbert.training.loss import Lesson
+from kbert.training.loss import AuxiliaryLoss
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 from kbert.training.trained_weights import TrainedWeights
-from kbert.training.vector_loss import VectorLoss
 
 
-class Teaching(Protocol):
+class DistillationTargets(Protocol):
     """Distillation targets of a model besides its labels."""
 
-    lessons: Mapping[str, Lesson]  # by the names of a batch's labels that belong to no output
+    auxiliary_losses: Mapping[
+        str, AuxiliaryLoss
+    ]  # by the names of a batch's labels that belong to no output
 
-    def taught(self, model):
-        """Return the model with the additional outputs of `lessons`; or the model itself."""
+    def add_outputs(self, model):
+        """Return the model with the outputs that `auxiliary_losses` need."""
 
     def batches(self, batches: Batches) -> Batches:
-        """Return the recipe's batches with the lessons' labels."""
+        """Return the recipe's batches with the targets among their labels."""
 
 
 class Recipe(Protocol):
@@ -48,12 +50,14 @@ class Recipe(Protocol):
     warmup_steps: int
     evaluate_every: int  # steps
     flops: float  # of a step, over all hosts
-    label_smoothing: float = 0.0  # see `kbert.training.loss.measured`
-    teaching: Teaching | None = None
-    vectors: VectorLoss | None = None  # the loss of text embeddings; else the outputs have labels
+    label_smoothing: float = 0.0  # see `kbert.training.loss.sum_losses`
+    distillation: DistillationTargets | None = None
+    embedding_loss: EmbeddingLoss | None = (
+        None  # the loss of text embeddings; else the outputs have labels
+    )
 
     @classmethod
-    def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
+    def from_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
         """Recreate the recipe of a resumed run; `moved` as in `kbert.training.runner.resume`."""
 
     def read(self) -> None:
@@ -65,11 +69,11 @@ class Recipe(Protocol):
         `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
 
-    def trained_part(self, model):
+    def select_trained_part(self, model):
         """Return the trained parts of the graph of `spec`, as it was built; by default all."""
         return model
 
-    def trained_weights(self, model) -> TrainedWeights | None:
+    def select_weights(self, model) -> TrainedWeights | None:
         """Return a model's trained weights, within the engine's scope; None: all."""
         return None
 
@@ -80,27 +84,27 @@ class Recipe(Protocol):
         """
         return {}
 
-    def content(self) -> dict:
+    def collect_settings(self) -> dict:
         """Return the settings as settings.json has them, with what else the result depends on."""
 
-    def places(self) -> dict[str, str | None]:
+    def data_paths(self) -> dict[str, str | None]:
         """Return the paths of the data, by the argument's name, for a resumed run."""
 
     def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
         """Return a function that computes metrics of the engine's weights; None without data."""
 
-    def trained(self, engine, history: History) -> Bert:
+    def export_bert(self, engine, history: History) -> Bert:
         """Return the weights that are the result, as a float32 model of any length."""
 
     def result(self, last: dict) -> dict:
         """Return the run's result for result.json; `last` is the last line of the history."""
 
-    def described(self, done: int) -> dict[str, str]:
+    def describe_training(self, done: int) -> dict[str, str]:
         """Return how much was trained on in so many steps, in words by name, for the report."""
 
     def make_card(self, bert: Bert, result: dict) -> str:
         """Make the model's card, of `bert`, with what is in result.json."""
 
     @staticmethod
-    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
+    def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
         """Return the user's result; `result` is as in result.json."""

@@ -1,4 +1,4 @@
-"""The settings of runs of every kind, from keyword arguments, and a run's surroundings."""
+"""The settings of runs of every kind, from keyword arguments, and a run's options."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from kbert.graph import aliases
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
-from kbert.training.setting_rules import checked
+from kbert.training.setting_rules import check_settings
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
@@ -80,10 +80,10 @@ class RunSettings:
     lora_dropout: float = 0.0
 
     @classmethod
-    def of(cls, options: dict, command: str | None = None) -> Self:
+    def from_options(cls, options: dict, command: str | None = None) -> Self:
         """Return the settings of keyword arguments; a ValueError names one that there is not."""
         names = [field.name for field in cls.fields()]
-        known = {*names, *(field.name for field in dataclasses.fields(Surroundings))}
+        known = {*names, *(field.name for field in dataclasses.fields(RunOptions))}
         for name in options:
             if name not in names:
                 new = aliases.setting(name)
@@ -92,7 +92,7 @@ class RunSettings:
         return cls(**options)
 
     @classmethod
-    def of_run(cls, run) -> Self:
+    def from_run(cls, run) -> Self:
         """Return a run's settings; raise a ValueError if `setting_rules` refuses its file."""
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
@@ -127,7 +127,7 @@ class RunSettings:
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
-        for name, value in checked(self.as_dict(), optional).items():
+        for name, value in check_settings(self.as_dict(), optional).items():
             object.__setattr__(self, name, value)
         for field in self.fields():
             of_adapters = field.name in ("lora_alpha", "lora_dropout", "lora_targets")
@@ -139,7 +139,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunOptions:
     """What may differ between two starts of a run.
 
     Args:
@@ -169,7 +169,7 @@ class Surroundings:
 
     def __post_init__(self):
         optional = ("devices", "peak_flops", "keep_checkpoints", "steps_per_execution")
-        checked({name: getattr(self, name) for name in ("progress", *optional)}, optional)
+        check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
         given = () if self.callbacks is None else self.callbacks
         callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
         object.__setattr__(self, "callbacks", callbacks)

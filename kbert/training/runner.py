@@ -20,14 +20,14 @@ from kbert.ops.keras_internals import check_seeds_are_pythons
 from kbert.training.loop.history import History, Plan
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
-from kbert.training.run_settings import Surroundings
-from kbert.training.stopping import Wishes
+from kbert.training.run_settings import RunOptions
+from kbert.training.stopping import StopFlags
 
 _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
 
 
-def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
+def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOptions):
     """Do a new run in the folder `output`, or without one, and return the recipe's outcome.
 
     It raises a FileExistsError if `output` holds something, and what the recipe, the engine and
@@ -35,39 +35,37 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     """
     if output is not None:
         refuse_used(output, recipe.command)
-    engine = _engine(recipe, surroundings)
-    _prepare(engine, recipe, surroundings, begin=True)  # raises before there is a folder
+    engine = _engine(recipe, run_options)
+    _prepare(engine, recipe, run_options, begin=True)  # raises before there is a folder
     run = None
     if output is not None:
         chief = engine.backend.process == 0
         if chief:  # one process makes it, all open it
-            options: dict = {"task": recipe.command, "places": recipe.places()}
-            options["keep_checkpoints"] = bool(surroundings.keep_checkpoints)
-            RunFolder.create(output, recipe.content(), recipe.fingerprint, **options)
+            options: dict = {"task": recipe.command, "data_paths": recipe.data_paths()}
+            options["keep_checkpoints"] = bool(run_options.keep_checkpoints)
+            RunFolder.create(output, recipe.collect_settings(), recipe.fingerprint, **options)
         engine.barrier()
         run = RunFolder.open(output, chief=chief)
-    with _held(engine, run):
-        return _train(engine, recipe, run, surroundings)
+    with _hold(engine, run):
+        return _train(engine, recipe, run, run_options)
 
 
 @contextlib.contextmanager
-def _held(engine, run: RunFolder | None) -> Iterator[None]:
+def _hold(engine, run: RunFolder | None) -> Iterator[None]:
     """Hold the run's folder; where another process has it, each process of this start raises."""
     with contextlib.ExitStack() as stack:
         error = None
         try:
             if run is not None:
-                stack.enter_context(run.held())
+                stack.enter_context(run.hold())
         except OSError as found:
             error = found
-        if engine.backend.any_process(Wishes(callback=error is not None, signal=False)).callback:
+        if engine.backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
         yield
 
 
-def resume(
-    kind: type[Recipe], run: RunFolder, moved: dict, options: dict, surroundings: Surroundings
-):
+def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_options: RunOptions):
     """Go on with a run, or open a finished one; return the outcome of `kind`, its recipe's class.
 
     `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
@@ -76,9 +74,9 @@ def resume(
     It raises what `start` raises; a ValueError that names the difference, where data, settings or
     kbert's computation are others than the run's; a BlockingIOError if another process trains it.
     """
-    if surroundings.keep_checkpoints is not None:
-        run.keep_checkpoints = surroundings.keep_checkpoints
-    if (result := run.finished) is not None:  # of any version: its settings may have other names
+    if run_options.keep_checkpoints is not None:
+        run.keep_checkpoints = run_options.keep_checkpoints
+    if (result := run.result) is not None:  # of any version: its settings may have other names
         run.check(run.fingerprint, run.settings | options)
         run.tidy()  # it may have been killed before
         _logger.warning(
@@ -86,28 +84,28 @@ def resume(
             *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
         )
         history = History(run.read_records())
-        return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
+        return kind.make_result(load(run.path / "model.keras"), history, result, run.path)
     run.check_computation()
-    settings = kind.settings_type.of_run(run)
-    kind.settings_type.of(settings.as_dict() | options)
+    settings = kind.settings_type.from_run(run)
+    kind.settings_type.from_options(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    recipe = kind.of_run(run, settings, moved)
-    engine = _engine(recipe, surroundings)
+    recipe = kind.from_run(run, settings, moved)
+    engine = _engine(recipe, run_options)
     run.chief = engine.backend.process == 0
-    run.check(recipe.fingerprint, run.settings | recipe.content())
-    with _held(engine, run):
+    run.check(recipe.fingerprint, run.settings | recipe.collect_settings())
+    with _hold(engine, run):
         state = run.states.last()
-        _prepare(engine, recipe, surroundings, begin=state is None)
+        _prepare(engine, recipe, run_options, begin=state is None)
         if state is not None:
             engine.state.restore(state.arrays)
-            return _train(engine, recipe, run, surroundings, done=state.step)
+            return _train(engine, recipe, run, run_options, done=state.step)
         _logger.warning(
             "%s has no usable training state: training starts from the beginning", run.path
         )
-        return _train(engine, recipe, run, surroundings)
+        return _train(engine, recipe, run, run_options)
 
 
-def _engine(recipe: Recipe, surroundings: Surroundings):
+def _engine(recipe: Recipe, run_options: RunOptions):
     """Return the backend's engine, and the recipe's data: read before it, opened after it."""
     from kbert.training.engine import Engine
 
@@ -118,13 +116,13 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()
-    engine = Engine(devices=surroundings.devices)
+    engine = Engine(devices=run_options.devices)
     jit = recipe.settings.jit
     recipe.open(engine.backend.default_jit() if jit is None else jit, engine.backend.shape_cost)
     return engine
 
 
-def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
+def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> None:
     """Build the model, newly initialized, and compile the step; refuse callbacks."""
     from kbert.model.deferred import build_with
     from kbert.model.lora import adapters_of
@@ -136,11 +134,11 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
         given = recipe.first_layers() if begin else {}
         spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
-            model = recipe.trained_part(build_with(spec, given))
-            trained = recipe.trained_weights(model)
-            if recipe.teaching:
-                model = recipe.teaching.taught(model)
-                trained = trained and trained.and_all_new_of(model)
+            model = recipe.select_trained_part(build_with(spec, given))
+            trained = recipe.select_weights(model)
+            if recipe.distillation:
+                model = recipe.distillation.add_outputs(model)
+                trained = trained and trained.add_new_weights(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -151,15 +149,15 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     )
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
-    options |= {"label_smoothing": recipe.label_smoothing, "vectors": recipe.vectors}
-    if recipe.teaching:
-        options["lessons"] = recipe.teaching.lessons
-    options["steps_per_execution"] = surroundings.steps_per_execution
+    options |= {"label_smoothing": recipe.label_smoothing, "embedding_loss": recipe.embedding_loss}
+    if recipe.distillation:
+        options["auxiliary_losses"] = recipe.distillation.auxiliary_losses
+    options["steps_per_execution"] = run_options.steps_per_execution
     _models.add(model)
     engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
     evaluated = recipe.fingerprint["dev"] is not None
-    refuse_harmful(surroundings.callbacks, bool(adapters_of(model)), evaluated)
+    refuse_harmful(run_options.callbacks, bool(adapters_of(model)), evaluated)
 
 
 @contextlib.contextmanager
@@ -205,14 +203,14 @@ def make_deterministic() -> None:
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
 
 
-def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
+def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOptions, done=0):
     """Do the steps that are left; write the result, and return it as the user gets it."""
     from kbert.training.loop.loop import train
-    from kbert.training.loop.throughput import Speed, measured_peak
+    from kbert.training.loop.throughput import Speed, measure_peak
 
-    settings, peak, how = recipe.settings, surroundings.peak_flops, "given"
+    settings, peak, how = recipe.settings, run_options.peak_flops, "given"
     if peak is None:
-        peak, how = measured_peak(settings.precision, engine.backend.replicas)
+        peak, how = measure_peak(settings.precision, engine.backend.replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
 
@@ -231,16 +229,16 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
     )
     history = train(
         engine,
-        recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches,
+        recipe.distillation.batches(recipe.batches) if recipe.distillation else recipe.batches,
         plan,
         run=run,
         start=done,
-        callbacks=surroundings.callbacks,
-        progress=surroundings.progress,
+        callbacks=run_options.callbacks,
+        progress=run_options.progress,
         speed=Speed(recipe.flops, peak),
         report=report,
     )
-    bert, last = recipe.trained(engine, history), history.updates[-1]
+    bert, last = recipe.export_bert(engine, history), history.updates[-1]
     result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
     result |= recipe.result(last)
     bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
@@ -248,4 +246,4 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         run.finish(bert, result, recipe)
         engine.barrier()  # the others have read the best state
         run.tidy()
-    return recipe.outcome(bert, history, result, None if run is None else run.path)
+    return recipe.make_result(bert, history, result, None if run is None else run.path)

@@ -136,11 +136,11 @@ def _freeze(text) -> str:
     return text
 
 
-def _at_least(least: int) -> Rule:
+def _minimum(least: int) -> Rule:
     return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
 
 
-def _one_of(names: tuple[str, ...]) -> Rule:
+def _names_rule(names: tuple[str, ...]) -> Rule:
     listed = " or ".join(names) if len(names) <= 2 else f"one of {', '.join(names)}"
     return Rule(f"be {listed}", lambda value: value, lambda value: value in names, names)
 
@@ -158,11 +158,11 @@ _TRUTH = Rule("be True or False", _truth)
 _COLUMN = Rule("be the name or the number of a column", _column)
 
 RULES = {
-    **_rules("steps total_steps epochs batch_size max_length max_predictions", _at_least(1)),
-    **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _at_least(1)),
-    **_rules("log_every patience devices steps_per_execution lora_rank", _at_least(1)),
-    **_rules("seq_len", _at_least(8)),  # two segments and their marks
-    **_rules("warmup_steps seed", _at_least(0)),
+    **_rules("steps total_steps epochs batch_size max_length max_predictions", _minimum(1)),
+    **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _minimum(1)),
+    **_rules("log_every patience devices steps_per_execution lora_rank", _minimum(1)),
+    **_rules("seq_len", _minimum(8)),  # two segments and their marks
+    **_rules("warmup_steps seed", _minimum(0)),
     **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
     **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
@@ -185,12 +185,12 @@ RULES = {
     "freeze": Rule(FREEZE, _freeze),
     # in one order, however it is said
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
-    "class_weights": _one_of(CLASS_WEIGHTS),
-    "hidden_loss": _one_of(HIDDEN_LOSSES),
-    "loss": _one_of(LOSSES),
-    "pooling": _one_of(VECTOR_POOLINGS),
-    "schedule": _one_of(SCHEDULES),
-    "precision": _one_of(PRECISIONS),
+    "class_weights": _names_rule(CLASS_WEIGHTS),
+    "hidden_loss": _names_rule(HIDDEN_LOSSES),
+    "loss": _names_rule(LOSSES),
+    "pooling": _names_rule(VECTOR_POOLINGS),
+    "schedule": _names_rule(SCHEDULES),
+    "precision": _names_rule(PRECISIONS),
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
         "such as keras.optimizers.Lion()",
@@ -201,7 +201,7 @@ RULES = {
 }
 
 
-def checked(values: dict, optional: Collection[str] = ()) -> dict:
+def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
     """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule.
 
     Those of `optional` may be None.

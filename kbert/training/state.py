@@ -63,11 +63,11 @@ class TrainingState:
 
     def all(self) -> dict[str, np.ndarray]:
         """Copy every number that the next step depends on, by name."""
-        return self._copy(self._named())
+        return self._copy(self._all_variables())
 
     def weights(self) -> dict[str, np.ndarray]:
         """Copy the model's part of `all`, adapters included."""
-        return self._copy(self._of_model())
+        return self._copy(self._model_variables())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Set all of it, bit for bit; nothing if names or shapes differ.
@@ -75,26 +75,26 @@ class TrainingState:
         Raises:
             ValueError: what is missing, unexpected or of another shape.
         """
-        _restore(self._named(), state)
+        _restore(self._all_variables(), state)
         self.variables.counts.bad_updates.assign(np.float32(0))
 
     def restore_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Set what `weights` gave, and leave the optimizer's state as it is."""
-        _restore(self._of_model(), weights)
+        _restore(self._model_variables(), weights)
 
-    def _named(self) -> dict:
+    def _all_variables(self) -> dict:
         """Return every variable of the state by its name."""
-        found, (weights, slots, counts) = self._of_model(), self.variables
+        found, (weights, slots, counts) = self._model_variables(), self.variables
         for weight, own in zip(weights, slots, strict=True):
-            name = _name_of(weight.path).partition("/")[2]
+            name = _name_weight(weight.path).partition("/")[2]
             found |= {f"optimizer/{slot}/{name}": variable for slot, variable in own.items()}
         # without bad_updates: what is saved is good
         return found | {f"optimizer/{name}": getattr(counts, name) for name in Counts._fields[:-1]}
 
-    def _of_model(self) -> dict:
+    def _model_variables(self) -> dict:
         # seeds without their paths, which count what the process built before
         found = {f"model/seed/{place}": state for place, state in enumerate(self._seed_states)}
-        found |= {_name_of(weight.path): weight for weight in self._model.weights}
+        found |= {_name_weight(weight.path): weight for weight in self._model.weights}
         if len(found) != len(self._seed_states) + len(self._model.weights):
             raise ValueError("two weights of the model have one path: give its layers other names")
         return found
@@ -163,6 +163,6 @@ def _restore(variables: dict, state: dict[str, np.ndarray]) -> None:
         variable.assign(np.array(state[name]))  # JAX may keep the array itself
 
 
-def _name_of(path: str) -> str:
+def _name_weight(path: str) -> str:
     """Return the name of the model's weight at a path: "model/…", or "adapter/…"."""
     return f"adapter/{path.replace('/', '.')}" if is_adapter(path) else f"model/{path}"

@@ -17,12 +17,12 @@ from keras import name_scope, ops
 
 from kbert.training import loss as losses
 from kbert.training import optimizers
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
 from kbert.training.optimizers import Optimizer
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
-from kbert.training.stopping import Wishes
+from kbert.training.stopping import StopFlags
 from kbert.training.trained_weights import TrainedWeights
-from kbert.training.vector_loss import VECTORS, VectorLoss
 
 LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
 
@@ -35,7 +35,7 @@ class Decision(NamedTuple):
     rate: Any  # the learning rate
     iteration: Any  # number of earlier steps
 
-    def at(self, share: float) -> "Decision":
+    def scale_rate(self, share: float) -> "Decision":
         """Return the same at a share of the learning rate."""
         return self if share == 1 else self._replace(rate=self.rate * share)
 
@@ -55,10 +55,10 @@ class TrainingStep:
     # Whether the backward pass recomputes each encoder block instead of keeping its activations:
     # less memory, more time, the same numbers.
     gradient_checkpointing: bool = False
-    label_smoothing: float = 0.0  # see `losses.measured`
+    label_smoothing: float = 0.0  # see `losses.sum_losses`
     # Auxiliary losses, by the labels that belong to no output, see `losses.objective`.
-    lessons: Mapping[str, losses.Lesson] = field(default_factory=dict)
-    vectors: VectorLoss | None = None  # the loss, if it is one of embeddings; else the labels' own
+    auxiliary_losses: Mapping[str, losses.AuxiliaryLoss] = field(default_factory=dict)
+    embedding_loss: EmbeddingLoss | None = None  # in place of the labels' own losses
 
     def __post_init__(self):
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
@@ -77,7 +77,7 @@ class TrainingStep:
             seeds: int32 (micro-batches, dropouts, 2).
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
-        names = losses.second_measures(batch[1], axes=2)
+        names = losses.name_second_metrics(batch[1], axes=2)
         with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
             decision, counts, metrics = self._decide(names, values.counts, sums, norm)
@@ -93,7 +93,7 @@ class TrainingStep:
 
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
-        decisions = [decision.at(share) for share in self.trained.rates]
+        decisions = [decision.scale_rate(share) for share in self.trained.rates]
         own = self.rules, self.decayed, values.weights, values.slots, gradients
         return zip(decisions, *own, strict=True)
 
@@ -116,18 +116,18 @@ class TrainingStep:
         given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
         values = dict(zip(map(id, variables), given, strict=True))
-        texts = self.vectors.texts(inputs) if self.vectors else inputs
+        texts = self.embedding_loss.flatten_records(inputs) if self.embedding_loss else inputs
         ordered = [texts[name] for name in self.model.input_names]
         if self.segments and training:
             found = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
             found = call_stateless(self.model, values, ordered, training)
-        if self.vectors:
-            return {VECTORS: self.vectors.vectors(found[0], inputs)}
+        if self.embedding_loss:
+            return {EMBEDDINGS: self.embedding_loss.pool(found[0], inputs)}
         return dict(zip(self.model.output_names, found, strict=True))
 
     def measure(self, weights, frozen, batch):
-        """Return `losses.measured` of each output, float32 (outputs, 3), without dropout."""
+        """Return `losses.sum_losses` of each output, float32 (outputs, 3), without dropout."""
         inputs, labels, label_weights = batch
         outputs = self.outputs(weights, frozen, inputs)
         return losses.objective(outputs, labels, label_weights)[1]
@@ -135,36 +135,43 @@ class TrainingStep:
     def metric_names(self, labels: Mapping, axes: int) -> list[str]:
         """Return the names of a step's metrics; "finite": whether the step was applied.
 
-        `axes`: see `losses.second_measures`.
+        `axes`: see `losses.name_second_metrics`.
         """
-        names = losses.second_measures(labels, axes)
+        names = losses.name_second_metrics(labels, axes)
         of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
-        found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
+        found = [
+            "loss",
+            *of_outputs,
+            "gradient_norm",
+            "learning_rate",
+            "finite",
+            *StopFlags._fields,
+        ]
         return found + ["loss_scale"] * self.scaled
 
     def gradients_of_device(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Sum over the micro-batches, which need the memory of one."""
-        several = self.vectors is not None and self.accumulation_steps > 1
-        if several and len(batch[1][VECTORS].shape) < 4:  # else these are gradients already
+        several = self.embedding_loss is not None and self.accumulation_steps > 1
+        if several and len(batch[1][EMBEDDINGS].shape) < 4:  # else these are gradients already
             return self._cached_gradients(weights, scale, frozen, batch, seeds)
 
-        def of_micro_batch(part, seeds):
+        def compute_micro_batch(part, seeds):
             inputs, labels, label_weights, flags = part
 
-            def loss_of(weights) -> tuple:
+            def compute_loss(weights) -> tuple:
                 outputs = self.outputs(weights, frozen, inputs, seeds)
                 given = outputs, labels, label_weights
                 with name_scope(LOSS):
-                    loss, sums = losses.objective(*given, self._sums, self.lessons)
-                flagged = ops.sum(flags["wishes"], 0, keepdims=True)
+                    loss, sums = losses.objective(*given, self._sums, self.auxiliary_losses)
+                flagged = ops.sum(flags["stop_flags"], 0, keepdims=True)
                 # The scale comes before the gradients, so that none is too small for float16.
                 return loss * scale, ops.concatenate([sums, flagged])
 
-            return self.backend.differentiate(loss_of, weights)
+            return self.backend.differentiate(compute_loss, weights)
 
         zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
         nothing = zeros, ops.zeros((len(batch[1]) + 1, 3))
-        return self.backend.sum_over_micro_batches(of_micro_batch, nothing, batch, seeds)
+        return self.backend.sum_over_micro_batches(compute_micro_batch, nothing, batch, seeds)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
@@ -176,39 +183,39 @@ class TrainingStep:
         """
         inputs, labels, label_weights, flags = batch
 
-        def vectors_of(part, seeds):
-            return self.outputs(weights, frozen, part, seeds)[VECTORS]
+        def embed(part, seeds):
+            return self.outputs(weights, frozen, part, seeds)[EMBEDDINGS]
 
-        def loss_of(arrays) -> tuple:
+        def compute_loss(arrays) -> tuple:
             whole = [
-                ops.reshape(group[VECTORS], (-1, *ops.shape(group[VECTORS])[2:]))
+                ops.reshape(group[EMBEDDINGS], (-1, *ops.shape(group[EMBEDDINGS])[2:]))
                 for group in (labels, label_weights)
             ]
             sums = self._sums(arrays[0], *whole)
             return sums[0], sums
 
-        assert self.vectors is not None
-        shape = (-1, self.vectors.columns, self.vectors.width)
-        vectors = self.backend.map_micro_batches(vectors_of, inputs, seeds)
-        (slopes,), sums = self.backend.differentiate(loss_of, [ops.reshape(vectors, shape)])
+        assert self.embedding_loss is not None
+        shape = (-1, self.embedding_loss.columns, self.embedding_loss.width)
+        vectors = self.backend.map_micro_batches(embed, inputs, seeds)
+        (slopes,), sums = self.backend.differentiate(compute_loss, [ops.reshape(vectors, shape)])
         slopes = ops.reshape(slopes, (self.accumulation_steps, *shape))
-        second = inputs, {VECTORS: slopes}, label_weights, flags
+        second = inputs, {EMBEDDINGS: slopes}, label_weights, flags
         found, others = self.gradients_of_device(weights, scale, frozen, second, seeds)
         return found, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
 
     def _sums(self, logits, labels, weights):
-        """Return `losses.measured`, or the sums of the loss of embeddings."""
-        if self.vectors is None:
-            return losses.measured(logits, labels, weights, smoothing=self.label_smoothing)
-        if self.backend.replicas == 1 or not self.vectors.meet(labels):
-            return self.vectors.measured(logits, labels, weights)
+        """Return `losses.sum_losses`, or the sums of the loss of embeddings."""
+        if self.embedding_loss is None:
+            return losses.sum_losses(logits, labels, weights, smoothing=self.label_smoothing)
+        if self.backend.replicas == 1 or not self.embedding_loss.needs_whole_batch(labels):
+            return self.embedding_loss.sum_losses(logits, labels, weights)
         # Each device is sent the others' vectors, and computes the loss of the whole batch. Its
         # gradient by the device's own vectors is that of one device with all of them.
-        sums = self.vectors.measured(*self._of_all_devices([logits, labels, weights]))
+        sums = self.embedding_loss.sum_losses(*self._gather_from_devices([logits, labels, weights]))
         value = ops.stop_gradient(sums)  # every device has it, and it counts once
         return value / self.backend.replicas + (sums - value)
 
-    def _of_all_devices(self, arrays: list) -> list:
+    def _gather_from_devices(self, arrays: list) -> list:
         """Return all devices' rows one after the other; only this device's have gradients."""
         devices, found = self.backend.replicas, []
         own = ops.equal(ops.arange(devices, dtype="int32"), self.backend.device_index())
@@ -234,9 +241,9 @@ class TrainingStep:
         factor = optimizers.clip_factor(norm, self.clip_norm)
         factor = factor / scale if self.scaled else factor
         rate = optimizers.learning_rate(self.optimizer, iteration)
-        metrics = losses.figures(names, sums)
+        metrics = losses.compute_metrics(names, sums)
         metrics |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
-        metrics |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
+        metrics |= {name: sums[-1, place] for place, name in enumerate(StopFlags._fields, start=1)}
         done = iteration + ops.cast(applied, "float32")
         bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:

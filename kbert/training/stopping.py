@@ -32,14 +32,14 @@ class ProcessLost(RuntimeError):
     """Another process of the run is gone; the message says how to resume."""
 
 
-class Wishes(NamedTuple):
+class StopFlags(NamedTuple):
     """Why a process wants the run to end after a step."""
 
     callback: bool
     signal: bool
 
 
-NO_WISH = Wishes(False, False)
+NO_STOP = StopFlags(False, False)
 
 
 class StopRequest:
@@ -57,36 +57,36 @@ class Agreement:
     def __init__(self, engine, request: StopRequest):
         self._engine, self.request = engine, request
         self._sent = self._heard = 0  # calls of the device
-        self._known: tuple[int, Wishes] | None = None  # since the call of that number
+        self._known: tuple[int, StopFlags] | None = None  # since the call of that number
 
-    def told(self) -> Wishes:
+    def send(self) -> StopFlags:
         """Return this host's stop flags, which are sent with the next call."""
         self._sent += 1
         return self._own()
 
-    def hear(self, figures: list[dict[str, float]]) -> None:
+    def receive(self, figures: list[dict[str, float]]) -> None:
         """Take the sums of the stop flags from the metrics of a call's steps."""
         self._heard += 1
         for values in figures:
-            wishes = Wishes(*(values.pop(name, 0.0) > 0 for name in Wishes._fields))
-            if any(wishes) and self._known is None:
-                self._known = self._heard, wishes
+            stop_flags = StopFlags(*(values.pop(name, 0.0) > 0 for name in StopFlags._fields))
+            if any(stop_flags) and self._known is None:
+                self._known = self._heard, stop_flags
 
-    def due(self) -> Wishes:
+    def decide(self) -> StopFlags:
         """Say why the run ends after the last call; of several hosts each gets the same answer."""
         if self._engine.backend.processes == 1:
             return self._own()
         # some of them may have begun a call more before they could read the stop requests
         if self._known is None or self._sent < self._known[0] + MOST_AHEAD:
-            return NO_WISH
+            return NO_STOP
         return self._known[1]
 
-    def at_once(self) -> Wishes:
+    def agree_now(self) -> StopFlags:
         """Return the same where all hosts are at one place, such as the end of an epoch."""
         return self._engine.backend.any_process(self._own())
 
-    def _own(self) -> Wishes:
-        return Wishes(bool(self._engine.model.stop_training), bool(self.request))
+    def _own(self) -> StopFlags:
+        return StopFlags(bool(self._engine.model.stop_training), bool(self.request))
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
-        with contextlib.nullcontext() if alone else _ended_by_the_second():
+        with contextlib.nullcontext() if alone else _exit_on_second_signal():
             yield request
     finally:
         for number, handler in before.items():
@@ -116,7 +116,7 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
 
 
 @contextlib.contextmanager
-def _ended_by_the_second() -> Iterator[None]:
+def _exit_on_second_signal() -> Iterator[None]:
     """End the process with the second signal, whatever its main thread waits for."""
     received, wakeup = socket.socketpair()  # Python writes each signal's number at once
     wakeup.setblocking(False)

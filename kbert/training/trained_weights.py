@@ -23,14 +23,14 @@ class TrainedWeights:
     rates: list[float] = field(default_factory=list)  # the factor of each one's learning rate
     frozen: list = field(default_factory=list)  # the model's other weights
 
-    def and_all_new_of(self, model) -> "TrainedWeights":
+    def add_new_weights(self, model) -> "TrainedWeights":
         """Add a model's other unfrozen variables, at the whole rate."""
         known = {id(one) for one in (*self.variables, *self.frozen)}
         new = [one for one in model.trainable_variables if id(one) not in known]
         return TrainedWeights(self.variables + new, self.rates + [1.0] * len(new), self.frozen)
 
 
-def weights_of(
+def select_weights(
     model,
     parts: TrainedParts,
     seed: int,

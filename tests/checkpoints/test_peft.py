@@ -207,7 +207,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     from kbert.model.lora import adapters_of
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
-    from kbert.training.trained_weights import weights_of
+    from kbert.training.trained_weights import select_weights
 
     options = {"r": 4, "lora_alpha": 6, "target_modules": ["query", "value", "intermediate.dense"]}
     model = adapted_by_peft(bases / "classifier", "classifier", **options)
@@ -217,7 +217,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     engine = Engine()
     built = kbert.build_classifier(spec.config, num_labels=5, seq_len=LENGTH)
     built.set_weights(base.model.get_weights())
-    engine.prepare(built, Optimizer(), weights_of(built, parts, 1))
+    engine.prepare(built, Optimizer(), select_weights(built, parts, 1))
     numbers = dict(model.named_parameters())
     state = engine.state.all()
     body, names_of = "base_model.model.bert.encoder.layer", {}

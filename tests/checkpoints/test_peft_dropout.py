@@ -15,7 +15,7 @@ from kbert.model.builder import build
 from kbert.model.lora import adapters_of
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import weights_of
+from kbert.training.trained_weights import select_weights
 
 for package in ("transformers", "peft"):
     if importlib.util.find_spec(package) is None:
@@ -55,7 +55,7 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
     model = build(bert.spec)
     model.set_weights(bert.model.get_weights())
     parts = trained_parts(bert.spec, None, 4, ",".join(MODULES), 6.0)
-    engine.prepare(model, Optimizer(), weights_of(model, parts, 1, dropout=RATE))
+    engine.prepare(model, Optimizer(), select_weights(model, parts, 1, dropout=RATE))
     random = np.random.default_rng(3)
     for one in adapters_of(engine.model):
         one.b.assign(random.normal(0, 0.2, one.b.shape).astype("float32"))

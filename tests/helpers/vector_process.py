@@ -14,7 +14,7 @@ from helpers.sizes import SIZES
 
 BATCH, LENGTH, UPDATES = 14, 7, 2
 FULL = BATCH - 1  # the last record is filled up, as in an epoch's last batch
-# loss, texts of a record, options of VectorLoss, kind of model
+# loss, texts of a record, options of EmbeddingLoss, kind of model
 KINDS = {
     "infonce": ("infonce", 3, {"dimensions": (24, 9)}, "table"),
     "cosent": ("cosent", 2, {"dimensions": (24, 9)}, "table"),
@@ -37,7 +37,7 @@ BY_XLA = {
 def batch(loss: str, columns: int, step: int):
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
-    from kbert.training.vector_loss import VECTORS
+    from kbert.training.embedding_loss import EMBEDDINGS
 
     random = np.random.default_rng([step, columns])
     ids = random.integers(5, SIZES["vocab_size"], (BATCH, columns, LENGTH)).astype("int32")
@@ -51,7 +51,7 @@ def batch(loss: str, columns: int, step: int):
         labels = np.arange(BATCH * columns, dtype="int32").reshape(BATCH, columns) + (1 << 24)
         labels[12, 0], labels[2, 1] = labels[1, 0], labels[9, 1]
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
-    return TrainingBatch(inputs, {VECTORS: labels}, {VECTORS: weights})
+    return TrainingBatch(inputs, {EMBEDDINGS: labels}, {EMBEDDINGS: weights})
 
 
 def table(drawing: bool):
@@ -75,18 +75,18 @@ def encoder(adapted: bool):
     from kbert.graph.trained_parts import trained_parts
     from kbert.model.builder import build
     from kbert.tasks.embedding.recipe import encoder_of
-    from kbert.training.trained_weights import weights_of
+    from kbert.training.trained_weights import select_weights
 
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     spec = GraphSpec(kbert.BertConfig(**SIZES | rates | {"num_hidden_layers": 1}), "encoder")
     model = encoder_of(build(spec))
-    return model, weights_of(model, trained_parts(spec, lora_rank=3), 5) if adapted else None
+    return model, select_weights(model, trained_parts(spec, lora_rank=3), 5) if adapted else None
 
 
 def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: dict):
     """The engine with a model whose weights are the same each time."""
+    from kbert.training.embedding_loss import EmbeddingLoss
     from kbert.training.optimizers import Optimizer
-    from kbert.training.vector_loss import VectorLoss
 
     keras.utils.set_random_seed(11)
     random, trained = np.random.default_rng(7), None
@@ -97,7 +97,7 @@ def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: di
             model, trained = encoder(kind == "adapters")
     for weight in model.trainable_weights:
         weight.assign(weight + random.normal(0, 0.2, weight.shape).astype("float32"))
-    more = more | {"vectors": VectorLoss(loss, columns, SIZES["hidden_size"], **options)}
+    more = more | {"embedding_loss": EmbeddingLoss(loss, columns, SIZES["hidden_size"], **options)}
     # a large epsilon: with a small one Adam's steps are the same for gradients twice as large
     optimizer = Optimizer(learning_rate=0.003, total_steps=9, epsilon=0.1)
     engine.prepare(model, optimizer, trained, clip_norm=None, **more)

@@ -144,14 +144,16 @@ def test_shards_are_refused_with_another_vocabulary(shards):
 
 
 def test_mutated_run_files_are_read_or_refused(tmp_path):
-    settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
+    settings = vars(PretrainingSettings.from_options({"steps": 7})) | {
+        "config": kbert.BertConfig().to_dict()
+    }
     run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})
     (run.path / "result.json").write_text('{"steps": 7, "loss": 1.5, "metrics": {"f1": null}}')
 
     def look():
         found = RunFolder.open(run.path)
-        PretrainingSettings.of_run(found)
-        assert type(found.settings["batch_size"]) is int and found.finished["steps"] >= 0
+        PretrainingSettings.from_run(found)
+        assert type(found.settings["batch_size"]) is int and found.result["steps"] >= 0
         assert found.task in ("pretrain", "finetune") and type(found.settings["config"]) is dict
 
     for document in documents_of_folder(run.path):

@@ -15,7 +15,7 @@ from kbert.model.builder import build
 from kbert.model.lora import adapters_of
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import weights_of
+from kbert.training.trained_weights import select_weights
 
 BATCH, ON = 12, "query,attention_output,intermediate,output"
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -36,7 +36,7 @@ def engine_of(dropout, family="bert", seq_len=None, selected=False, **prepared):
         model = build(spec)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         parts = trained_parts(spec, None, 3, ON, 5.0)
-        trained = weights_of(model, parts, 5, dropout=dropout)
+        trained = select_weights(model, parts, 5, dropout=dropout)
     engine.prepare(model, Optimizer(total_steps=3), trained, **prepared)
     for adapter in adapters_of(engine.model):
         adapter.b.assign(random.normal(0, 0.2, adapter.b.shape).astype("float32"))

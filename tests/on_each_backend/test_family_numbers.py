@@ -18,9 +18,9 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.builder import build
 from kbert.tasks.embedding.recipe import encoder_of
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.vector_loss import VECTORS, VectorLoss
 
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]
 CLASSES = ("RobertaForSequenceClassification", "DistilBertForQuestionAnswering")
@@ -53,7 +53,7 @@ def engine_of(bert, spec, **options):
     with engine.backend.scope():
         model = build(spec)
         model.set_weights(bert.model.get_weights())
-        if options.get("vectors"):
+        if options.get("embedding_loss"):
             model = encoder_of(model)
     engine.prepare(model, Optimizer(total_steps=9), **options)
     return engine
@@ -123,12 +123,12 @@ def test_embedding_gradients_equal_torch(folders, name, backend):
         pytest.skip("on TensorFlow alone: the same blocks, and test_vector_losses has the losses")
     bert, spec, peer = opened(folders, name)
     options = {"pooling": "mean", "normalize": False, "pad_id": bert.config.pad_token_id}
-    vectors = VectorLoss("infonce", 2, bert.config.hidden_size, scale=20.0, **options)
-    engine = engine_of(bert, spec, vectors=vectors)
+    vectors = EmbeddingLoss("infonce", 2, bert.config.hidden_size, scale=20.0, **options)
+    engine = engine_of(bert, spec, embedding_loss=vectors)
     columns = peer["ids"][:12].reshape(6, 2, -1).astype("int32")
     inputs = {names.TOKEN_IDS: columns, names.SEGMENT_IDS: np.zeros_like(columns)}
     ids = np.arange(12, dtype="int32").reshape(6, 2)
-    batch = TrainingBatch(inputs, {VECTORS: ids}, {VECTORS: np.full(6, 1 / 6, "float32")})
+    batch = TrainingBatch(inputs, {EMBEDDINGS: ids}, {EMBEDDINGS: np.full(6, 1 / 6, "float32")})
     compare_gradients(engine.gradients(batch, 0), bert, spec, peer)
 
 

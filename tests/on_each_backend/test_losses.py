@@ -48,7 +48,7 @@ def test_losses_and_gradients_equal_torch(name):
     given = [ops.convert_to_tensor(array) for array in (labels, weights)]
 
     def sums_of(logits):
-        return objectives.measured(logits, *given, smoothing=smoothing)
+        return objectives.sum_losses(logits, *given, smoothing=smoothing)
 
     sums = ops.convert_to_numpy(sums_of(ops.convert_to_tensor(logits)))
     second = float((weights * SECOND[name]).sum())
@@ -65,13 +65,15 @@ def test_examples_of_weight_0_may_be_anything(name):
     logits = logits.copy()
     logits[5], logits[5, 0] = np.inf, np.nan
     given = [ops.convert_to_tensor(array) for array in (labels, weights)]
-    found = differentiate(lambda x: objectives.measured(x, *given, smoothing=smoothing)[0], logits)
+    found = differentiate(
+        lambda x: objectives.sum_losses(x, *given, smoothing=smoothing)[0], logits
+    )
     assert np.isfinite(found).all() and not found[5].any()
 
 
 def test_second_metric_is_named_by_the_label_type():
     labels = {"a": NUMBERS, "b": EACH, "c": CLASSES}
     names = {"a": "absolute_error", "b": "accuracy", "c": "accuracy"}
-    assert objectives.second_measures(labels) == names
+    assert objectives.name_second_metrics(labels) == names
     parted = {name: np.stack([array, array]) for name, array in labels.items()}
-    assert objectives.second_measures(parted, axes=2) == names
+    assert objectives.name_second_metrics(parted, axes=2) == names

@@ -14,7 +14,7 @@ from kbert.graph.trained_parts import trained_parts
 from kbert.model.lora import adapters_of, kernel_of
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import weights_of
+from kbert.training.trained_weights import select_weights
 
 BATCH, RATE = 12, 1e-2
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -37,7 +37,7 @@ def engine_of(decay=None, head=1.0, any_length=True, prepared=(), selected=False
         )
         random = np.random.default_rng(7)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
-        trained = weights_of(model, trained_parts(SPEC, **parts), 5, decay, head)
+        trained = select_weights(model, trained_parts(SPEC, **parts), 5, decay, head)
     optimizer = Optimizer(learning_rate=RATE, schedule="constant", total_steps=9, weight_decay=0)
     engine.prepare(model, optimizer, trained, **dict(prepared))
     return engine, engine.state.all()

@@ -94,7 +94,7 @@ def test_cross_entropy_is_a_weighted_sum():
     weights = random.random((5, 3)).astype("float32")
     weights[1], logits[1, 2] = 0.0, np.nan  # counts for nothing, whatever it is
     tensors = [keras.ops.convert_to_tensor(array) for array in (logits, labels, weights)]
-    found = keras.ops.convert_to_numpy(objectives.measured(*tensors))
+    found = keras.ops.convert_to_numpy(objectives.sum_losses(*tensors))
     loss = hits = 0.0
     for place in np.ndindex(5, 3):
         if weights[place]:
@@ -103,7 +103,7 @@ def test_cross_entropy_is_a_weighted_sum():
             loss -= weights[place] * np.log(share)
             hits += weights[place] * (row.argmax() == labels[place])
     np.testing.assert_allclose(found, [loss, hits, weights.sum()], rtol=1e-5)
-    gradient = differentiate(lambda x: objectives.measured(x, *tensors[1:])[0], logits)
+    gradient = differentiate(lambda x: objectives.sum_losses(x, *tensors[1:])[0], logits)
     assert np.isfinite(gradient).all()
 
 
@@ -252,7 +252,7 @@ def test_non_finite_step_changes_nothing(data):
 def test_non_finite_gradient_is_named(data, monkeypatch):
     """As sqrt at 0 makes it: finite forwards, NaN backwards."""
     engine, batch, whole = engine_of(), batch_of(data, 0), objectives.objective
-    found = diagnosis.first_bad(engine, batch, 0)
+    found = diagnosis.find_first_bad(engine, batch, 0)
     assert found.startswith("first bad: none: weights, layer outputs and gradients are")
 
     def bad(outputs, *given):
@@ -260,7 +260,7 @@ def test_non_finite_gradient_is_named(data, monkeypatch):
         return loss + keras.ops.sqrt(keras.ops.sum(0.0 * outputs[names.NSP])), sums
 
     monkeypatch.setattr(objectives, "objective", bad)
-    text = diagnosis.first_bad(engine_of(number=2), batch, 0)
+    text = diagnosis.find_first_bad(engine_of(number=2), batch, 0)
     assert re.match(r"first bad: the gradient of NSP/bias and \d+ more before it", text), text
 
 

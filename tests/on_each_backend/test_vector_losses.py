@@ -10,15 +10,15 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training.vector_loss import VECTORS, VectorLoss
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 
 EXPECTED = FILES / "vector_losses.npz"
 RECORDS, COLUMNS, LENGTH = 12, 3, 7
 
 
-def loss_of(case: str) -> VectorLoss:
+def loss_of(case: str) -> EmbeddingLoss:
     loss, columns, dimensions = CASES[case]
-    return VectorLoss(
+    return EmbeddingLoss(
         loss, columns, WIDTH, scale=SCALE, margin=MARGIN, dimensions=dimensions and dimensions[::-1]
     )
 
@@ -29,13 +29,13 @@ def labels_of(loss: str, columns: int) -> np.ndarray:
     return np.arange(BATCH * columns, dtype="int32").reshape(BATCH, columns)
 
 
-def measured(loss: VectorLoss, vectors, labels, weights):
+def measured(loss: EmbeddingLoss, vectors, labels, weights):
     from keras import ops
 
-    return loss.measured(vectors, *map(ops.convert_to_tensor, (labels, weights)))
+    return loss.sum_losses(vectors, *map(ops.convert_to_tensor, (labels, weights)))
 
 
-def sums_of(loss: VectorLoss, vectors, labels, weights) -> np.ndarray:
+def sums_of(loss: EmbeddingLoss, vectors, labels, weights) -> np.ndarray:
     import keras
 
     if keras.backend.backend() == "jax":
@@ -82,7 +82,7 @@ def test_duplicate_texts_are_no_negatives():
                 terms.append(SCALE * unit[row, 0] @ unit[other, column + 1])
         right = SCALE * unit[row, 0] @ unit[row, 1]
         losses.append(np.log(np.sum(np.exp(terms))) - right)
-    loss = VectorLoss("infonce", 3, WIDTH, scale=SCALE)
+    loss = EmbeddingLoss("infonce", 3, WIDTH, scale=SCALE)
     found = sums_of(loss, vectors, numbers, weights)
     assert found[0] == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -96,7 +96,7 @@ def records():
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
     numbers = np.arange(RECORDS * COLUMNS, dtype="int32").reshape(RECORDS, COLUMNS)
     weights = np.full(RECORDS, 1 / RECORDS, "float32")
-    return TrainingBatch(inputs, {VECTORS: numbers}, {VECTORS: weights})
+    return TrainingBatch(inputs, {EMBEDDINGS: numbers}, {EMBEDDINGS: weights})
 
 
 def engine_of(dropout: float, accumulation_steps: int):
@@ -111,11 +111,11 @@ def engine_of(dropout: float, accumulation_steps: int):
     sizes = {"num_hidden_layers": 1, "initializer_range": 0.2}
     config = kbert.BertConfig(**SIZES | rates | sizes)
     engine = Engine()
-    vectors = VectorLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
+    vectors = EmbeddingLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
     with engine.backend.scope():
         model = encoder_of(kbert.build_encoder(config, seq_len=None))
     optimizer = Optimizer(learning_rate=1e-30, total_steps=9, weight_decay=0.0)
-    options = {"accumulation_steps": accumulation_steps, "vectors": vectors}
+    options = {"accumulation_steps": accumulation_steps, "embedding_loss": vectors}
     engine.prepare(model, optimizer, clip_norm=None, **options)
     return engine
 

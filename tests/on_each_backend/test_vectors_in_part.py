@@ -15,10 +15,10 @@ from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
 from kbert.model.lora import adapters_of
 from kbert.tasks.embedding.recipe import encoder_of
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import weights_of
-from kbert.training.vector_loss import VECTORS, VectorLoss
+from kbert.training.trained_weights import select_weights
 
 PAIRS, LENGTH = 6, 7
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -34,9 +34,9 @@ def engine_of(accumulation_steps, **parts):
         random = np.random.default_rng(7)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         model = encoder_of(model)
-        trained = weights_of(model, trained_parts(SPEC, **parts), 5)
-    vectors = VectorLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
-    options = {"accumulation_steps": accumulation_steps, "vectors": vectors}
+        trained = select_weights(model, trained_parts(SPEC, **parts), 5)
+    vectors = EmbeddingLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
+    options = {"accumulation_steps": accumulation_steps, "embedding_loss": vectors}
     engine.prepare(model, Optimizer(total_steps=3), trained, **options)
     for adapter in adapters_of(engine.model):
         adapter.b.assign(random.normal(0, 0.2, adapter.b.shape).astype("float32"))
@@ -49,7 +49,9 @@ def batch() -> TrainingBatch:
     ids[1::2, :, 5:] = 0
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
     labels = np.arange(2 * PAIRS, dtype="int32").reshape(PAIRS, 2)
-    return TrainingBatch(inputs, {VECTORS: labels}, {VECTORS: np.full(PAIRS, 1 / PAIRS, "float32")})
+    return TrainingBatch(
+        inputs, {EMBEDDINGS: labels}, {EMBEDDINGS: np.full(PAIRS, 1 / PAIRS, "float32")}
+    )
 
 
 @functools.cache

@@ -150,7 +150,7 @@ def test_update_compiles_for_tpu_with_each_option(name):
         head = OPTIONS[name].get("head", "pretraining")
         gradients = kbert.account(kbert.BertConfig(**ONE_BLOCK), 7, head=head).params
         outputs = 2 if head in ("pretraining", "qa") else 1
-        sums = 3 * (outputs + 1)  # of each output, and the wishes to stop
+        sums = 3 * (outputs + 1)  # of each output, and the stop flags
         assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
 
 

@@ -21,7 +21,7 @@ from kbert.tasks.resume import resume
 from kbert.training.loss import objective
 
 QUIET = {"progress": False, "peak_flops": 1e9}
-LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
+DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
 SETTINGS = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "save_every": 3, **QUIET}
 
 
@@ -62,7 +62,7 @@ def distilled(folder, **options):
         "classify",
         train=folder / "train.tsv",
         dev=folder / "dev.tsv",
-        **({"teacher": folder / "teacher"} | LESSONS | SETTINGS | options),
+        **({"teacher": folder / "teacher"} | DISTILLATION | SETTINGS | options),
     )
 
 
@@ -182,7 +182,7 @@ def test_every_task_has_its_distillation_loss(heads, name):
     recipe = Finetuning(task_of(name), settings, sources | {"teacher": teacher})
     recipe.read()
     recipe.open(compiled=False)
-    batch = recipe.teaching.batches(recipe.batches).batch(0)
+    batch = recipe.distillation.batches(recipe.batches).batch(0)
     assert set(batch.labels) == {f"Teacher-{output}" for output in recipe.spec.outputs}
     said = {key.removeprefix("Teacher-"): value for key, value in batch.labels.items()}
     if name == "regress":
@@ -191,7 +191,12 @@ def test_every_task_has_its_distillation_loss(heads, name):
         outputs = {
             key: value + shift * np.arange(value.shape[-1]) + shift for key, value in said.items()
         }
-        loss, _ = objective(outputs, batch.labels, batch.weights, lessons=recipe.teaching.lessons)
+        loss, _ = objective(
+            outputs,
+            batch.labels,
+            batch.weights,
+            auxiliary_losses=recipe.distillation.auxiliary_losses,
+        )
         assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 
@@ -204,8 +209,15 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
     model = kbert.build_bert(config, seq_len=None)
     tokenizer = kbert.open_shards(tmp_path / "shards").tokenizer
     kbert.save(kbert.Bert(config, "pretraining", model, tokenizer), tmp_path / "teacher")
-    lessons = {"teacher": tmp_path / "teacher", "hidden_loss": "cosine"}
-    options = {"steps": 3, "batch_size": 6, "seq_len": 17, "dev_ratio": 0, **lessons, **QUIET}
+    auxiliary_losses = {"teacher": tmp_path / "teacher", "hidden_loss": "cosine"}
+    options = {
+        "steps": 3,
+        "batch_size": 6,
+        "seq_len": 17,
+        "dev_ratio": 0,
+        **auxiliary_losses,
+        **QUIET,
+    }
     trained = pretrain(
         tmp_path / "shards", init=tmp_path / "teacher", output=tmp_path / "run", **options
     )

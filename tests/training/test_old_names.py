@@ -46,7 +46,7 @@ def test_old_name_is_refused_with_the_new_one(name):
     own |= {"progress", "keep_checkpoints"}
     settings = PretrainingSettings if OLD[name] in own else FinetuningSettings
     with pytest.raises(ValueError, match=f"no option '{name}': it is called {OLD[name]}$"):
-        settings.of({name: 1})
+        settings.from_options({name: 1})
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def opened(folder, source, **options) -> Finetuning:
     """A run as it is before it trains."""
     sources = {"source": source, "train": folder / "train.tsv", "dev": None}
     sources["teacher"] = options.pop("teacher", None)
-    settings = FinetuningSettings.of(SETTINGS | options)
+    settings = FinetuningSettings.from_options(SETTINGS | options)
     recipe = Finetuning.of_task(task_of("classify"), settings, sources)
     recipe.read()
     recipe.open(False)
@@ -170,7 +170,7 @@ def test_loaded_run_has_its_card_and_another_model_has_none(plain, tmp_path):
 def test_teacher_of_a_name_is_pinned_too(hub, folder, plain):
     address = f"hf://org/teacher@{hub.add('org/teacher', plain.folder / 'model')}"
     recipe = opened(folder, folder / "source", teacher="org/teacher")
-    assert recipe.places()["teacher"] == recipe.described(1)["Teacher"] == address
+    assert recipe.data_paths()["teacher"] == recipe.describe_training(1)["Teacher"] == address
 
 
 def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_p
     monkeypatch.setattr("kbert.training.runner.start", lambda recipe, *_: recipe)
     models = {name: f"org/{name}" for name in commits}
     recipe = kbert.pretrain("shards", output=tmp_path / "run", steps=5, **models)
-    found = {name: recipe.places()[name] for name in commits}
+    found = {name: recipe.data_paths()[name] for name in commits}
     assert found == {name: f"hf://org/{name}@{commit}" for name, commit in commits.items()}
 
 
@@ -194,7 +194,7 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
     shutil.rmtree(tmp_path / "hf")  # the cache
     for source, place in (("org/adapter", address), (adapter, str(adapter))):
         recipe = opened(folder, source, **LORA)
-        assert recipe.places()["source"] == place
+        assert recipe.data_paths()["source"] == place
         assert recipe.bert.source == f"hf://org/base@{commit}"
         bert = dataclasses.replace(recipe.bert, adapter=recipe._adapter)
         assert peft_folder._config(bert, recipe._adapter)["revision"] == commit

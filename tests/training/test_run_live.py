@@ -13,7 +13,7 @@ from kbert.cli.console import progress, run
 from kbert.io.progress import COLUMNS
 from kbert.io.units import duration
 from kbert.training.loop.progress_line import Live, line
-from kbert.training.loop.throughput import Speed, measured_peak
+from kbert.training.loop.throughput import Speed, measure_peak
 
 VALUES = {
     "loss": 10.87654,
@@ -172,7 +172,7 @@ def test_file_gets_plain_lines_now_and_then():
         assert file.getvalue() == ""  # not ten seconds old
         live._next = 0
         live.update(50, VALUES, 50)
-        live.evaluated(50, {"val_loss": 2.0})
+        live.show_evaluation(50, {"val_loss": 2.0})
     assert "\r" not in file.getvalue()
     assert [text.split()[0] for text in file.getvalue().splitlines()] == ["50/100", "50/100"]
 
@@ -198,7 +198,7 @@ def test_speed_excludes_compilation_and_evaluation(monkeypatch):
 
 def test_peak_of_a_cpu_is_not_measured(monkeypatch):
     monkeypatch.setattr("kbert.ops.devices.device_names", lambda: ["CPU"])
-    assert measured_peak("mixed_float16", 1) == (None, "not measured on a CPU")
+    assert measure_peak("mixed_float16", 1) == (None, "not measured on a CPU")
     assert "mfu" not in Speed(flops=6e9, peak=None).rates()
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from kbert import BertConfig, account
 from kbert.graph.spec import GraphSpec
-from kbert.training.run.curves import HEIGHT, WIDTH, figures, ticks
-from kbert.training.run.report_page import _described, write_report
+from kbert.training.run.curves import HEIGHT, WIDTH, draw_figures, ticks
+from kbert.training.run.report_page import _describe_settings, write_report
 from kbert.training.run.run_folder import RunFolder
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -91,7 +91,9 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
     title, score = TITLES[task]
     data = {"Data": "17 texts of <tags>"}
-    recipe = SimpleNamespace(title=title, score=score, spec=SPEC, described=lambda done: data)
+    recipe = SimpleNamespace(
+        title=title, score=score, spec=SPEC, describe_training=lambda done: data
+    )
     write_report(run, run.read_records(), done, recipe)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
@@ -146,16 +148,16 @@ def test_unset_settings_read_off_or_automatic(tmp_path):
         "lora_dropout": 0.0,
     }
     settings |= {"clip_norm": None, "patience": None, "epochs": 3}
-    shown = dict(_described(settings))
+    shown = dict(_describe_settings(settings))
     assert {name for name in shown if shown[name] == "automatic"} == {"jit", "save_every"}
     assert {name for name in shown if shown[name] not in ("automatic", "off")} == {"epochs"}
-    shown = dict(_described(settings | {"lora_rank": 4}))
+    shown = dict(_describe_settings(settings | {"lora_rank": 4}))
     assert [shown[name] for name in ("lora_targets", "lora_alpha")] == ["query,value", "automatic"]
 
 
 def test_loss_of_one_output_is_drawn_once():
     records = [{"step": n, "loss": 1 / n, "Classifier_loss": 1 / n + 1e-8} for n in (1, 2, 3)]
-    assert [curve["data-name"] for curve in Page(figures(records)).all("polyline")] == ["loss"]
+    assert [curve["data-name"] for curve in Page(draw_figures(records)).all("polyline")] == ["loss"]
 
 
 def test_report_is_well_formed_and_self_contained(both):
@@ -192,15 +194,15 @@ def test_stopped_run_shows_its_smoothed_loss(tmp_path):
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
 def test_non_finite_values_are_left_out_of_curves(odd):
     records = [{"step": 1, "loss": odd}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}]
-    page = Page(figures(records))
+    page = Page(draw_figures(records))
     (curve,) = page.all("polyline")
     assert len(curve["points"].split()) == 2
-    assert Page(figures([{"step": 7, "loss": odd}])).tags == []
+    assert Page(draw_figures([{"step": 7, "loss": odd}])).tags == []
 
 
 def test_curves_are_thinned_and_stay_in_their_frame():
     records = [{"step": step, "loss": 5.0 + math.sin(step)} for step in range(1, 5001)]
-    (curve,) = Page(figures(records)).all("polyline")
+    (curve,) = Page(draw_figures(records)).all("polyline")
     points = [tuple(map(float, pair.split(","))) for pair in curve["points"].split()]
     assert 100 <= len(points) <= 200
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)

@@ -122,8 +122,8 @@ def stopped(runs: Runs, run: str, index: int, lines: int, number: int) -> None:
     assert [runs.forks.wait(process, 120) for process in both] == expected
     last = [runs.said(run, index).splitlines()[-1] for index in range(2)]
     done, place = recorded(runs.folder, run), runs.folder / run
-    way_on = f"To resume: kbert pretrain --resume {place}"
-    assert last == [f"kbert: stopped after step {done} of 22 and saved. {way_on}"] * 2
+    resume_command = f"To resume: kbert pretrain --resume {place}"
+    assert last == [f"kbert: stopped after step {done} of 22 and saved. {resume_command}"] * 2
     assert lines <= done < 22
     assert (place / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
 

@@ -23,7 +23,7 @@ class Engine:
 class Disk:
     """A run's folder that writes once it may."""
 
-    place, way_on, chief = "RUN", "kbert go on", True
+    current_path, resume_command, chief = "RUN", "kbert go on", True
 
     def __init__(self):
         self.may, self.begun, self.written = threading.Event(), threading.Event(), []

@@ -19,7 +19,7 @@ from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.run_settings import Surroundings
+from kbert.training.run_settings import RunOptions
 from kbert.training.step import TrainingStep
 
 NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, 1j]
@@ -102,14 +102,14 @@ PREPARED = {
 }
 OF_STEP = ("clip_norm", "accumulation_steps", "gradient_checkpointing", "label_smoothing")
 PREPARED |= {name: fields_of(TrainingStep)[name] for name in OF_STEP}
-AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
+AROUND = {name: kind for name, kind in fields_of(RunOptions).items() if name != "callbacks"}
 WAYS = {
     "Settings": (
         lambda **asked: PretrainingSettings(**({"steps": 9} | asked)),
         fields_of(PretrainingSettings),
     ),
     "FinetuningSettings": (FinetuningSettings, fields_of(FinetuningSettings)),
-    "Surroundings": (Surroundings, AROUND),
+    "RunOptions": (RunOptions, AROUND),
     "prepare": (of_prepare, PREPARED),
     "pretrain": (in_a_run(pretrain, "no/shards", steps=9), fields_of(PretrainingSettings) | AROUND),
     "finetune": (

@@ -53,7 +53,7 @@ if engine.backend.process == 1:
 try:
     engine.barrier()
 except RuntimeError as error:
-    print(type(error).__name__, engine.backend.lost_another(error), str(error).splitlines())
+    print(type(error).__name__, engine.backend.is_process_loss(error), str(error).splitlines())
 """
 
 
@@ -125,7 +125,7 @@ def test_bucketed_sum_equals_the_sum_of_each(monkeypatch, count):
     kinds = [torch.float32 if n % 7 else torch.bfloat16 for n in range(count)]
     tensors = [torch.randn(s).to(k) for s, k in zip(shapes, kinds, strict=True)]
     before = [tensor.clone() for tensor in tensors]
-    for old, tensor, new in zip(before, tensors, hosts.summed(tensors), strict=True):
+    for old, tensor, new in zip(before, tensors, hosts.sum_tensors(tensors), strict=True):
         assert new.dtype == tensor.dtype and torch.equal(new, 2 * tensor)
         assert torch.equal(tensor, old)  # gradients of two weights may be one tensor
     assert sum(sizes) == sum(tensor.nbytes for tensor in tensors)
@@ -243,7 +243,7 @@ def test_gloo_error_is_one_line(monkeypatch):
     monkeypatch.setattr(hosts, "_group", lambda: None)
     monkeypatch.setattr(hosts.dist, "all_reduce", failing)
     with pytest.raises(ProcessLost) as error:
-        hosts.summed([torch.zeros(3)])
+        hosts.sum_tensors([torch.zeros(3)])
     assert str(error.value) == (
         "the sum over processes failed: Connection closed by peer [127.0.0.1]:9"
     )

@@ -39,7 +39,7 @@ def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> Engin
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
     engine = Engine()
-    engine.backend.spread.on_tpu = engine.backend.spread.distributed = on_tpu
+    engine.backend.local_replicas.on_tpu = engine.backend.local_replicas.distributed = on_tpu
     engine.prepare(HEADS[head](config), Optimizer(learning_rate=1e-2, total_steps=9), **options)
     return engine
 
@@ -60,15 +60,15 @@ def problems(text: str) -> list[str]:
 
 
 def each_of(engine, batch, step: int) -> list[tuple]:
-    return engine.program.of_replicas(engine.split(batch), engine.seeds(step))
+    return engine.program.split_by_replica(engine.split(batch), engine.seeds(step))
 
 
 def call_of(engine, head: str):
     """Return the arguments of a call of the device."""
-    from kbert.training.backends.strategies import stacked
+    from kbert.training.backends.strategies import stack_steps
 
     each = [each_of(engine, batch, step) for step, batch in enumerate(batches(head))]
-    (values,) = (stacked(list(parts)) for parts in zip(*each, strict=True))
+    (values,) = (stack_steps(list(parts)) for parts in zip(*each, strict=True))
     return [tf.constant(2), *tf.nest.map_structure(tf.convert_to_tensor, values)]
 
 
@@ -241,12 +241,12 @@ strategy.extended._tpu_devices = np.array([[f"{place}CPU:{n}"] for n in range(2)
 import kbert
 from kbert.training.engine import Engine
 from kbert.training.backends import strategies
-from kbert.training.backends.strategies import stacked
+from kbert.training.backends.strategies import stack_steps
 from kbert.training.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 from helpers.vector_process import CASES, batch, prepared
-strategies._connected = lambda name: strategy
+strategies._connect_tpu = lambda name: strategy
 engine = Engine(2)
 with engine.backend.scope():
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
@@ -257,10 +257,11 @@ data = arrays("pretraining", 3, 12)
 
 def told(batches):
     each = [
-        engine.program.of_replicas(engine.split(one), engine.seeds(n))
+        engine.program.split_by_replica(engine.split(one), engine.seeds(n))
         for n, one in enumerate(batches)
     ]
-    values = engine.backend.spread.values([stacked(list(parts)) for parts in zip(*each)])
+    steps = [stack_steps(list(parts)) for parts in zip(*each)]
+    values = engine.backend.local_replicas.per_replica(steps)
     traced = engine.program.call.get_concrete_function(tf.constant(2), *values)
     graph = traced.graph.as_graph_def(add_shapes=True)
     nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
@@ -299,6 +300,6 @@ def test_devices_must_be_all_chips_of_a_tpu(monkeypatch):
         num_replicas_in_sync = 8
 
     monkeypatch.setenv("TPU_NAME", "local")
-    monkeypatch.setattr(strategies, "_connected", lambda name: Chips)
+    monkeypatch.setattr(strategies, "_connect_tpu", lambda name: Chips)
     with pytest.raises(ValueError, match=r"^devices must be all 8 of the TPU 'local', got 3$"):
         Engine(3)

@@ -132,7 +132,7 @@ def test_bad_jax_variables_are_one_line_errors(jax_process, number, listed, coun
 def test_bad_tf_config_is_one_line_error(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(ValueError, match=message) as error:
-        hosts.tf_config()
+        hosts.read_tf_config()
     assert "\n" not in str(error.value)
 
 

@@ -151,9 +151,9 @@ def losses(seeds):
         tensors = [tf.convert_to_tensor(one.value) for one in engine.state.variables.weights]
         seeds = tf.ensure_shape(seeds, seeds.shape)
         return engine.step.gradients_of_device(tensors, 1.0, [], batch, seeds)[1][0, 0]
-    strategy, spread = engine.backend.strategy, engine.backend.spread
+    strategy, local_replicas = engine.backend.strategy, engine.backend.local_replicas
     run = tf.function(lambda b, s: strategy.run(local, args=(b, s)))
-    found = run(spread.values(twice), spread.values(list(seeds)))
+    found = run(local_replicas.per_replica(twice), local_replicas.per_replica(list(seeds)))
     return [float(value) for value in strategy.experimental_local_results(found)]
 
 one, two = losses(seeds)

@@ -16,7 +16,7 @@ from kbert.training.backends.backend import Backend
 from kbert.training.engine import Engine
 from kbert.training.loop import loop
 from kbert.training.loop.history import Plan
-from kbert.training.stopping import Stopped, StopRequest, Wishes, stop_requests
+from kbert.training.stopping import StopFlags, Stopped, StopRequest, stop_requests
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
 
@@ -43,8 +43,8 @@ class HostsBackend(Backend):
     def __init__(self, meeting: Meeting, process: int):
         self.meeting, self.process = meeting, process
 
-    def any_process(self, wishes):
-        return Wishes(*(self.meeting.total(self.process, wishes) > 0).tolist())
+    def any_process(self, stop_flags):
+        return StopFlags(*(self.meeting.total(self.process, stop_flags) > 0).tolist())
 
 
 class Host(Engine):
@@ -56,13 +56,13 @@ class Host(Engine):
         self.step, self.state = SimpleNamespace(accumulation_steps=1), SimpleNamespace(all=dict)
         self.model = SimpleNamespace(stop_training=False)
 
-    def update(self, batch, step, wishes):
-        sums = self.backend.meeting.total(self.backend.process, [step, *wishes])
+    def update(self, batch, step, stop_flags):
+        sums = self.backend.meeting.total(self.backend.process, [step, *stop_flags])
         assert sums[0] == HOSTS * step  # all are at the same update
-        return {"loss": 1.0, "finite": 1.0} | dict(zip(Wishes._fields, sums[1:], strict=True))
+        return {"loss": 1.0, "finite": 1.0} | dict(zip(StopFlags._fields, sums[1:], strict=True))
 
-    def updates(self, batches, step, wishes):
-        sent = [self.update(batch, step + place, wishes) for place, batch in enumerate(batches)]
+    def updates(self, batches, step, stop_flags):
+        sent = [self.update(batch, step + place, stop_flags) for place, batch in enumerate(batches)]
         return lambda: sent
 
 
@@ -81,7 +81,7 @@ class PlainCallbacks:
 class Saved:
     """A run folder in memory."""
 
-    path = way_on = "RUN"
+    path = resume_command = "RUN"
 
     def __init__(self, chief: bool):
         self.states, self.chief = [], chief
@@ -122,13 +122,13 @@ def stops(
         engine, saved = Host(meeting, number, ahead[number], together), Saved(number == 0)
         update = engine.update
 
-        def told(batch, step, wishes):
+        def told(batch, step, stop_flags):
             if number == host and step + 1 == at:
                 if kind == "signal":
                     local.asked.signal = 15
                 else:
                     engine.model.stop_training = True
-            return update(batch, step, wishes)
+            return update(batch, step, stop_flags)
 
         def at_end(epoch, logs):
             if (

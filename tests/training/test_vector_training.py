@@ -22,9 +22,9 @@ from kbert.graph import names
 from kbert.tasks.embedding.reading import TextRecord
 from kbert.tasks.embedding.recipe import encoder_of
 from kbert.tasks.embedding.training import TASK
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
-from kbert.training.vector_loss import VECTORS, VectorLoss
 
 ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])
 SETTINGS = {"epochs": 9, "batch_size": 7, "learning_rate": 5e-3, "seed": 4}
@@ -186,13 +186,13 @@ def of_whole_model(bert, texts: list[str], accumulation_steps: int) -> tuple[flo
         ids[place, : len(one.ids)] = one.ids
     ids = ids.reshape(-1, 2, ids.shape[1])
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
-    labels = {VECTORS: np.arange(ids[..., 0].size, dtype="int32").reshape(-1, 2)}
-    batch = TrainingBatch(inputs, labels, {VECTORS: np.full(len(ids), 1 / len(ids), "float32")})
+    labels = {EMBEDDINGS: np.arange(ids[..., 0].size, dtype="int32").reshape(-1, 2)}
+    batch = TrainingBatch(inputs, labels, {EMBEDDINGS: np.full(len(ids), 1 / len(ids), "float32")})
     engine = Engine()
-    vectors = VectorLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
+    vectors = EmbeddingLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
     model = encoder_of(bert.model)
     still = Optimizer(learning_rate=1e-30, total_steps=3, weight_decay=0.0)
-    engine.prepare(model, still, accumulation_steps=accumulation_steps, vectors=vectors)
+    engine.prepare(model, still, accumulation_steps=accumulation_steps, embedding_loss=vectors)
     gradients = engine.gradients(batch, 0)
     return float(engine.update(batch, 0)["loss"]), gradients
 

@@ -93,7 +93,7 @@ def _served(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
     import keras
 
-    from kbert.model.probes import after_embeddings, embeddings_of
+    from kbert.model.probes import cut_after_embeddings, cut_embeddings
 
     model = serving.free_model(bert, max_predictions=None)
     last = names.encoder_output(bert.config.num_hidden_layers)
@@ -104,12 +104,12 @@ def _served(bert, architecture: str, path: Path):
     outputs = [model.get_layer(layer).output for layer in wanted.values()]
     named = dict(zip(wanted, outputs, strict=True))
     serving.warn_of_untrained(bert, path / folder.ONNX, model, named)
-    before = embeddings_of(model)
+    before = cut_embeddings(model)
     if names.MLM_SIMILARITY in wanted.values():  # which reads the token table too
         tensors = [*before.outputs, model.get_layer(names.TOKEN_EMBEDDING).output[1]]
         before, rest = keras.Model(before.inputs, tensors), keras.Model(tensors, outputs)
     else:
-        rest = after_embeddings(model, outputs)
+        rest = cut_after_embeddings(model, outputs)
 
     class Served(keras.Model):
         """The embeddings, and what follows under the mask that is given."""

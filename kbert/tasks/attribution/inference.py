@@ -15,7 +15,7 @@ from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice
 from kbert.model.deferred import cast_model
 from kbert.model.gradients import with_gradient
-from kbert.model.probes import embeddings_of
+from kbert.model.probes import cut_embeddings
 from kbert.tasks.attribution import BASELINES, VALUES, targets
 from kbert.tasks.attribution.attribution import Attribution
 from kbert.tasks.attribution.integrated_gradients import integrate
@@ -150,7 +150,7 @@ def _states(bert: Bert, rows: list[list[int]], segments: list[int]) -> tuple:
             f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
             f"got {ids.max()}: it is not this model's"
         )
-    before = embeddings_of(_model(bert))
+    before = cut_embeddings(_model(bert))
     found = before([ids, segment_ids][: len(before.inputs)], training=False)
     return ops.convert_to_numpy(found), np.arange(length) < len(segments)
 

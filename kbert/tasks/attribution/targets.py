@@ -17,7 +17,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
-from kbert.model.probes import after_embeddings, build_vectors
+from kbert.model.probes import build_vectors, cut_after_embeddings
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
 
 COSINE = "cosine"
@@ -42,7 +42,7 @@ class Outputs:
 
 def of_labels(model: keras.Model, scale: str) -> Outputs:
     """Return a classifier's labels; `scale` is "softmax", "sigmoid" or "logit"."""
-    rest = after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
+    rest = cut_after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
         return _scaled(_run(rest, states, mask), scale)
@@ -56,7 +56,7 @@ def of_labels(model: keras.Model, scale: str) -> Outputs:
 def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
     """Return the tokens that may stand at a place; the head is computed there alone."""
     blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
-    rest = after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
+    rest = cut_after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
     dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
     token_table = model.get_layer(names.TOKEN_EMBEDDING)
 
@@ -77,7 +77,7 @@ def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
 def of_vectors(model: keras.Model, settings: SentenceSettings) -> Outputs:
     """Return the cosine of a text's vector to a given one."""
     vectors = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
-    rest = after_embeddings(model, vectors[:, : settings.dimensions])
+    rest = cut_after_embeddings(model, vectors[:, : settings.dimensions])
 
     def answers(states, mask):
         return _run(rest, states, mask)

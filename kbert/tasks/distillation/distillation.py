@@ -8,10 +8,10 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.transfer import weights_digest
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
-from kbert.model.probes import map_layers, with_states
+from kbert.model.probes import add_state_outputs, map_layers
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.distillation.teacher import Teacher
-from kbert.training.loss import Lesson, distill_logits, distill_states
+from kbert.training.loss import AuxiliaryLoss, distill_logits, distill_states
 
 
 class Distillation:
@@ -27,7 +27,7 @@ class Distillation:
         pad_id: the padding token.
 
     Attributes:
-        lessons: auxiliary losses, see `kbert.training.recipe.Teaching`.
+        auxiliary_losses: auxiliary losses, see `kbert.training.recipe.DistillationTargets`.
         digest: a digest of the teacher.
     """
 
@@ -49,21 +49,23 @@ class Distillation:
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), bert.config.hidden_size
         of_logits = distill_logits(problem_type, settings.temperature)
-        self.lessons: Mapping[str, Lesson] = {
-            names.of_teacher(name): Lesson(name, of_logits) for name in self._outputs
+        self.auxiliary_losses: Mapping[str, AuxiliaryLoss] = {
+            names.teacher_output(name): AuxiliaryLoss(name, of_logits) for name in self._outputs
         }
         for block in self._states:
-            name = names.taught_state(block)
-            self.lessons[name] = Lesson(name, distill_states(str(settings.hidden_loss)))
+            name = names.hidden_target(block)
+            self.auxiliary_losses[name] = AuxiliaryLoss(
+                name, distill_states(str(settings.hidden_loss))
+            )
         self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
         self._teacher = Teacher(
             bert, self._outputs, asked, max_predictions=max_predictions, precision=precision
         )
 
-    def taught(self, model):
-        """See `kbert.training.recipe.Teaching`."""
-        return with_states(model, list(self._states), self._width) if self._states else model
+    def add_outputs(self, model):
+        """See `kbert.training.recipe.DistillationTargets`."""
+        return add_state_outputs(model, list(self._states), self._width) if self._states else model
 
     def batches(self, batches: Batches) -> "DistilledBatches":
         """Return the batches with what the teacher says of each."""
@@ -81,13 +83,13 @@ class Distillation:
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
         for name in self._outputs:
             of_numbers = batch.labels[name].ndim == 1 and batch.labels[name].dtype.kind == "f"
-            taught = names.of_teacher(name)
-            labels[taught] = said[name][:, 0] if of_numbers else said[name]
-            weights[taught] = alpha * batch.weights[name]
+            target = names.teacher_output(name)
+            labels[target] = said[name][:, 0] if of_numbers else said[name]
+            weights[target] = alpha * batch.weights[name]
         for block, its in self._states.items():
             assert tokens is not None
-            labels[names.taught_state(block)] = said[names.encoder_output(its)]
-            weights[names.taught_state(block)] = self._settings.hidden_loss_weight * tokens
+            labels[names.hidden_target(block)] = said[names.encoder_output(its)]
+            weights[names.hidden_target(block)] = self._settings.hidden_loss_weight * tokens
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
 

@@ -20,9 +20,9 @@ from kbert.tasks.embedding.training import (
     with_partners,
 )
 from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.trained_weights import amount_trained, with_adapters
-from kbert.training.vector_loss import VECTORS, VectorLoss
 
 _logger = logging.getLogger("kbert")
 
@@ -35,7 +35,7 @@ class VectorTraining(Finetuning):
     """
 
     batches: ColumnBatches
-    vectors: VectorLoss
+    embedding_loss: EmbeddingLoss
     _own: SentenceSettings  # the checkpoint's, with the pooling that is trained
 
     def read(self) -> None:
@@ -55,7 +55,7 @@ class VectorTraining(Finetuning):
         if self.settings.loss == "infonce":
             self._refuse_duplicates()
         config, settings = self.bert.config, self.settings
-        self.vectors = VectorLoss(
+        self.embedding_loss = EmbeddingLoss(
             str(settings.loss),
             self.batches.count,
             config.hidden_size,
@@ -101,7 +101,7 @@ class VectorTraining(Finetuning):
         settings = self.settings
         return ColumnBatches(
             train,
-            output=VECTORS,
+            output=EMBEDDINGS,
             as_rows=settings.loss == "cosent",
             drawn=3 if settings.loss == "triplet" else 2,
             batch_size=settings.batch_size,
@@ -164,14 +164,14 @@ class VectorTraining(Finetuning):
                 "is a negative: take a larger batch_size, or other data"
             )
 
-    def trained_part(self, model):
+    def select_trained_part(self, model):
         """Return the encoder: what has no gradient would still decay."""
         return encoder_of(model)
 
     def first_layers(self):
         return {names.POOLER: None} | layers_of(self.bert.model)
 
-    def trained(self, engine, history) -> Bert:
+    def export_bert(self, engine, history) -> Bert:
         self._restore_best(history)
         model = build_with(self.spec, layers_of(engine.model) | self._pooler())
         length = self._own_length() or longest(self.bert, self.settings.max_length)
@@ -192,7 +192,7 @@ class VectorTraining(Finetuning):
         _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
         return {names.POOLER: None}
 
-    def described(self, done: int) -> dict[str, str]:
+    def describe_training(self, done: int) -> dict[str, str]:
         epoch, negatives = self.batches.steps_per_epoch, ""
         if self.settings.loss == "infonce":
             most = self.settings.batch_size * (self.batches.count - 1) - 1
@@ -215,7 +215,7 @@ def encoder_of(model):
 
     states = build_hidden_states(model, blocks=[-1])
     # a layer of its own, since engines cut a model between its last block and what follows
-    output = keras.layers.Identity(name=VECTORS)(states.outputs[0])
+    output = keras.layers.Identity(name=EMBEDDINGS)(states.outputs[0])
     return BertModel(states.inputs, output, spec=None)
 
 

@@ -191,7 +191,7 @@ class PackedEvaluation:
 def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
     """Return the mean loss of the labels, averaged over the outputs; None without labels.
 
-    The losses are those of `kbert.training.loss.measured`, in float64.
+    The losses are those of `kbert.training.loss.sum_losses`, in float64.
     """
     means = []
     for name, labels in examples.labels.items():

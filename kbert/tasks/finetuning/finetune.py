@@ -16,7 +16,7 @@ from kbert.tasks.finetuning.recipe import Finetuned, Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
-from kbert.training.run_settings import Setting, Surroundings
+from kbert.training.run_settings import RunOptions, Setting
 
 if TYPE_CHECKING:
     import keras
@@ -72,7 +72,7 @@ def finetune(
             for the same task with the same labels and vocabulary; see `DistillationSettings`.
         output: the run's folder, new or empty; None: nothing is saved.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `kbert.training.run_settings.Surroundings`.
+            `kbert.training.run_settings.RunOptions`.
         options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw",
             "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
 
@@ -86,12 +86,12 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file cannot be read, or the disk is full.
     """
-    surroundings = Surroundings(
+    run_options = RunOptions(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
-    asked = task_of(task), FinetuningSettings.of(options)
+    asked = task_of(task), FinetuningSettings.from_options(options)
     require_data(train=train, dev=dev)
     recipe = Finetuning.of_task(*asked, sources)
-    return runner.start(recipe, output, surroundings)
+    return runner.start(recipe, output, run_options)

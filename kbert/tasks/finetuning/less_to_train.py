@@ -9,7 +9,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts, trained_parts
 from kbert.tasks.finetuning.continued_adapter import check_blocks
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.training.trained_weights import TrainedWeights, weights_of
+from kbert.training.trained_weights import TrainedWeights, select_weights
 
 
 def parts_of(
@@ -48,4 +48,4 @@ def trained_weights(
         return None
     share = 1.0 if rate is None else rate / settings.learning_rate
     dropout = settings.lora_dropout
-    return weights_of(model, parts, settings.seed, settings.layer_decay, share, dropout, pairs)
+    return select_weights(model, parts, settings.seed, settings.layer_decay, share, dropout, pairs)

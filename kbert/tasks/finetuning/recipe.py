@@ -128,8 +128,10 @@ class Finetuning(Recipe):
         return kind(task, settings, sources)
 
     @classmethod
-    def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
-        sources = {name: run.places.get(name) if it is None else it for name, it in moved.items()}
+    def from_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
+        sources = {
+            name: run.data_paths.get(name) if it is None else it for name, it in moved.items()
+        }
         taught = run.fingerprint.get("teacher") is not None
         for name in ("source", "train", *(["teacher"] if taught else [])):
             if sources[name] is None:
@@ -199,7 +201,7 @@ class Finetuning(Recipe):
         check_reads(teacher, tokens, pairs)
         if settings.alpha:
             _require_same_labels(teacher, task, self.labels)
-        teaching = self.teaching = Distillation(
+        distillation = self.distillation = Distillation(
             teacher,
             settings,
             self.spec.outputs,
@@ -208,7 +210,7 @@ class Finetuning(Recipe):
             precision=settings.precision,
             pad_id=tokenizer.pad_id,
         )
-        self.fingerprint["teacher"] = teaching.digest
+        self.fingerprint["teacher"] = distillation.digest
 
     def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
         """Encode the records as the model reads them; return which of the lengths they have."""
@@ -254,11 +256,11 @@ class Finetuning(Recipe):
             **options,
         )
 
-    def content(self) -> dict:
+    def collect_settings(self) -> dict:
         labels = {"labels": self.labels and list(self.labels)}
         return {"task": self.task.name} | self.settings.as_dict() | labels
 
-    def places(self) -> dict[str, str | None]:
+    def data_paths(self) -> dict[str, str | None]:
         sources = {
             name: source.source if isinstance(source, Bert) else source
             for name, source in self._sources.items()
@@ -271,9 +273,9 @@ class Finetuning(Recipe):
 
     def _base_path(self) -> str | None:
         """Return where the base of the run's adapter lies, where that is known."""
-        return self._adapter.base_path if self._adapter else self.places().get("source")
+        return self._adapter.base_path if self._adapter else self.data_paths().get("source")
 
-    def trained_weights(self, model):
+    def select_weights(self, model):
         pairs = self._adapter.pairs if self._adapter else None
         return trained_weights(model, self._parts, self.settings, pairs)
 
@@ -309,7 +311,7 @@ class Finetuning(Recipe):
         self._best = BestWeights(engine, dev, self.score, keep_best, run)
         return self._best.evaluate if self.dev else None
 
-    def trained(self, engine, history) -> Bert:
+    def export_bert(self, engine, history) -> Bert:
         self._restore_best(history)
         model = build_with(self.spec, layers_of(engine.model))
         tokenizer = self.bert.tokenizer
@@ -345,7 +347,7 @@ class Finetuning(Recipe):
         kept = {"weights_of_update": self._update, "metrics": self._metrics}
         return {"loss": last["loss"]} | kept | {"intervals": self._intervals}
 
-    def described(self, done: int) -> dict[str, str]:
+    def describe_training(self, done: int) -> dict[str, str]:
         labels, epoch = self.labels or (), self.batches.steps_per_epoch
         found = self._describe_models()
         found["Data"] = f"{self._file_name('train')}{len(self.batches.examples):,} examples"
@@ -378,7 +380,7 @@ class Finetuning(Recipe):
         training = Training(
             verb="fine-tuned",
             base=self.bert.source,
-            facts=self.described(result["steps"]),
+            facts=self.describe_training(result["steps"]),
             dev=self._file_name("dev").removesuffix(", ") or None,
             metrics=result["metrics"],
             settings=self.settings.as_hyperparameters(),
@@ -387,7 +389,7 @@ class Finetuning(Recipe):
         return make_card(bert, training=training)
 
     @staticmethod
-    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
+    def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         if bert.adapter is None and folder is not None and (folder / "adapter").is_dir():
             bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
         # a run of an older kbert has no intervals

@@ -40,7 +40,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             same. For "classify" and "tag"; losses of evaluations have neither.
         loss: loss of "embed": "infonce" (each text must find its partner among all texts of the
             batch: in-batch negatives), "triplet", "cosine" or "cosent". None: infonce, or cosent
-            for scored pairs. See `kbert.training.vector_loss`.
+            for scored pairs. See `kbert.training.embedding_loss`.
         pooling: how "embed" turns token vectors into one: "mean", "cls" or "max". None: the
             checkpoint's own, else mean.
         scale: factor of the cosines in infonce and cosent: 1 / temperature.

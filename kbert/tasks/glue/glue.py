@@ -72,7 +72,7 @@ def glue(
         tasks: "all", names separated by commas, or a list of names.
         seeds: number of seeds for the best point: 0, 1, …
         batch_sizes, learning_rates, epochs: the values of the grid.
-        devices, progress: see `kbert.training.run_settings.Surroundings`.
+        devices, progress: see `kbert.training.run_settings.RunOptions`.
         options: other `FinetuningSettings`, such as max_length, precision, accumulation_steps.
 
     Returns:
@@ -107,7 +107,7 @@ def _check(options: dict) -> None:
             raise ValueError(f"glue has no option {name!r}: give {new}")
         if name in (*_OWN, "packing", "class_weights", "label_smoothing"):
             raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
-    FinetuningSettings.of(options, "glue")
+    FinetuningSettings.from_options(options, "glue")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Runs:
             tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
         said = {first: tuned.metrics}
         for suffix in others:
-            asked = FinetuningSettings.of(self.options).max_length
+            asked = FinetuningSettings.from_options(self.options).max_length
             limit = length_of_examples(tuned.bert, asked)
             said[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
         return {name + suffix: said[suffix][name] for suffix in data.dev for name in task.metrics}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbert.graph.config import require_positive
-from kbert.training.setting_rules import checked
+from kbert.training.setting_rules import check_settings
 
 
 class Setting(NamedTuple):
@@ -51,7 +51,7 @@ class Grid:
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise ValueError(f"{name} must be one number or more, in a list, got {values!r}")
             for value in values:
-                checked({of_each: value})
+                check_settings({of_each: value})
 
     def settings(self) -> list[Setting]:
         """Return every point of the grid, in order."""

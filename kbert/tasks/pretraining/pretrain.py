@@ -16,7 +16,7 @@ from kbert.graph.config import BertConfig
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
-from kbert.training.run_settings import Setting, Surroundings
+from kbert.training.run_settings import RunOptions, Setting
 
 if TYPE_CHECKING:
     import keras
@@ -55,7 +55,7 @@ def pretrain(
             predicted positions, batch_size · max_predictions · vocab_size numbers, are in memory
             for three batches.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `kbert.training.run_settings.Surroundings`.
+            `kbert.training.run_settings.RunOptions`.
         options: hyperparameters, such as batch_size, seq_len, learning_rate and optimizer ("adamw",
             "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see
             `kbert.tasks.pretraining.settings.PretrainingSettings`.
@@ -70,14 +70,14 @@ def pretrain(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: the disk is full, or data vanished; the last saved state is complete.
     """
-    surroundings = Surroundings(
+    run_options = RunOptions(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
     )
-    settings = PretrainingSettings.of({"steps": steps} | options)
+    settings = PretrainingSettings.from_options({"steps": steps} | options)
     data, models = {"shards": shards, "dev": dev}, {"init": init}
     models["teacher"] = None if isinstance(teacher, Bert) else teacher
     places = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     places |= {name: path and fetching.pin(path) for name, path in models.items()}
     teacher = places["teacher"] or teacher
     recipe = Pretraining(settings, places, config, places["init"], teacher=teacher)
-    return runner.start(recipe, output, surroundings)
+    return runner.start(recipe, output, run_options)

@@ -24,7 +24,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, co
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.trained_weights import amount_trained, weights_of, with_adapters
+from kbert.training.trained_weights import amount_trained, select_weights, with_adapters
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,15 @@ class Pretraining(Recipe):
         self.evaluate_every = settings.evaluate_every
 
     @classmethod
-    def of_run(cls, run: RunFolder, settings: PretrainingSettings, moved: dict) -> "Pretraining":
-        teacher = moved.pop("teacher") or run.places.get("teacher")
+    def from_run(cls, run: RunFolder, settings: PretrainingSettings, moved: dict) -> "Pretraining":
+        teacher = moved.pop("teacher") or run.data_paths.get("teacher")
         if teacher is None and run.fingerprint.get("teacher") is not None:
             raise ValueError(
                 "teacher must be given to resume the run: it was not started from a file"
             )
-        places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
+        places = run.data_paths | {
+            name: str(path) for name, path in moved.items() if path is not None
+        }
         if moved["shards"] is None and not Path(places["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
             raise FileNotFoundError(f"{places['shards']}: {how}")
@@ -158,7 +160,7 @@ class Pretraining(Recipe):
         if settings.alpha:
             heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
             require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)
-        teaching = self.teaching = Distillation(
+        distillation = self.distillation = Distillation(
             teacher,
             settings,
             outputs,
@@ -167,19 +169,19 @@ class Pretraining(Recipe):
             precision=settings.precision,
             pad_id=self.config.pad_token_id,
         )
-        self.fingerprint["teacher"] = teaching.digest
+        self.fingerprint["teacher"] = distillation.digest
 
-    def content(self) -> dict:
+    def collect_settings(self) -> dict:
         return self.settings.as_dict() | {"config": self.config.to_dict()}
 
-    def places(self) -> dict[str, str | None]:
+    def data_paths(self) -> dict[str, str | None]:
         return self._places
 
-    def trained_weights(self, model):
+    def select_weights(self, model):
         if not self._parts.frozen:
             return None
         settings = self.settings
-        return weights_of(model, self._parts, settings.seed, dropout=settings.lora_dropout)
+        return select_weights(model, self._parts, settings.seed, dropout=settings.lora_dropout)
 
     def first_layers(self):
         """Return the layers of `init`, whose vocabulary must be the shards'."""
@@ -215,7 +217,7 @@ class Pretraining(Recipe):
         self._evaluate = HeldOutEvaluation(engine, self.held_out, batches)
         return self._evaluate
 
-    def trained(self, engine, history) -> Bert:
+    def export_bert(self, engine, history) -> Bert:
         if history.restored and self.held_out is not None:  # other weights than the last step's
             self._restored = self._evaluate()
             found = history.find_evaluation(self._restored)
@@ -235,7 +237,7 @@ class Pretraining(Recipe):
         found |= {f"val_{name}": value for name, value in self._restored.items()}
         return found | {"weights_of_update": self._restored_step, "metrics": self._restored}
 
-    def described(self, done: int) -> dict[str, str]:
+    def describe_training(self, done: int) -> dict[str, str]:
         batches, epoch = self.batches, self.batches.examples_per_epoch(0)
         vocabulary = f"; a vocabulary of {batches.shards.vocab_size:,}"
         found = {
@@ -258,7 +260,7 @@ class Pretraining(Recipe):
         training = Training(
             verb="pretrained",
             base=init if init and "://" in init else None,
-            facts=self.described(result["steps"]),
+            facts=self.describe_training(result["steps"]),
             dev=None if self.held_out is None else "held-out documents",
             metrics=evaluated,
             settings=self.settings.as_hyperparameters(),
@@ -266,7 +268,7 @@ class Pretraining(Recipe):
         return make_card(bert, training=training)
 
     @staticmethod
-    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:
+    def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:
         assert folder is not None  # `pretrain` asks for one
         if bert.adapter is None and (folder / "adapter").is_dir():
             bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))

@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import Wishes
+from kbert.training.stopping import StopFlags
 
 Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels, and stop flags
 
@@ -76,11 +76,11 @@ class Backend(Protocol):
         """Return how many steps one call of this device does."""
         return 1
 
-    def any_process(self, wishes: Wishes) -> Wishes:
+    def any_process(self, stop_flags: StopFlags) -> StopFlags:
         """Combine the stop flags of all processes (a collective: every process must call it)."""
         if self.processes == 1:
-            return wishes
-        return Wishes(*(self.sum_over_processes(np.array(wishes, "float32")) > 0).tolist())
+            return stop_flags
+        return StopFlags(*(self.sum_over_processes(np.array(stop_flags, "float32")) > 0).tolist())
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         """Return the sum of an array of each process, on all of them."""
@@ -89,7 +89,7 @@ class Backend(Protocol):
         """Tell the other processes that this one ends with an error of its own."""
         return
 
-    def lost_another(self, error: Exception) -> bool:
+    def is_process_loss(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
 
     def to_numpy(self, values: list) -> list[np.ndarray]:

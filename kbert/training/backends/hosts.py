@@ -26,7 +26,7 @@ _COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 _ID = "KERAS_DISTRIBUTION_PROCESS_ID"
 
 
-def tf_config() -> dict | None:
+def read_tf_config() -> dict | None:
     """Return TF_CONFIG, checked; None where it is not set or names one worker alone."""
     text = os.environ.get(_TF_CONFIG)
     if not text:
@@ -61,9 +61,9 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
     """
     missing = [address for n, address in enumerate(addresses) if n != mine]
     end = time.monotonic() + timeout_s
-    with listening(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
+    with listen(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
         while missing:
-            there = threads.map(is_there, missing)  # at once: a host that is off takes a second
+            there = threads.map(is_reachable, missing)  # at once: a host that is off takes a second
             missing = [address for address, found in zip(missing, there, strict=True) if not found]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
@@ -106,9 +106,9 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
         f"own {_ID}, or lower {_COUNT}"
     )
     if mine == 0:
-        with listening(first, _ADDRESSES):
+        with listen(first, _ADDRESSES):
             pass  # the port is free: JAX's own message would be many lines
-    elif not _is_there_within(first, timeout_s):
+    elif not _wait_until_reachable(first, timeout_s):
         raise TimeoutError(f"process 0 ({first}) did not answer {way}")
     timer = threading.Timer(
         timeout_s, _end, [f"not all of the {count} processes met at {first} {way}"]
@@ -121,9 +121,9 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
         timer.cancel()
 
 
-def _is_there_within(address: str, timeout_s: float) -> bool:
+def _wait_until_reachable(address: str, timeout_s: float) -> bool:
     end = time.monotonic() + timeout_s
-    while not (found := is_there(address)) and time.monotonic() < end:
+    while not (found := is_reachable(address)) and time.monotonic() < end:
         time.sleep(0.2)
     return found
 
@@ -157,7 +157,7 @@ def _check_addresses(addresses: list[str], variable: str) -> None:
 
 
 @contextlib.contextmanager
-def listening(address: str, variable: str):
+def listen(address: str, variable: str):
     """Open this process's own port for the others."""
     port = int(address.rpartition(":")[2])
     both = socket.has_dualstack_ipv6()
@@ -175,7 +175,7 @@ def listening(address: str, variable: str):
         yield server
 
 
-def is_there(address: str) -> bool:
+def is_reachable(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):

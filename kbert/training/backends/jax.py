@@ -56,7 +56,7 @@ class JaxBackend(Backend):
             atexit.register(os._exit, 2)  # before JAX's own
             atexit.register(sys.stdout.flush)
 
-    def lost_another(self, error: Exception) -> bool:
+    def is_process_loss(self, error: Exception) -> bool:
         # XLA has one type of error for all that happens at run time
         return (
             self.processes > 1

@@ -24,7 +24,7 @@ def find_strategy(devices: int | None) -> tf.distribute.Strategy:
 
     The argument and the errors are those of `kbert.training.backends.start`.
     """
-    if config := hosts.tf_config():
+    if config := hosts.read_tf_config():
         return _workers(config, devices)
     # the variable first: to ask for devices is to start them, and a remote TPU has to come before
     if os.environ.get(_NAME) or tf.config.list_logical_devices("TPU"):
@@ -67,17 +67,17 @@ def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
 
 def _tpu(name: str, devices: int | None) -> tf.distribute.Strategy:
     """Return all chips of the TPU of that name; "local": this host's own."""
-    strategy = _connected(name)
+    strategy = _connect_tpu(name)
     chips = strategy.num_replicas_in_sync
     if devices not in (None, chips):
         raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
     return strategy
 
 
-def _connected(name: str) -> tf.distribute.Strategy:
+def _connect_tpu(name: str) -> tf.distribute.Strategy:
     try:
         scheme, _, address = name.partition("://")
-        if scheme == "grpc" and not hosts.is_there(address.split(",")[0]):
+        if scheme == "grpc" and not hosts.is_reachable(address.split(",")[0]):
             raise OSError(f"nothing answers at {address}")  # TensorFlow would wait for minutes
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         tf.config.experimental_connect_to_cluster(resolver)
@@ -92,7 +92,7 @@ def _connected(name: str) -> tf.distribute.Strategy:
         ) from None
 
 
-class Spread:
+class LocalReplicas:
     """Replicas of this host; `first` is the number of its first one among all hosts'."""
 
     def __init__(self, strategy: tf.distribute.Strategy, first: int = 0):
@@ -101,7 +101,7 @@ class Spread:
         # whether variables are each replica's own copies, by `strategy.run`
         self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
 
-    def values(self, values: list):
+    def per_replica(self, values: list):
         """Return an argument of which each of this host's replicas has its own."""
         if not self.distributed:
             return values[0]
@@ -112,8 +112,8 @@ class Spread:
 
         return self._strategy.experimental_distribute_values_from_function(value)
 
-    def on_each(self, of_replica: Callable) -> Callable:
-        """Return a function of distributed `values`, whose result is the same on each replica."""
+    def compile_for_each(self, of_replica: Callable) -> Callable:
+        """Return a function of values `per_replica`, whose result is the same on each replica."""
 
         def run(*arguments):  # no lambda: a TPU's program has its name
             return self._run(of_replica, *arguments)
@@ -121,14 +121,16 @@ class Spread:
         # on TPU shapes stay as they are: one that is relaxed has no size that XLA would know
         return function(run, reduce_retracing=not self.on_tpu)
 
-    def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
-        """Return the same of several steps: see `one_by_one`."""
+    def compile_steps(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
+        """Return the same of several steps: see `loop_over_steps`."""
         if self.on_tpu:
-            return self.on_each(one_by_one(of_replica, most, columns))
-        return function(one_by_one(of_replica, most, columns, self._run), reduce_retracing=True)
+            return self.compile_for_each(loop_over_steps(of_replica, most, columns))
+        return function(
+            loop_over_steps(of_replica, most, columns, self._run), reduce_retracing=True
+        )
 
-    def all_of(self, of_replica: Callable) -> Callable:
-        """Return a function of `values` whose results are lists, one of each replica."""
+    def collect_results(self, of_replica: Callable) -> Callable:
+        """Return a function of values `per_replica`; each result is a list, one per replica."""
 
         @function
         def run(*arguments):
@@ -143,7 +145,7 @@ class Spread:
         return tf.nest.map_structure(lambda result: local(result)[0], results)
 
 
-def one_by_one(
+def loop_over_steps(
     of_replica: Callable, most: int, columns: Callable, on_each: Callable | None = None
 ) -> Callable:
     """Return a function that runs several steps, one after the other, on stacked arguments.
@@ -157,8 +159,8 @@ def one_by_one(
         on_each: calls a function of a replica on each; None: this is one.
     """
 
-    def nth(place, *stacked):
-        return of_replica(*tf.nest.map_structure(lambda array: array[place], stacked))
+    def nth(index, *stacked):
+        return of_replica(*tf.nest.map_structure(lambda array: array[index], stacked))
 
     def run(count, *stacked):
         places, names = tf.range(most)[:, None], columns(*stacked)
@@ -174,7 +176,7 @@ def one_by_one(
     return run
 
 
-def stacked(parts: list):
+def stack_steps(parts: list):
     """NumPy arrays of several steps, in the structure of one."""
     return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
 

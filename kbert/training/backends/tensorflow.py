@@ -13,7 +13,7 @@ import tensorflow as tf
 from kbert.ops import keras_internals
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.backends.strategies import Spread, all_gather, function
+from kbert.training.backends.strategies import LocalReplicas, all_gather, function
 from kbert.training.state import Counts, Values
 from kbert.training.step import TrainingStep
 
@@ -37,7 +37,7 @@ class TensorFlowBackend(Backend):
             self.process = resolver.task_id
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
-        self.spread = Spread(self.strategy, self.process * self.local)  # this host's replicas
+        self.local_replicas = LocalReplicas(self.strategy, self.process * self.local)
 
     def scope(self):
         return self.strategy.scope()
@@ -45,16 +45,16 @@ class TensorFlowBackend(Backend):
     def default_jit(self) -> bool:
         # on a CPU XLA gains nothing in float32 (benchmarks/records.jsonl), and compiles anew for
         # each length
-        return self.spread.on_tpu or bool(tf.config.list_physical_devices("GPU"))
+        return self.local_replicas.on_tpu or bool(tf.config.list_physical_devices("GPU"))
 
     def default_steps_per_execution(self) -> int:
-        return _STEPS_ON_TPU if self.spread.on_tpu else 1
+        return _STEPS_ON_TPU if self.local_replicas.on_tpu else 1
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         each = self.strategy.run(lambda: tf.constant(numbers))
         return self.strategy.reduce("SUM", each, axis=None).numpy()
 
-    def lost_another(self, error: Exception) -> bool:
+    def is_process_loss(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
         return self.processes > 1 and isinstance(error, kinds)
 
@@ -62,7 +62,7 @@ class TensorFlowBackend(Backend):
         return [np.asarray(tf.convert_to_tensor(value)) for value in values]
 
     def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
-        if self.spread.on_tpu and jit is False:
+        if self.local_replicas.on_tpu and jit is False:
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         # On a CPU XLA compiles what it is faster at, the weights' updates, and not the gradients,
         # whose every length it would compile anew. Small models are not worth it.
@@ -72,8 +72,8 @@ class TensorFlowBackend(Backend):
         # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas; vectors
         # of replicas meet before their gradients are taken, and are not compiled.
-        whole = self.spread.on_tpu or (jit and self.replicas == 1)
-        self._jit_gradients = jit and not whole and step.vectors is None
+        whole = self.local_replicas.on_tpu or (jit and self.replicas == 1)
+        self._jit_gradients = jit and not whole and step.embedding_loss is None
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
         compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
@@ -112,16 +112,16 @@ class TensorFlowBackend(Backend):
         return call
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
-        def of(place):
-            part = tf.nest.map_structure(lambda array: array[place], batch)
-            return function(part, seeds[place])
+        def run_one(index):
+            part = tf.nest.map_structure(lambda array: array[index], batch)
+            return function(part, seeds[index])
 
         if (count := seeds.shape[0]) == 1:
-            return of(0)
+            return run_one(0)
         # One after the other, never two at a time: accumulation is there to need the memory of one.
         return tf.while_loop(
-            lambda place, _: place < count,
-            lambda place, total: (place + 1, add(total, of(place))),
+            lambda index, _: index < count,
+            lambda index, total: (index + 1, add(total, run_one(index))),
             (0, nothing),
             parallel_iterations=1,
             maximum_iterations=count,
@@ -160,7 +160,7 @@ class TensorFlowBackend(Backend):
 
     def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Assign the new values to the variables that `values` has."""
-        if self.spread.distributed:
+        if self.local_replicas.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
             context, pairs = tf.distribute.get_replica_context(), (values, new)
@@ -187,28 +187,30 @@ class _Program(Program):
         self._steps = steps
         self.variables = state.values()
         self._frozen = [weight.value for weight in state.frozen]
-        several, spread = (self.replica_update, steps, self._columns), backend.spread
+        several = self.replica_update, steps, self._columns
+        replicas = backend.local_replicas
         compiled: Callable = functools.partial(_for_any_length, jit=whole)
-        self.call = compiled(strategies.one_by_one(*several))
-        if spread.distributed:
-            compiled, self.call = spread.on_each, spread.one_by_one(*several)
+        self.call = compiled(strategies.loop_over_steps(*several))
+        if replicas.distributed:
+            compiled, self.call = replicas.compile_for_each, replicas.compile_steps(*several)
         self.update_function = compiled(self.replica_update)
         self.sums = compiled(self._replica_sums)
         self._forward = _for_any_length(self._outputs, jit=jit)
-        if spread.on_tpu:
-            self._forward = spread.all_of(self._outputs)
+        if replicas.on_tpu:
+            self._forward = replicas.collect_results(self._outputs)
 
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        return self.update_function(*self.backend.spread.values(self.of_replicas(parts, seeds)))
+        shards = self.split_by_replica(parts, seeds)
+        return self.update_function(*self.backend.local_replicas.per_replica(shards))
 
     def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
             return super().updates(each)
-        of_steps = [self.of_replicas(*one) for one in each]
+        of_steps = [self.split_by_replica(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
-        together = [strategies.stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        rows = self.call(tf.constant(len(each)), *self.backend.spread.values(together))
+        together = [strategies.stack_steps(list(parts)) for parts in zip(*filled, strict=True)]
+        rows = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(together))
         names = self.step.metric_names(each[0][0][0][1], axes=2)
 
         def read():
@@ -224,26 +226,26 @@ class _Program(Program):
             given = weights, scale, self._frozen, arrays, own
             tensors = tf.nest.map_structure(tf.convert_to_tensor, given)
             found.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
-        return [sum(of_replicas) for of_replicas in zip(*found, strict=True)]
+        return [sum(each) for each in zip(*found, strict=True)]
 
     def measure(self, parts: list[Arrays]) -> np.ndarray:
-        return np.asarray(self.sums(self.backend.spread.values(parts)))
+        return np.asarray(self.sums(self.backend.local_replicas.per_replica(parts)))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         backend = self.backend
-        if not backend.spread.on_tpu:
+        if not backend.local_replicas.on_tpu:
             return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
         count = len(next(iter(inputs.values())))
         size = -(-count // backend.replicas)  # of each chip; the last ones have some examples again
         places = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
         parts = [{name: array[rows] for name, array in inputs.items()} for rows in places]
-        found = self._forward(backend.spread.values(parts))
+        found = self._forward(backend.local_replicas.per_replica(parts))
         return {
             name: np.concatenate(list(map(np.asarray, of_chips)))[:count]
             for name, of_chips in found.items()
         }
 
-    def of_replicas(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
+    def split_by_replica(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
         first = self.backend.process * self.backend.local
         return list(zip(parts, seeds[first : first + self.backend.local], strict=True))

@@ -38,10 +38,10 @@ class TorchBackend(Backend):
         return False
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
-        (total,) = self.summed([keras.ops.convert_to_tensor(numbers)])
+        (total,) = self.sum_tensors([keras.ops.convert_to_tensor(numbers)])
         return total.cpu().numpy()
 
-    def lost_another(self, error: Exception) -> bool:
+    def is_process_loss(self, error: Exception) -> bool:
         return isinstance(error, ProcessLost)
 
     def to_numpy(self, values: list) -> list[np.ndarray]:
@@ -88,7 +88,7 @@ class TorchBackend(Backend):
         total = None
         for place, own in enumerate(seeds):
             part = keras.tree.map_structure(lambda array: array[place], batch)  # noqa: B023
-            with _seeded_by(own):
+            with _seed_torch(own):
                 found = function(part, own)
             total = found if total is None else add(total, found)
         return total
@@ -97,20 +97,20 @@ class TorchBackend(Backend):
         found = []
         for place, own in enumerate(seeds):
             part = {name: array[place] for name, array in inputs.items()}
-            with _seeded_by(own), torch.no_grad():
+            with _seed_torch(own), torch.no_grad():
                 found.append(function(part, own))
         return torch.stack(found)
 
     def sum_over_devices(self, of_device: Callable) -> Callable:
         def summed(weights, scale, frozen, batch, seeds):
             gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
-            *gradients, sums = self.summed([*gradients, sums])
+            *gradients, sums = self.sum_tensors([*gradients, sums])
             return gradients, sums
 
         return summed
 
     def all_gather(self, arrays: list) -> list:
-        return [torch_hosts.gathered(array) for array in arrays]
+        return [torch_hosts.gather_tensor(array) for array in arrays]
 
     def device_index(self) -> int:
         return self.process
@@ -127,12 +127,12 @@ class TorchBackend(Backend):
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
             chosen = [place for place, kind in enumerate(kinds) if kind == (decayed, share)]
-            _adamw(step, decision.at(share), decayed, values, gradients, chosen)
+            _adamw(step, decision.scale_rate(share), decayed, values, gradients, chosen)
         return values._replace(counts=counts)
 
-    def summed(self, tensors: list) -> list:
+    def sum_tensors(self, tensors: list) -> list:
         """Return the sums of tensors over all processes."""
-        return torch_hosts.summed(tensors) if self.processes > 1 else tensors
+        return torch_hosts.sum_tensors(tensors) if self.processes > 1 else tensors
 
 
 def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, chosen) -> None:
@@ -164,7 +164,7 @@ class _Program(Program):
     def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = parts
         values = self.state.values()
-        new, metrics = self.step.update(values, self._frozen(), _placed(arrays), seeds)
+        new, metrics = self.step.update(values, self._frozen(), _to_tensors(arrays), seeds)
         groups = self.state.variables, values, new
         flat = [keras.tree.flatten(group) for group in groups]
         for variable, before, value in zip(*flat, strict=True):
@@ -176,19 +176,19 @@ class _Program(Program):
         weights, _, counts = self.state.values()
         found = []
         for arrays, own in zip(parts, seeds, strict=False):
-            given = weights, counts.loss_scale, self._frozen(), _placed(arrays), own
+            given = weights, counts.loss_scale, self._frozen(), _to_tensors(arrays), own
             found.append(self.step.gradients_of_device(*given)[0])
         return [sum(each).cpu().numpy() for each in zip(*found, strict=True)]
 
     @torch.no_grad()
     def measure(self, parts: list[Arrays]) -> np.ndarray:
         (arrays,) = parts
-        sums = self.step.measure(self.state.values().weights, self._frozen(), _placed(arrays))
-        return self.backend.summed([sums])[0].cpu().numpy()
+        sums = self.step.measure(self.state.values().weights, self._frozen(), _to_tensors(arrays))
+        return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = self.step.outputs(self.state.values().weights, self._frozen(), _placed(inputs))
+        found = self.step.outputs(self.state.values().weights, self._frozen(), _to_tensors(inputs))
         return {name: value.float().cpu().numpy() for name, value in found.items()}
 
     def _frozen(self) -> list:
@@ -196,12 +196,12 @@ class _Program(Program):
         return [variable.value.detach() for variable in self.state.frozen]
 
 
-def _placed(arrays):
+def _to_tensors(arrays):
     return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
 
 
 @contextlib.contextmanager
-def _seeded_by(seeds):
+def _seed_torch(seeds):
     """Seed torch's own generator, from which Keras's dropout draws if its layer has no seed."""
     # else those of every GPU that there is, of other processes too
     devices = [] if device_names() == ["CPU"] else [torch.cuda.current_device()]

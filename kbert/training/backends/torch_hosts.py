@@ -51,30 +51,30 @@ def on_gpu() -> bool:
     return torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
 
 
-def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Sum over all processes, bit-identical in each, into new tensors; see `_heard` for errors."""
+def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Sum over all processes, bit-identical in each, into new tensors."""
     sums: list[torch.Tensor] = []
     for bucket in _buckets(tensors):
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-        with _heard():
+        with _explain_errors():
             dist.all_reduce(flat, group=_group())  # SUM
         parts = flat.split([tensor.numel() for tensor in bucket])
         sums += [part.view(tensor.shape) for part, tensor in zip(parts, bucket, strict=True)]
     return sums
 
 
-def gathered(tensor: torch.Tensor) -> torch.Tensor:
+def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor of all processes, (processes, …), bit-identical in each; no gradients."""
     tensor = tensor.detach().contiguous()
     found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    with _heard("gathering"):
+    with _explain_errors("gathering"):
         dist.all_gather(found, tensor, group=_group())
     return torch.stack(found)
 
 
 def take_from_first(tensors: list[torch.Tensor]) -> None:
     """Set contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
-    with _heard():
+    with _explain_errors():
         for tensor in tensors:
             dist.broadcast(tensor, 0, group=_group())
 
@@ -93,7 +93,7 @@ def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 @contextlib.contextmanager
-def _heard(what: str = "sum") -> Iterator[None]:
+def _explain_errors(what: str = "sum") -> Iterator[None]:
     """Turn a RuntimeError of torch.distributed into a ProcessLost."""
     try:
         yield
@@ -150,7 +150,7 @@ def _own_gpu() -> int:
 def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
     """Join the other processes; a TimeoutError where one of them is absent."""
     if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
-        with hosts.listening(address, _PORT):
+        with hosts.listen(address, _PORT):
             pass  # the port is free: torch's own message would be many lines
     try:
         timeout = timedelta(seconds=timeout_s)

@@ -133,7 +133,7 @@ def _rate_of(optimizer) -> float:
 
 
 def _loss_and_metric(labels) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
-    """Keras's own loss and metric of labels, as `kbert.training.loss.measured` has them."""
+    """Keras's own loss and metric of labels, as `kbert.training.loss.sum_losses` has them."""
     losses, metrics = keras.losses, keras.metrics
     mean = {"reduction": "mean_with_sample_weight"}
     if objectives.is_class(labels):

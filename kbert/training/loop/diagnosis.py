@@ -9,10 +9,10 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.io.wording import first_few
 
-ROWS = 8  # examples whose layer outputs are held at a time
+EXAMPLES = 8  # examples whose layer outputs are held at a time
 
 
-def first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) -> str:
+def find_first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) -> str:
     """Name the first tensor that is not finite, and the examples that have it, in words.
 
     The weights come first, then each layer's output in the graph's order, then the gradients.
@@ -52,8 +52,8 @@ def first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) -> st
 def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
     """Return the place of the first output that is not finite; the number of outputs if all are."""
     first = len(probe.outputs)
-    for start in range(0, len(batch), ROWS):
-        part = batch.rows(slice(start, start + ROWS))
+    for start in range(0, len(batch), EXAMPLES):
+        part = batch.rows(slice(start, start + EXAMPLES))
         # those of records with several texts each are (B, C, S)
         given = [part.inputs[tensor.name] for tensor in probe.inputs]
         inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in given]

@@ -92,8 +92,8 @@ def train(
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses))
         except Exception as error:
-            if engine.backend.lost_another(error):
-                raise ProcessLost(trainer.without_another(error)) from error
+            if engine.backend.is_process_loss(error):
+                raise ProcessLost(trainer.explain_lost_process(error)) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 engine.backend.leave()
             raise
@@ -158,7 +158,7 @@ class _Trainer:
                     self.saver.save(self.done, self.score, alone=True)  # others know nothing of it
                     if self.run is not None and self.run.chief:
                         text = "saved after step %d. To resume: %s"
-                        _logger.warning(text, self.done, self.run.way_on)
+                        _logger.warning(text, self.done, self.run.resume_command)
                 raise
             self._send(step, batches)
             self._between_calls()
@@ -187,7 +187,7 @@ class _Trainer:
         # A call is sent before the figures of the one before it are read: reading waits for the
         # device, which would then idle until the next batch is sent. The update that follows one
         # which ends the run changes nothing (the engine sees to it), so it is not one too many.
-        figures = self.engine.updates(batches, step, self.agreement.told())
+        figures = self.engine.updates(batches, step, self.agreement.send())
         self.in_flight.append((step, batches, figures))
         self.done, self.score = step + len(batches), None
         self._read(at_most=self.ahead)
@@ -196,33 +196,33 @@ class _Trainer:
         """Evaluate, save and stop, where it is time for it."""
         plan, last = self.plan, self.done == self.plan.steps
         ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
-        if ends or save or any(self.agreement.due()):
+        if ends or save or any(self.agreement.decide()):
             self._read(at_most=0)  # what is evaluated or saved is known to be finite
         # All hosts stop after the same update: one alone would leave the others waiting for it in
         # their next sum. So a wish to stop travels in the update's own sums, and is due once the
         # host that is furthest ahead can have read them.
-        wishes = self.agreement.due()
+        stop_flags = self.agreement.decide()
         if plan.evaluate is not None and ends:
             save = self._evaluate(plan.evaluate) or save
-        elif ends or wishes.callback:
+        elif ends or stop_flags.callback:
             self._end_epoch({})
         if ends:  # every host is here, where its callbacks may have stopped it: no update's to wait
-            wishes = self.agreement.at_once()
-        if wishes.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
+            stop_flags = self.agreement.agree_now()
+        if stop_flags.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
             self._record(self.done, self.line)  # the run's last: the result is made of it
         # A state is written after the lines and the evaluation up to it, whose score it bears: what
         # goes on from it has them all, and begins nothing twice.
-        if save or any(wishes):
-            self.saver.save(self.done, self.score, beside=not (last or any(wishes)))
+        if save or any(stop_flags):
+            self.saver.save(self.done, self.score, beside=not (last or any(stop_flags)))
             self.speed.pause()
         self.saver.check()
-        if wishes.signal and not last:
+        if stop_flags.signal and not last:
             text = f"stopped after step {self.done:,} of {plan.steps:,}"
             saved = ". Nothing is saved without a run folder"
             if self.run is not None:
-                saved = f" and saved. To resume: {self.run.way_on}"
+                saved = f" and saved. To resume: {self.run.resume_command}"
             raise Stopped(text + saved, self.agreement.request.signal)
-        if wishes.callback and not last:
+        if stop_flags.callback and not last:
             patience = plan.why_to_stop(self.history.evaluations)
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
 
@@ -231,7 +231,7 @@ class _Trainer:
         while len(self.in_flight) > at_most:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device
-            self.agreement.hear(found)
+            self.agreement.receive(found)
             # of whole steps, from this process's part of them; with padding
             sizes = (batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches)
             rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
@@ -256,7 +256,7 @@ class _Trainer:
             values["skipped"] = 1.0  # the scale was too high: it is halved, and on
             return
         first_row = self.engine.rows(self.batch_size).start or 0
-        where = diagnosis.first_bad(self.engine, batch, step, first_row)
+        where = diagnosis.find_first_bad(self.engine, batch, step, first_row)
         again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
         raise NotFinite(
             f"the loss or gradient of step {step + 1}{again} is not finite "
@@ -275,9 +275,9 @@ class _Trainer:
         figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | figures)
         if self.run is not None and self.report is not None:
-            with self.saver.explained():
+            with self.saver.explain_errors():
                 self.report(self.done, self.history.updates)
-        self.live.evaluated(self.done, figures)
+        self.live.show_evaluation(self.done, figures)
         self._end_epoch(figures)
         self.speed.pause()
         self.score = score = self.plan.score_of(figures)
@@ -291,10 +291,12 @@ class _Trainer:
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
 
-    def without_another(self, error: Exception) -> str:
+    def explain_lost_process(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
-        go_on = f". Start all of them again: {self.run.way_on}" if self.run is not None else ""
+        go_on = (
+            f". Start all of them again: {self.run.resume_command}" if self.run is not None else ""
+        )
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
         return f"another process of this run is gone ({why}). {self.saver.last_good()}{go_on}"

@@ -43,7 +43,7 @@ class Live:
             self._next = now + SECONDS[not self._terminal]
             self._show_last()
 
-    def evaluated(self, step: int, values: dict[str, float]) -> None:
+    def show_evaluation(self, step: int, values: dict[str, float]) -> None:
         """Show an evaluation, on a line that stays."""
         self._last = None
         if self._show:

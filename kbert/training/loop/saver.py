@@ -33,7 +33,7 @@ class Saver:
         """
         if self._run is None:
             return
-        with self.explained():
+        with self.explain_errors():
             if done != (self._begun[0] if self._begun else self.saved):
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
@@ -48,7 +48,7 @@ class Saver:
     def check(self) -> None:
         """Raise the error of a write that has ended; do not wait for one."""
         if self._begun and self._begun[1].done():
-            with self.explained():
+            with self.explain_errors():
                 self._finish()
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        if (place := self._run.place) is None:
+        if (place := self._run.current_path) is None:
             return "The folder was moved or removed, and its states with it"
         return f"The last good state is from step {self.saved:,} in {place}"
 
@@ -74,7 +74,7 @@ class Saver:
             self.saved = done
 
     @contextlib.contextmanager
-    def explained(self):
+    def explain_errors(self):
         """Add to an error of the disk how to resume."""
         assert self._run is not None
         try:
@@ -86,5 +86,5 @@ class Saver:
         except OSError as error:
             good = f"{self.last_good()}. " if self.saved is not None else ""
             room = "Free space, then resume: " if error.errno in _FULL else "To resume: "
-            text = f"{error.strerror or error}. {good}{room}{self._run.way_on}"
+            text = f"{error.strerror or error}. {good}{room}{self._run.resume_command}"
             raise OSError(error.errno, text, error.filename) from None

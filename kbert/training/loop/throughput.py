@@ -59,7 +59,7 @@ class Speed:
         return updates * statistics.mean(one for one in seconds if one <= most)
 
 
-def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
+def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     """Measure the FLOP/s of a big matrix product on these devices; say how, in words.
 
     None on a CPU: there one product may take a minute (float16 on torch), and steps beat it where

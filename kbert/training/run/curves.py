@@ -22,7 +22,7 @@ class _Curve(NamedTuple):
     points: Points
 
 
-def figures(records: list[dict]) -> str:
+def draw_figures(records: list[dict]) -> str:
     """Return pictures of the lines of metrics.jsonl, as SVG, each curve in one of them."""
     seen: list[Points] = []
     found: list[str] = []

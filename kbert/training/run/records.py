@@ -116,7 +116,7 @@ class EventFile:
     def _write(self, event: bytes) -> None:
         event = b"\x09" + struct.pack("<d", time.time()) + event
         length = struct.pack("<Q", len(event))
-        self._file.write(length + _masked(length) + event + _masked(event))
+        self._file.write(length + _mask_checksum(length) + event + _mask_checksum(event))
 
 
 def _varint(number: int) -> bytes:
@@ -134,7 +134,7 @@ def _field(number: int, content: int | bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
-def _masked(data: bytes) -> bytes:
+def _mask_checksum(data: bytes) -> bytes:
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -16,7 +16,7 @@ from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_schema import read_object
 from kbert.io.units import duration, short
-from kbert.training.run.curves import figures
+from kbert.training.run.curves import draw_figures
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
@@ -37,7 +37,7 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
     texts = _facts(records, run.settings, environment, recipe.spec)
-    texts |= recipe.described(result["steps"])
+    texts |= recipe.describe_training(result["steps"])
     facts = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
     )
@@ -46,10 +46,10 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
         f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
         _cards(records, result, recipe.score.removeprefix("-")),
         f"<dl>{facts}</dl>",
-        f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
+        f"<h2>Curves</h2><div class=curves>{draw_figures(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
-        _folded("Settings", _described(run.settings)),
-        _folded("Environment", _flat(environment)),
+        _fold("Settings", _describe_settings(run.settings)),
+        _fold("Environment", _flat(environment)),
     ]
     write_page(run.path / "report.html", f"{run.path.name}: a kbert run", parts)
 
@@ -79,7 +79,7 @@ def _ending(result: dict) -> str:
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
-    last = _evaluated(records)[-1:]
+    last = _select_evaluations(records)[-1:]
     found = result.get("metrics") or {
         name[4:]: line[name] for line in last for name in line if name.startswith("val_")
     }
@@ -140,12 +140,12 @@ def _median(records: list[dict], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _evaluated(records: list[dict]) -> list[dict]:
+def _select_evaluations(records: list[dict]) -> list[dict]:
     return [line for line in records if any(name.startswith("val_") for name in line)]
 
 
 def _evaluations(records: list[dict], kept: int | None) -> str:
-    lines = _evaluated(records)
+    lines = _select_evaluations(records)
     if not lines:
         return ""
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
@@ -162,7 +162,7 @@ def _evaluations(records: list[dict], kept: int | None) -> str:
     return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
 
 
-def _folded(title: str, values: list[tuple[str, str]]) -> str:
+def _fold(title: str, values: list[tuple[str, str]]) -> str:
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
         for name, text in values
@@ -172,7 +172,7 @@ def _folded(title: str, values: list[tuple[str, str]]) -> str:
     )
 
 
-def _described(settings: dict) -> list[tuple[str, str]]:
+def _describe_settings(settings: dict) -> list[tuple[str, str]]:
     """List (name, text) of the settings: which are off, and which kbert chooses itself."""
     chosen = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
     chosen |= {

@@ -68,7 +68,7 @@ class RunFolder:
         self.fingerprint = content["fingerprint"]  # all that its batches depend on, as JSON
         self._computation = content.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
-        self.places = content.get("places", {})
+        self.data_paths = content.get("places", {})
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.chief = chief  # whether this process writes; only one process does, all read
@@ -84,7 +84,7 @@ class RunFolder:
         fingerprint: dict,
         *,
         task: str = "pretrain",
-        places: dict | None = None,
+        data_paths: dict | None = None,
         keep_checkpoints: bool = False,
     ) -> "RunFolder":
         """Create the folder of a new run: one process does so, the others `open` it then.
@@ -100,7 +100,7 @@ class RunFolder:
             "task": task,
             "run": uuid.uuid4().hex,
             "computation": COMPUTATION,
-            "places": places or {},
+            "places": data_paths or {},
             "keep_checkpoints": keep_checkpoints,
             "settings": as_json(settings),
             "fingerprint": as_json(fingerprint),
@@ -127,23 +127,23 @@ class RunFolder:
         return cls(path, js.read(file, _CONTENT), chief)
 
     @property
-    def finished(self) -> dict | None:
+    def result(self) -> dict | None:
         """Result of the run, if it is finished; else None."""
         file = self.path / "result.json"
         return js.read(file, _RESULT) if file.is_file() else None
 
     @property
-    def place(self) -> Path | None:
+    def current_path(self) -> Path | None:
         """Find the folder again after somebody moved it; None where it cannot be found."""
         return self.path if self._lock is None else find_folder(self.path, self._lock)
 
     @property
-    def way_on(self) -> str:
+    def resume_command(self) -> str:
         """Command that resumes it."""
-        return f"kbert {self.task} --resume {self.place or 'FOLDER'}"
+        return f"kbert {self.task} --resume {self.current_path or 'FOLDER'}"
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Keep other processes from training this run; a BlockingIOError if one does already."""
         if not self.chief:
             yield
@@ -151,14 +151,14 @@ class RunFolder:
         with lock_folder(self.path) as self._lock:
             try:
                 yield
-                if self.finished is not None and self.place is not None:
-                    (self.place / _LOCK).unlink(missing_ok=True)
+                if self.result is not None and self.current_path is not None:
+                    (self.current_path / _LOCK).unlink(missing_ok=True)
             finally:
                 self._lock = None
 
     def check_in_place(self) -> None:
         """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
-        if self.place != self.path:
+        if self.current_path != self.path:
             text = "the folder was moved or removed while the run trained"
             raise FileNotFoundError(errno.ENOENT, text, str(self.path))
 
@@ -247,7 +247,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
-        if self.chief and not self.keep_checkpoints and self.finished is not None:
+        if self.chief and not self.keep_checkpoints and self.result is not None:
             self.states.remove_all()
 
     def write_environment(self, engine, **more) -> None:

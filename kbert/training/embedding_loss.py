@@ -12,13 +12,13 @@ from keras import ops
 from kbert.graph.names import TOKEN_IDS
 from kbert.training.loss import weighted_sums
 
-VECTORS = "Vectors"  # what an engine calls them among its outputs and labels
+EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 _NOTHING = -1e9  # a logit without a share, in float32
 _LEAST = 1e-24  # of a squared length, whose root has a gradient
 
 
 @dataclass(frozen=True)
-class VectorLoss:
+class EmbeddingLoss:
     """A loss of text embeddings."""
 
     name: str  # one of `kbert.training.setting_rules.LOSSES`
@@ -36,30 +36,30 @@ class VectorLoss:
     # embeddings are scaled to length 1. None: whole embeddings, unchanged.
     dimensions: tuple[int, ...] | None = None
 
-    def texts(self, inputs: Mapping) -> dict:
+    def flatten_records(self, inputs: Mapping) -> dict:
         """Flatten inputs of records, int32 (B, C, S), to texts, (B · C, S); keep others."""
         arrays = inputs.items()
         return {name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in arrays}
 
-    def vectors(self, states, inputs: Mapping):
+    def pool(self, states, inputs: Mapping):
         """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
 
         `states`: float (texts, S, H), the encoder's output for `texts` of these inputs.
         """
-        token_ids = self.texts(inputs)[TOKEN_IDS]
+        token_ids = self.flatten_records(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
-        found = _pooled(ops.cast(states, "float32"), real, self.pooling)
+        found = _pool_states(ops.cast(states, "float32"), real, self.pooling)
         found = _unit(found) if self.normalize else found
         if len(inputs[TOKEN_IDS].shape) == 2:
             return found
         return ops.reshape(found, (-1, self.columns, self.width))
 
-    def meet(self, labels) -> bool:
-        """Return whether a record's part of `measured` depends on the batch's other records."""
+    def needs_whole_batch(self, labels) -> bool:
+        """Return whether a record's part of `sum_losses` depends on the batch's other records."""
         return self.name in ("infonce", "cosent") and len(labels.shape) < 3
 
-    def measured(self, vectors, labels, weights):
-        """Return the sums of `kbert.training.loss.measured`, of some records.
+    def sum_losses(self, vectors, labels, weights):
+        """Return the sums of `kbert.training.loss.sum_losses`, of some records.
 
         Args:
             vectors: float32 (B, C, H).
@@ -174,7 +174,7 @@ def _unit(vectors):
     return vectors / _length(vectors, keepdims=True)
 
 
-def _pooled(states, real, pooling: str):
+def _pool_states(states, real, pooling: str):
     """Return (B, H) of float32 (B, S, H) and bool (B, S, 1)."""
     if pooling == "cls":
         return states[:, 0]
