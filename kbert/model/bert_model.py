@@ -91,8 +91,8 @@ class BertModel(keras.Model):
                 raise ValueError(
                     "freeze and lora_rank must be of a whole graph, got a view into one"
                 )
-            parts = trained_parts(self.spec, freeze, lora_rank, lora_targets)
-            options = trained_columns(rows, parts)
+            trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
+            options = trained_columns(rows, trained)
         else:
             trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
             options = {"counts": (self.count_params(), trainable)}
@@ -137,14 +137,14 @@ class BertModel(keras.Model):
         """Return the output with the call's mask, if it has one per position."""
         pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
         real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
-        marks = keras.ops.cast(real, "int32")
+        mask = keras.ops.cast(real, "int32")
         if name == names.MLM and names.MASKED in inputs:
-            marks = marks * inputs[names.MASKED]
+            mask = mask * inputs[names.MASKED]
         elif name == names.MLM:
-            marks = inputs[names.MASKED_POSITIONS]
+            mask = inputs[names.MASKED_POSITIONS]
         elif name != names.TOKEN_CLASSIFIER:
             return output
-        return Masked(dtype=output.dtype)([output, marks])
+        return Masked(dtype=output.dtype)([output, mask])
 
     @property
     def input_names(self) -> list[str]:

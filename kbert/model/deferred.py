@@ -102,8 +102,8 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
     with without_values():
         model = builder.build(spec)
         for layer in model.layers:
-            if layer.weights and (given := layers[layer.name]):
-                weights = [one for one in given.weights if not is_adapter(one.path)]
+            if layer.weights and (source := layers[layer.name]):
+                weights = [one for one in source.weights if not is_adapter(one.path)]
                 for new, old in zip(layer.weights, weights, strict=True):
                     values[new.path] = functools.partial(_copy, old)
     fill(model, values)

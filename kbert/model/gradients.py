@@ -1,4 +1,4 @@
-"""Value and gradient of a function of rows, for its first argument, on each backend."""
+"""Value and gradient of a function of examples, for its first argument, on each backend."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,12 +11,12 @@ def with_gradient(
     """Return a compiled function of NumPy arrays: values (B,), and gradients to the first argument.
 
     Args:
-        function: of tensors; gives (B,), each row's value a function of the argument's same row.
+        function: of tensors; returns (B,), a value for each example of the arguments.
         variables: the Keras variables that it reads, as they are at each call.
         shapes: each argument's shape, None where it varies, and its dtype.
     """
-    made = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[keras.backend.backend()]
-    compiled = made(function, variables, shapes)
+    compile_for = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+    compiled = compile_for[keras.backend.backend()](function, variables, shapes)
     return lambda *arrays: tuple(map(keras.ops.convert_to_numpy, compiled(*arrays)))
 
 

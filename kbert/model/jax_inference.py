@@ -85,8 +85,8 @@ def _replace_functions(model: keras.Model) -> None:
         return results, state
 
     def predict_batches(state, iterator):
-        parts, state = run(predict_step, state, iterator)
-        return keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *parts), state
+        outputs, state = run(predict_step, state, iterator)
+        return keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *outputs), state
 
     def test_batches(state, iterator):
         logs, state = run(test, state, iterator)

@@ -54,8 +54,8 @@ def predict(
     if names.SEGMENT_EMBEDDING in layers:
         types = layers[names.SEGMENT_EMBEDDING].input_dim
         check_ids(segment_ids, types, "segment_ids", "the segment types")
-    given = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
-    inputs = [given[tensor.name] for tensor in ids_of(model)]
+    ids = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
+    inputs = [ids[tensor.name] for tensor in ids_of(model)]
     if len(model.inputs) > len(inputs):
         inputs.append(_third_input(model, token_ids, marks))
     outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
@@ -68,9 +68,9 @@ def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
     """Raise a ValueError with the first id outside 0 … size − 1, and its index."""
     wrong = np.argwhere((ids < 0) | (ids >= size))
     if len(wrong):
-        place = tuple(int(axis) for axis in wrong[0])
+        index = tuple(int(axis) for axis in wrong[0])
         raise ValueError(
-            f"{name}{list(place)} must be within {table}, 0 … {size - 1}, got {ids[place]}"
+            f"{name}{list(index)} must be within {table}, 0 … {size - 1}, got {ids[index]}"
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
 

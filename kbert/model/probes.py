@@ -71,13 +71,12 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
         raise ValueError(f"blocks must be a list of block numbers such as [-1], got {blocks!r}")
     if blocks is None:
         return list(range(first, last + 1))
-    chosen = [last + 1 + block if block < 0 else block for block in blocks]
-    for asked, block in zip(blocks, chosen, strict=True):
-        if not first <= block <= last:
+    for block in blocks:
+        if not (first <= block <= last or first - last - 1 <= block < 0):
             raise ValueError(
-                f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {asked}"
+                f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {block}"
             )
-    return chosen
+    return [last + 1 + block if block < 0 else block for block in blocks]
 
 
 def cut_embeddings(model: keras.Model) -> keras.Model:

@@ -22,12 +22,12 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "keras" or self not in sys.meta_path:
             return None
-        place = sys.meta_path.index(self)
+        index = sys.meta_path.index(self)
         sys.meta_path.remove(self)  # else the search below would come back here
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            sys.meta_path.insert(place, self)
+            sys.meta_path.insert(index, self)
         if spec is not None and spec.loader is not None:
             self._register_after(spec.loader)
         return spec

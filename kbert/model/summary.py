@@ -18,7 +18,7 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: the model is not functional, so it has no graph.
     """
-    return tuple(_row(*found[:3]) for found in keras_internals.calls(model))
+    return tuple(_row(*one[:3]) for one in keras_internals.calls(model))
 
 
 def _row(operation, outputs, sources) -> Row:
@@ -42,16 +42,16 @@ def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
     last = next((name for name in HEADS_OF_LAYERS if name in layers), "")
-    told = {"head": HEADS_OF_LAYERS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    arguments = {"head": HEADS_OF_LAYERS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
-        told["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
+        arguments["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
     if any(name.endswith(f"-{names.QUERIES}") for name in layers):
-        told["selected_positions"] = True
+        arguments["selected_positions"] = True
     if names.PACKED_TEXTS in layers:
-        told["packed"] = True
-    if told["head"] in HEADS_WITH_LABELS:
-        told["num_labels"] = layers[last].weights[0].shape[-1]
-    return told
+        arguments["packed"] = True
+    if arguments["head"] in HEADS_WITH_LABELS:
+        arguments["num_labels"] = layers[last].weights[0].shape[-1]
+    return arguments
 
 
 def ids_of(model) -> list:

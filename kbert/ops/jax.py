@@ -70,14 +70,14 @@ def _layer_norm_forward(x, gamma, beta, epsilon):
 
 def _layer_norm_backward(epsilon, residuals, gradient):
     x, gamma, beta = residuals
-    wide, gradient, gamma32 = _rows(_wide(x)), _rows(_wide(gradient)), _wide(gamma)
+    wide, gradient, gamma32 = _flatten(_wide(x)), _flatten(_wide(gradient)), _wide(gamma)
     centered = wide - jnp.mean(wide, -1, keepdims=True)
     scale = jax.lax.rsqrt(jnp.mean(jnp.square(centered), -1, keepdims=True) + epsilon)
     unit = centered * scale
     product = gradient * unit
     column = gamma32[:, None] / x.shape[-1]  # (H, 1)
-    mean, slope = jnp.matmul(gradient, column), jnp.matmul(product, column)  # (N, 1) each
-    of_x = (gradient * gamma32 - unit * slope - mean) * scale
+    means = jnp.matmul(gradient, column), jnp.matmul(product, column)  # (N, 1) each
+    of_x = (gradient * gamma32 - unit * means[1] - means[0]) * scale
     of_gamma, of_beta = jnp.sum(product, 0), jnp.sum(gradient, 0)
     of_x = of_x.reshape(x.shape).astype(x.dtype)
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
@@ -95,8 +95,8 @@ def embedding_lookup(table, ids):
 
 def embedding_lookup_and_table(table, ids, dtype: str):
     """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
-    rows, table = _lookup_and_table(table, ids, dtype)
-    return rows.astype(dtype), table
+    embeddings, table = _lookup_and_table(table, ids, dtype)
+    return embeddings.astype(dtype), table
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -109,8 +109,8 @@ def _lookup_forward(table, ids, dtype):
 
 
 def _lookup_backward(dtype, ids, gradients):
-    of_rows, of_table = gradients
-    return of_table.astype(of_rows.dtype).at[ids].add(of_rows), None
+    lookup_gradient, table_gradient = gradients
+    return table_gradient.astype(lookup_gradient.dtype).at[ids].add(lookup_gradient), None
 
 
 _lookup_and_table.defvjp(_lookup_forward, _lookup_backward)
@@ -129,7 +129,7 @@ def cross_entropy(logits, labels, weights):
 
 
 def _cross_entropy_forward(logits, labels, weights):
-    wide = _counted(logits, weights)
+    wide = _mask_logits(logits, weights)
     classes = jnp.arange(wide.shape[-1], dtype=labels.dtype)
     largest = jnp.max(wide, -1, keepdims=True)
     total = jnp.sum(jnp.exp(wide - largest), -1, keepdims=True)
@@ -143,7 +143,7 @@ def _cross_entropy_forward(logits, labels, weights):
 
 def _cross_entropy_backward(residuals, gradient):
     logits, labels, weights, largest, inverse = residuals
-    probs = jnp.exp(_counted(logits, weights) - largest) * inverse
+    probs = jnp.exp(_mask_logits(logits, weights) - largest) * inverse
     is_label = jnp.arange(logits.shape[-1], dtype=labels.dtype) == labels[..., None]
     of_logits = (weights * gradient[0])[..., None] * (probs - is_label)
     return of_logits.astype(logits.dtype), None, None
@@ -152,7 +152,7 @@ def _cross_entropy_backward(residuals, gradient):
 cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
-def _counted(logits, weights):
+def _mask_logits(logits, weights):
     return jnp.where((weights > 0)[..., None], _wide(logits), 0.0)
 
 
@@ -160,6 +160,6 @@ def _wide(x):
     return x.astype("float32")
 
 
-def _rows(x):
+def _flatten(x):
     """Return (…, H) as (N, H)."""
     return x.reshape(-1, x.shape[-1])

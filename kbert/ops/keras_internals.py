@@ -135,7 +135,7 @@ def _calls(operation, nodes: set[int]) -> Calls:
     own = [node for node in operation._inbound_nodes if id(node) in nodes]
     inputs = [tensor for node in own for tensor in node.input_tensors]
     histories = [tensor._keras_history for tensor in inputs]
-    sources = [(found.operation, found.node_index, found.tensor_index) for found in histories]
+    sources = [(one.operation, one.node_index, one.tensor_index) for one in histories]
     return Calls(operation, list(own[-1].output_tensors), sources, inputs)
 
 
@@ -149,10 +149,10 @@ def model_between(inputs: Sequence, outputs: Sequence):
     import keras
 
     with _needed("to cut a graph"):
-        places = [tensor._keras_history for tensor in inputs]
+        histories = [tensor._keras_history for tensor in inputs]
         model = keras.Model(list(inputs), list(outputs))
-        for tensor, place in zip(inputs, places, strict=True):
-            tensor._keras_history = place
+        for tensor, history in zip(inputs, histories, strict=True):
+            tensor._keras_history = history
     return model
 
 
@@ -259,9 +259,9 @@ def check_seeds_are_pythons() -> None:
 
     before = random.getstate()
     keras.initializers.TruncatedNormal()
-    drawn = random.getstate() != before
+    uses_python = random.getstate() != before
     random.setstate(before)
-    if not drawn:
+    if not uses_python:
         raise _lacking("initializers that are seeded by Python's random", "to repeat a run")
 
 

@@ -33,7 +33,7 @@ def _traced(formula: Callable) -> Callable:
 
 def linear(x, kernel, bias=None, transpose: bool = False):
     """See `reference.linear`; one product of all rows."""
-    y = tf.matmul(_rows(x), tf.cast(kernel, x.dtype), transpose_b=transpose)
+    y = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype), transpose_b=transpose)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
     return tf.reshape(y, [*_shape(x)[:-1], y.shape[-1]])
@@ -78,12 +78,12 @@ def _probs(query, key, mask):
 def _attend(query, key, value, mask, seed, rate: float):
     probs = _probs(query, key, mask)
     keep, scale = _keep_mask(probs, rate, seed)
-    kept = _where(keep, probs)
-    context = tf.matmul(kept, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
+    dropped_probs = _where(keep, probs)
+    context = tf.matmul(dropped_probs, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
 
     def grad(gradient):
         scaled = gradient * tf.cast(scale, gradient.dtype)
-        of_value = tf.matmul(kept, scaled, transpose_a=True)
+        of_value = tf.matmul(dropped_probs, scaled, transpose_a=True)
         of_probs = _where(keep, tf.matmul(scaled, value, transpose_b=True))
         mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
         of_scores = (of_probs - mean) * probs
@@ -105,7 +105,7 @@ def bias_activation(x, bias, activation: Callable):
 
 def dense(x, kernel, bias, activation: Callable):
     """See `reference.dense`; written so that TensorFlow makes one oneDNN operation of it."""
-    y = tf.nn.bias_add(tf.matmul(_rows(x), tf.cast(kernel, x.dtype)), tf.cast(bias, x.dtype))
+    y = tf.nn.bias_add(tf.matmul(_flatten(x), tf.cast(kernel, x.dtype)), tf.cast(bias, x.dtype))
     if activation is gelu:
         erf = tf.math.erf(y * tf.constant(0.5**0.5, y.dtype))
         y = y * tf.constant(0.5, y.dtype) * (erf + tf.constant(1, y.dtype))
@@ -120,13 +120,13 @@ def dense(x, kernel, bias, activation: Callable):
 def _gelu(x):
     wide = tf.cast(x, tf.float32)
     scaled = wide * 0.5**0.5
-    share = tf.math.erf(scaled) * 0.5 + 0.5  # Φ(x); erfc takes twice as long
+    cdf = tf.math.erf(scaled) * 0.5 + 0.5  # Φ(x); erfc takes twice as long
 
     def grad(gradient):
         density = tf.exp(-tf.square(scaled)) * scaled * math.pi**-0.5  # x φ(x)
-        return gradient * tf.cast(share + density, gradient.dtype)
+        return gradient * tf.cast(cdf + density, gradient.dtype)
 
-    return tf.cast(wide * share, x.dtype), grad
+    return tf.cast(wide * cdf, x.dtype), grad
 
 
 def dropout(x, rate: float, seed):
@@ -151,10 +151,10 @@ def _keep_mask(x, rate: float, seed) -> tuple:
     """Return bool of the shape of x, and the scale of the exact rate that 16 bits give."""
     shape = tf.shape(x)
     count = tf.reduce_prod(shape)
-    drawn = tf.random.stateless_uniform(
+    numbers = tf.random.stateless_uniform(
         [-(-count // 4)], seed, minval=None, maxval=None, dtype=tf.uint64
     )
-    bits = tf.reshape(tf.bitcast(drawn, tf.int16), [-1])[:count]  # −2¹⁵ … 2¹⁵ − 1
+    bits = tf.reshape(tf.bitcast(numbers, tf.int16), [-1])[:count]  # −2¹⁵ … 2¹⁵ − 1
     dropped = min(round(rate * 2**16), 2**16 - 1)
     keep = tf.reshape(bits, shape) >= tf.constant(dropped - 2**15, tf.int16)
     return keep, 2**16 / (2**16 - dropped)
@@ -170,7 +170,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 @_traced
 def _normalize(x, gamma, beta, epsilon: float):
-    wide = tf.cast(_rows(x), tf.float32)
+    wide = tf.cast(_flatten(x), tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
     scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
@@ -178,11 +178,11 @@ def _normalize(x, gamma, beta, epsilon: float):
     gamma32 = tf.cast(gamma, tf.float32)
 
     def grad(gradient):
-        gradient = tf.cast(_rows(gradient), tf.float32)
+        gradient = tf.cast(_flatten(gradient), tf.float32)
         product = gradient * unit
         column = gamma32[:, None] / x.shape[-1]  # (H, 1)
-        mean, slope = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
-        of_x = (gradient * gamma32 - (unit * slope + mean)) * scale
+        means = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
+        of_x = (gradient * gamma32 - (unit * means[1] + means[0])) * scale
         sums = [tf.raw_ops.BiasAddGrad(out_backprop=one) for one in (product, gradient)]
         of_gamma, of_beta = (tf.cast(one, gamma.dtype) for one in sums)
         return tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x)), of_gamma, of_beta
@@ -198,9 +198,9 @@ def embedding_lookup(table, ids):
 
 @_traced
 def _lookup_in_few(table, ids):
-    def grad(of_rows):
-        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=of_rows.dtype)
-        return tf.matmul(chosen, _rows(of_rows), transpose_a=True), None
+    def grad(lookup_gradient):
+        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=lookup_gradient.dtype)
+        return tf.matmul(chosen, _flatten(lookup_gradient), transpose_a=True), None
 
     return tf.gather(table, ids), grad
 
@@ -210,16 +210,18 @@ def embedding_lookup_and_table(table, ids, dtype: str):
 
     TensorFlow alone makes a second dense gradient of the rows, and a third of the two.
     """
-    rows, whole = _lookup_and_table(table, ids, dtype=tf.as_dtype(dtype).name)
-    return tf.cast(rows, dtype), whole
+    embeddings, whole = _lookup_and_table(table, ids, dtype=tf.as_dtype(dtype).name)
+    return tf.cast(embeddings, dtype), whole
 
 
 @_traced
 def _lookup_and_table(table, ids, dtype: str):
-    def grad(of_rows, of_table):
-        dense = tf.cast(of_table, table.dtype)
+    def grad(lookup_gradient, table_gradient):
+        dense = tf.cast(table_gradient, table.dtype)
         # tf.raw_ops.InplaceAdd saves a copy, 15 ms of a step of base; XLA does not have it.
-        return tf.tensor_scatter_nd_add(dense, tf.reshape(ids, [-1, 1]), _rows(of_rows)), None
+        return tf.tensor_scatter_nd_add(
+            dense, tf.reshape(ids, [-1, 1]), _flatten(lookup_gradient)
+        ), None
 
     return (tf.gather(table, ids), tf.cast(table, dtype)), grad
 
@@ -242,7 +244,7 @@ def cross_entropy(logits, labels, weights):
     return tf.stack([tf.reduce_sum(weights * one) for one in (losses, hits, 1.0)])
 
 
-def _rows(x):
+def _flatten(x):
     """Return (…, H) as (N, H)."""
     return tf.reshape(x, [-1, x.shape[-1]])
 

@@ -86,11 +86,11 @@ def bias_activation(x, bias, activation: Callable):
 
 def dense(x, kernel, bias, activation: Callable):
     """See `reference.dense`; without gradients one operation, where products are oneDNN's."""
-    rows, right = x.flatten(0, -2), kernel.to(x.dtype).mT
+    left, right = x.flatten(0, -2), kernel.to(x.dtype).mT
     formula = {gelu: "none", gelu_tanh: "tanh"}.get(activation)  # torch's names: no approximation
-    if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(rows, right):
+    if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(left, right):
         return bias_activation(linear(x, kernel), bias, activation)
-    y = _ONEDNN(rows, right, ops.cast(bias, x.dtype), "gelu", [], formula)
+    y = _ONEDNN(left, right, ops.cast(bias, x.dtype), "gelu", [], formula)
     return y.unflatten(0, x.shape[:-1])
 
 
@@ -130,8 +130,8 @@ def _draw(x, rate: float, seed) -> tuple:
     """
     low, high = seed.tolist()
     generator = torch.Generator().manual_seed((low ^ high * 0x9E3779B9) % 2**32)
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
-    bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)  # −2¹⁵ … 2¹⁵ − 1
+    numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    bits = numbers.random_(-(2**63), None, generator=generator).view(torch.int16)  # −2¹⁵ … 2¹⁵ − 1
     dropped = min(round(rate * 2**16), 2**16 - 1)
     return bits[: x.numel()].view(x.shape) >= dropped - 2**15, 2**16 / (2**16 - dropped)
 
@@ -153,8 +153,8 @@ def embedding_lookup(table, ids):
 def embedding_lookup_and_table(table, ids, dtype: str):
     """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
     dtype = getattr(torch, dtype)
-    rows, table = _LookupAndTable.apply(table, ids, dtype)
-    return rows.to(dtype), table
+    embeddings, table = _LookupAndTable.apply(table, ids, dtype)
+    return embeddings.to(dtype), table
 
 
 class _LookupAndTable(torch.autograd.Function):
@@ -165,10 +165,11 @@ class _LookupAndTable(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, of_rows, of_table):
+    def backward(ctx, lookup_gradient, table_gradient):
         (ids,) = ctx.saved_tensors
-        rows = of_rows.flatten(0, -2)
-        return of_table.to(of_rows.dtype).index_add(0, ids.flatten(), rows), None, None
+        total = table_gradient.to(lookup_gradient.dtype)
+        total = total.index_add(0, ids.flatten(), lookup_gradient.flatten(0, -2))
+        return total, None, None
 
 
 def tied_logits(x, table, bias):
@@ -197,13 +198,13 @@ _SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer t
 
 def _product(x, matrix, bias=None, transposed: bool = False):
     """Return x (…, in) times matrix (in, out), or (out, in) if transposed, plus bias (out,)."""
-    rows = x.flatten(0, -2)
+    left = x.flatten(0, -2)
     bias = None if bias is None else ops.cast(bias, x.dtype)
     right = matrix.mT if transposed else matrix
-    if _onednn_is_faster(rows, right.mT):
-        y = _Product.apply(rows, matrix, bias, transposed)
+    if _onednn_is_faster(left, right.mT):
+        y = _Product.apply(left, matrix, bias, transposed)
     else:
-        y = rows @ right if bias is None else torch.addmm(bias, rows, right)
+        y = left @ right if bias is None else torch.addmm(bias, left, right)
     return y.unflatten(0, x.shape[:-1])
 
 

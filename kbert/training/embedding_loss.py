@@ -1,4 +1,4 @@
-"""Losses of sentence vectors, over all records of a batch, and how vectors are pooled for them.
+"""Losses of text embeddings, over all records of a batch, and the pooling of the embeddings.
 
 A record has several texts, its columns: a text, one that is like it, and others that are not. Each
 formula is sentence-transformers': losses and gradients are equal to its classes'.
@@ -13,8 +13,8 @@ from kbert.graph.names import TOKEN_IDS
 from kbert.training.loss import weighted_sums
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
-_NOTHING = -1e9  # a logit without a share, in float32
-_LEAST = 1e-24  # of a squared length, whose root has a gradient
+_MASKED = -1e9  # a float32 logit whose probability is 0
+_EPSILON = 1e-24  # of a squared length, whose root has a gradient
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,25 @@ class EmbeddingLoss:
         """
         token_ids = self.flatten_records(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
-        found = _pool_states(ops.cast(states, "float32"), real, self.pooling)
-        found = _unit(found) if self.normalize else found
+        embeddings = _pool_states(ops.cast(states, "float32"), real, self.pooling)
+        embeddings = _unit(embeddings) if self.normalize else embeddings
         if len(inputs[TOKEN_IDS].shape) == 2:
-            return found
-        return ops.reshape(found, (-1, self.columns, self.width))
+            return embeddings
+        return ops.reshape(embeddings, (-1, self.columns, self.width))
 
     def needs_whole_batch(self, labels) -> bool:
         """Return whether a record's part of `sum_losses` depends on the batch's other records."""
         return self.name in ("infonce", "cosent") and len(labels.shape) < 3
 
-    def sum_losses(self, vectors, labels, weights):
+    def sum_losses(self, embeddings, labels, weights):
         """Return the sums of `kbert.training.loss.sum_losses`, of some records.
 
         Args:
-            vectors: float32 (B, C, H).
+            embeddings: float32 (B, C, H).
             labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
                 of one with the same number. Of cosine float32 (B,), scores of pairs; of cosent
-                (B, 1). Or float32 (B, C, H): the gradient of the loss by the vectors, where that
-                is known (`kbert.training.step`, GradCache).
+                (B, 1). Or float32 (B, C, H): the gradient of the loss by the embeddings, where
+                that is known (`kbert.training.step`, GradCache).
             weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
 
         Returns:
@@ -74,86 +74,86 @@ class EmbeddingLoss:
             pairs, of cosine the mean absolute error; Σ weight.
         """
         if len(labels.shape) == 3:
-            product = ops.sum(vectors * labels)
+            product = ops.sum(embeddings * labels)
             return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
         if self.dimensions is None:
-            return self._loss(vectors, labels, weights)
+            return self._loss(embeddings, labels, weights)
         each = [
-            self._loss(_unit(vectors[..., :dimension]), labels, weights)
+            self._loss(_unit(embeddings[..., :dimension]), labels, weights)
             for dimension in sorted(self.dimensions, reverse=True)
         ]
         return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
 
-    def _loss(self, vectors, labels, weights):
+    def _loss(self, embeddings, labels, weights):
         if self.name == "infonce":
-            return infonce(vectors, labels, weights, self.scale)
+            return infonce(embeddings, labels, weights, self.scale)
         if self.name == "triplet":
-            return triplet(vectors, labels, weights, self.margin)
+            return triplet(embeddings, labels, weights, self.margin)
         if self.name == "cosine":
-            return cosine(vectors, labels, weights)
-        return cosent(vectors, labels, weights, self.scale)
+            return cosine(embeddings, labels, weights)
+        return cosent(embeddings, labels, weights, self.scale)
 
 
-def infonce(vectors, numbers, weights, scale: float):
+def infonce(embeddings, numbers, weights, scale: float):
     """Each record's first text chooses its second one from all others' second and further texts.
 
     Cross-entropy over scale × cosine (van den Oord et al. 2018, arXiv 1807.03748, eq. 4;
     MultipleNegativesRankingLoss). Left out as negatives: texts with the number of the record's
     first or second text; second texts of records with the same first; records that weigh nothing.
     """
-    found = _unit(vectors)
-    anchors, others = found[:, 0], found[:, 1:]
-    further = vectors.shape[1] - 2  # columns of negatives
-    candidates = ops.reshape(ops.transpose(others, (1, 0, 2)), (-1, vectors.shape[2]))
+    unit = _unit(embeddings)
+    anchors, others = unit[:, 0], unit[:, 1:]
+    further = embeddings.shape[1] - 2  # columns of negatives
+    candidates = ops.reshape(ops.transpose(others, (1, 0, 2)), (-1, embeddings.shape[2]))
     scores = scale * ops.matmul(anchors, ops.transpose(candidates))  # (B, (C − 1) B)
 
     def row(of_positives, fill):
         rest = [ops.full_like(of_positives, fill)] * further
         return ops.expand_dims(ops.concatenate([of_positives, *rest]), 0)
 
-    places = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
-    own = ops.equal(ops.expand_dims(places, 1), row(places, 0))
+    records = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
+    own = ops.equal(ops.expand_dims(records, 1), row(records, 0))
     texts = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
     alike = ops.logical_or(ops.equal(texts, numbers[:, :1]), ops.equal(texts, numbers[:, 1:2]))
     alike = ops.logical_or(alike, ops.equal(row(numbers[:, 0], -1), numbers[:, :1]))
     empty = ops.equal(ops.expand_dims(ops.concatenate([weights] * (1 + further)), 0), 0.0)
     left_out = ops.logical_and(ops.logical_or(alike, empty), ops.logical_not(own))
-    scores = ops.where(left_out, _NOTHING, scores)
+    scores = ops.where(left_out, _MASKED, scores)
     losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
-    hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), places - 1)
+    hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), records - 1)
     return weighted_sums(weights, losses, hits)
 
 
-def triplet(vectors, numbers, weights, margin: float):
+def triplet(embeddings, numbers, weights, margin: float):
     """Compute the triplet loss, max(0, |a − p| − |a − n| + margin), with Euclidean distances.
 
     Schroff et al. 2015, arXiv 1503.03832, eq. 2; not squared, as in TripletLoss.
     """
-    near = _length(vectors[:, 0] - vectors[:, 1])
-    far = _length(vectors[:, 0] - vectors[:, 2])
+    near = _length(embeddings[:, 0] - embeddings[:, 1])
+    far = _length(embeddings[:, 0] - embeddings[:, 2])
     return weighted_sums(weights, ops.relu(near - far + margin), near < far)
 
 
-def cosine(vectors, scores, weights):
+def cosine(embeddings, scores, weights):
     """Return the squared error of cosines.
 
     Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
     """
-    errors = _cosines(vectors) - scores
+    errors = _cosines(embeddings) - scores
     return weighted_sums(weights, ops.square(errors), ops.abs(errors))
 
 
-def cosent(vectors, scores, weights, scale: float):
+def cosent(embeddings, scores, weights, scale: float):
     """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j where pair i has the higher score.
 
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
-    cosines, real = _cosines(vectors), weights > 0
+    cosines, real = _cosines(embeddings), weights > 0
     higher = scores > ops.transpose(scores)
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))
     differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
-    terms = ops.reshape(ops.where(higher, scale * differences, _NOTHING), (-1,))
+    terms = ops.reshape(ops.where(higher, scale * differences, _MASKED), (-1,))
     loss = ops.logsumexp(ops.concatenate([ops.zeros_like(terms[:1]), terms]))
     apart = ops.sum(ops.cast(higher, "float32"))
     right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
@@ -161,17 +161,17 @@ def cosent(vectors, scores, weights, scale: float):
     return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
 
 
-def _cosines(vectors):
-    return ops.sum(_unit(vectors[:, 0]) * _unit(vectors[:, 1]), -1)
+def _cosines(embeddings):
+    return ops.sum(_unit(embeddings[:, 0]) * _unit(embeddings[:, 1]), -1)
 
 
-def _length(vectors, keepdims: bool = False):
-    squares = ops.sum(ops.square(vectors), -1, keepdims=keepdims)
-    return ops.sqrt(ops.maximum(squares, _LEAST))
+def _length(embeddings, keepdims: bool = False):
+    squares = ops.sum(ops.square(embeddings), -1, keepdims=keepdims)
+    return ops.sqrt(ops.maximum(squares, _EPSILON))
 
 
-def _unit(vectors):
-    return vectors / _length(vectors, keepdims=True)
+def _unit(embeddings):
+    return embeddings / _length(embeddings, keepdims=True)
 
 
 def _pool_states(states, real, pooling: str):
@@ -179,11 +179,11 @@ def _pool_states(states, real, pooling: str):
     if pooling == "cls":
         return states[:, 0]
     if pooling == "max":
-        # By their places: for the gradient of a maximum XLA may compute the numbers once more, in
+        # By position: for the gradient of a maximum XLA may compute the numbers once more, in
         # another fusion, and then finds the maximum at none or at several of them.
         chosen = ops.argmax(ops.where(real, states, float("-inf")), axis=1, keepdims=True)
-        places = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
-        own = ops.equal(places, ops.cast(chosen, "int32"))
-        return ops.sum(ops.where(own, states, 0.0), axis=1)
+        positions = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
+        is_largest = ops.equal(positions, ops.cast(chosen, "int32"))
+        return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
     real = ops.cast(real, "float32")
     return ops.sum(states * real, axis=1) / ops.sum(real, axis=1)

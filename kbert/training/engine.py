@@ -50,8 +50,8 @@ class Engine:
         Raises:
             ValueError: a value out of its range; packed rows on several devices.
         """
-        given = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
-        settings = {name: value for name, value in given.items() if name in RULES}
+        settings = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
+        settings = {name: value for name, value in settings.items() if name in RULES}
         check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
         if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
             raise ValueError(
@@ -69,8 +69,9 @@ class Engine:
         seeds = find_seed_states(model)
         with self.backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
-            parts = self.backend, model, trained, seeds, optimizer, rules
-            self.step = TrainingStep(*parts, **options)
+            self.step = TrainingStep(
+                self.backend, model, trained, seeds, optimizer, rules, **options
+            )
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
@@ -84,15 +85,15 @@ class Engine:
     def rows(self, batch_size: int) -> slice:
         """Return this process's rows of a batch, which replicas and micro-batches must divide."""
         backend, micro_batches = self.backend, self.step.accumulation_steps
-        parts = backend.replicas * micro_batches
-        if batch_size % parts:
-            of = f"{backend.replicas} replicas × {micro_batches} micro-batches"
-            near = max(batch_size // parts, 1) * parts
+        shards = backend.replicas * micro_batches
+        if batch_size % shards:
             raise ValueError(
-                f"batch_size must be a multiple of {parts} ({of}), got {batch_size}: take {near}"
+                f"batch_size must be a multiple of {shards} ({backend.replicas} replicas × "
+                f"{micro_batches} micro-batches), got {batch_size}: take "
+                f"{max(batch_size // shards, 1) * shards}"
             )
-        share = batch_size // backend.processes
-        return slice(backend.process * share, (backend.process + 1) * share)
+        size = batch_size // backend.processes
+        return slice(backend.process * size, (backend.process + 1) * size)
 
     def update(self, batch: TrainingBatch, step: int, stop_flags: StopFlags = NO_STOP) -> dict:
         """Run one step; return the metrics of `TrainingStep.update`, which each process has.
@@ -121,22 +122,21 @@ class Engine:
 
         The batch is for one process, or for one device if embeddings are trained.
         """
-        found = self.program.gradients(self.split(batch), self.seeds(step))
-        weights = self.state.variables.weights
-        return {weight.path: one for weight, one in zip(weights, found, strict=True)}
+        gradients = self.program.gradients(self.split(batch), self.seeds(step))
+        paths = [weight.path for weight in self.state.variables.weights]
+        return dict(zip(paths, gradients, strict=True))
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
-        parts = _parts((batch.inputs, batch.labels, batch.weights), self.backend.local)
-        sums = self.program.measure(parts)
-        found = losses.totals(losses.name_second_metrics(batch.labels), np.asarray(sums))
-        return {name: (float(value), float(weight)) for name, (value, weight) in found.items()}
+        shards = _split_arrays((batch.inputs, batch.labels, batch.weights), self.backend.local)
+        names = losses.name_second_metrics(batch.labels)
+        totals = losses.totals(names, np.asarray(self.program.measure(shards)))
+        return {name: (float(value), float(weight)) for name, (value, weight) in totals.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Return the model's outputs for some examples, logits, without dropout."""
-        found = self.program.predict(inputs)
-        outputs = [name for name in found if not name.startswith(names.TEACHER)]
-        return [np.asarray(found[name]) for name in outputs]
+        outputs = self.program.predict(inputs)
+        return [np.asarray(outputs[name]) for name in outputs if not name.startswith(names.TEACHER)]
 
     def barrier(self) -> None:
         """Wait until every process is here."""
@@ -148,8 +148,8 @@ class Engine:
         # what it would have drawn, and each device and micro-batch has masks of its own.
         shape = (self.backend.replicas, self.step.accumulation_steps, self.step.dropouts, 2)
         keys = fork(key_of(self.seed, step), np.arange(shape[0]))[:, None]
-        places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
-        return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
+        indices = np.arange(np.prod(shape[1:]), dtype=np.uint64)
+        return (fork(keys, indices) >> np.uint64(33)).astype(np.int32).reshape(shape)
 
     def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
@@ -158,17 +158,17 @@ class Engine:
         row = np.array([0, *stop_flags], "float32")  # the first column adds up to the loss
         flags = {"stop_flags": np.tile(row, (len(batch), 1))}
         groups = batch.inputs, batch.labels, batch.weights, flags
-        return _parts(groups, self.backend.local, self.step.accumulation_steps)
+        return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
 
 
-def _parts(groups: Sequence[dict], *sizes: int) -> list[tuple]:
-    """Split arrays (B, …) by the first of the sizes, each part by the others."""
+def _split_arrays(groups: Sequence[dict], *sizes: int) -> list[tuple]:
+    """Split arrays (B, …) into `sizes[0]` shards, each of the shape (*sizes[1:], b, …)."""
     count, whole = len(next(iter(groups[0].values()))), math.prod(sizes)
     if count % whole:
         raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
 
-    def part(group, n):
+    def shard(group, n):
         arrays = group.items()
         return {name: array.reshape(*sizes, -1, *array.shape[1:])[n] for name, array in arrays}
 
-    return [tuple(part(group, n) for group in groups) for n in range(sizes[0])]
+    return [tuple(shard(group, n) for group in groups) for n in range(sizes[0])]

@@ -24,8 +24,8 @@ def call_stateless(model, values: dict, inputs: list, training: bool = True, **o
         return [one.value if new is None else ops.cast(new, one.dtype) for one, new in each]
 
     states = read(model.trainable_variables), read(model.non_trainable_variables)
-    given = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
-    outputs = model.stateless_call(*states, given, training=training, **options)[0]
+    inputs = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
+    outputs = model.stateless_call(*states, inputs, training=training, **options)[0]
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
@@ -59,17 +59,17 @@ class SegmentedModel:
         for block, weights in zip(self.blocks, self._weights, strict=True):
 
             def run(state, *own, block=block, weights=weights):
-                given = values | dict(zip(weights, own, strict=True))
-                return call_stateless(block, given, [state, *inputs], mask=[mask, *masks])
+                known = values | dict(zip(weights, own, strict=True))
+                return call_stateless(block, known, [state, *inputs], mask=[mask, *masks])
 
             # Weights are arguments: a backend differentiates with respect to these alone.
             states += checkpoint(run)(states[-1], *(values[one] for one in weights))
-        found = dict(zip(self._states, states, strict=True))
+        outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
             masks = [mask] * len(states) + masks
             of_heads = call_stateless(self._heads, values, [*states, *inputs], mask=masks)
-            found |= zip(self._of_heads, of_heads, strict=True)
-        return [found[one] for one in self._outputs]
+            outputs |= zip(self._of_heads, of_heads, strict=True)
+        return [outputs[one] for one in self._outputs]
 
     def _mask(self, inputs: dict):
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.

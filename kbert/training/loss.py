@@ -18,14 +18,14 @@ from keras import backend, ops
 from kbert import ops as kops
 from kbert.graph import names as layers
 
-_LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
+_EPSILON = 1e-12  # of squared lengths, as in torch's cosine embedding loss
 
 
 class AuxiliaryLoss(NamedTuple):
     """An auxiliary loss of an output, such as that of a teacher."""
 
     output: str  # the output that learns
-    measure: Callable  # like `sum_losses`, of its logits, the targets and the weights
+    sum_losses: Callable  # like `sum_losses`, of its logits, the targets and the weights
 
 
 def sum_losses(logits, labels, weights, smoothing: float = 0.0):
@@ -78,14 +78,14 @@ def name_second_metrics(labels: Mapping, axes: int = 1) -> dict[str, str]:
     "cosine". `axes` come before a label's own: 2 if micro-batches come before the examples.
     """
 
-    def name_metric(name: str, given) -> str:
-        if name.startswith(layers.teacher_output("Hidden")):
+    def name_metric(output: str, array) -> str:
+        if output.startswith(layers.teacher_output("Hidden")):
             return "cosine"
-        if not is_class(given) and len(given.shape) <= axes:
+        if not is_class(array) and len(array.shape) <= axes:
             return "absolute_error"
-        return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
+        return "agreement" if output.startswith(layers.TEACHER) else "accuracy"
 
-    return {name: name_metric(name, given) for name, given in labels.items()}
+    return {output: name_metric(output, array) for output, array in labels.items()}
 
 
 def _sum_class_losses(logits, labels, weights, smoothing: float):
@@ -104,18 +104,18 @@ def objective(
     outputs: Mapping,
     labels: Mapping,
     weights: Mapping,
-    measure=sum_losses,
+    sum_losses=sum_losses,
     auxiliary_losses: Mapping[str, AuxiliaryLoss] = MappingProxyType({}),
 ):
     """Return the loss of some examples, a scalar, and `sum_losses` of each output, (outputs, 3).
 
     `auxiliary_losses` are those of the labels that are no output's own, by their name.
     """
-    found = []
-    for name, given in labels.items():
-        lesson = auxiliary_losses.get(name, AuxiliaryLoss(name, measure))
-        found.append(lesson.measure(outputs[lesson.output], given, weights[name]))
-    sums = ops.stack(found)
+    each = []
+    for name, array in labels.items():
+        loss = auxiliary_losses.get(name, AuxiliaryLoss(name, sum_losses))
+        each.append(loss.sum_losses(outputs[loss.output], array, weights[name]))
+    sums = ops.stack(each)
     return ops.sum(sums[:, 0]), sums
 
 
@@ -134,11 +134,11 @@ def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
 
     `names` are `name_second_metrics` of the labels, `sums` those of `sum_losses`, (outputs, 3).
     """
-    found: dict[str, tuple] = {}
-    for place, (name, second) in enumerate(names.items()):
-        loss, hits, weight = sums[place, 0], sums[place, 1], sums[place, 2]
-        found |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}
-    return found
+    metrics: dict[str, tuple] = {}
+    for index, (name, second) in enumerate(names.items()):
+        loss, hits, weight = sums[index, 0], sums[index, 1], sums[index, 2]
+        metrics |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}
+    return metrics
 
 
 def distill_logits(problem_type: str | None, temperature: float) -> Callable:
@@ -168,12 +168,12 @@ def _soften_classes(logits, targets, weights, temperature: float):
     The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
     """
     logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)  # (B, C)
-    student, teacher = (ops.log_softmax(row / temperature, axis=-1) for row in (logits, targets))
+    student, teacher = (ops.log_softmax(one / temperature, axis=-1) for one in (logits, targets))
     # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
-    shares = ops.exp(teacher)
-    terms = ops.where(shares > 0, shares * (teacher - student), 0.0)
-    agreed = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(targets, axis=-1))
-    return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agreed)
+    probs = ops.exp(teacher)
+    terms = ops.where(probs > 0, probs * (teacher - student), 0.0)
+    agrees = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(targets, axis=-1))
+    return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agrees)
 
 
 def _soften_each(logits, targets, weights, temperature: float):
@@ -181,8 +181,8 @@ def _soften_each(logits, targets, weights, temperature: float):
     logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)
     soft = [(sign * targets / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
     terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
-    agreed = ops.equal(logits > 0, targets > 0)
-    return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agreed)
+    agrees = ops.equal(logits > 0, targets > 0)
+    return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agrees)
 
 
 def _squared_error(states, targets, weights):
@@ -197,5 +197,5 @@ def _angle(states, targets, weights):
 
 
 def _cosines(states, targets):
-    lengths = [ops.sum(ops.square(rows), -1) + _LEAST for rows in (states, targets)]
+    lengths = [ops.sum(ops.square(one), -1) + _EPSILON for one in (states, targets)]
     return ops.sum(states * targets, -1) / ops.sqrt(lengths[0] * lengths[1])

@@ -6,7 +6,6 @@ the rule of a weight's update is used. The learning rate and its schedule, weigh
 accumulation and the loss scale are those of the run's settings, as for kbert's own optimizers.
 """
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,8 +39,8 @@ class Optimizer:
     epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
 
     def __post_init__(self):
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["optimizer"] = values.pop("name")
+        values = vars(self) | {"optimizer": self.name}
+        del values["name"]
         object.__setattr__(self, "name", check_settings(values)["optimizer"])
         if self.warmup_steps > self.total_steps:
             raise ValueError(
@@ -65,8 +64,7 @@ def learning_rate(settings: Optimizer, iteration):
     warmup, total = float(settings.warmup_steps), float(settings.total_steps)
     left = ops.maximum(total - done, 0.0) / max(total - warmup, 1.0)
     after = left if settings.schedule == "linear" else ops.ones_like(done)
-    share = ops.where(done < warmup, done / max(warmup, 1.0), after)
-    return settings.learning_rate * share
+    return settings.learning_rate * ops.where(done < warmup, done / max(warmup, 1.0), after)
 
 
 def rules(settings: Optimizer, weights: Sequence) -> list:
@@ -127,7 +125,7 @@ class KerasRule:
         keras_internals.make_stateless(self._optimizer)
         shared = self._optimizer.iterations, self._optimizer.learning_rate
         own = [one for one in self._optimizer.variables if all(one is not each for each in shared)]
-        self._slots = {f"slot_{place}": variable for place, variable in enumerate(own)}
+        self._slots = {f"slot_{number}": variable for number, variable in enumerate(own)}
 
     def init(self, weight) -> dict:
         """Return the optimizer's variables of its weight, numbered in Keras's order."""
@@ -156,13 +154,9 @@ def _correction(beta: float, iteration):
 
 def _trust(weight, direction):
     """LAMB's ratio ‖w‖ / ‖direction‖; 1 where either is 0."""
-    over, under = _norm(weight), _norm(direction)
-    one = ops.ones_like(over)
-    return ops.where(over > 0, ops.where(under > 0, over / ops.maximum(under, 1e-30), one), one)
-
-
-def _norm(tensor):
-    return ops.sqrt(ops.sum(ops.square(tensor)))
+    over, under = (ops.sqrt(ops.sum(ops.square(one))) for one in (weight, direction))
+    both = ops.logical_and(over > 0, under > 0)
+    return ops.where(both, over / ops.maximum(under, 1e-30), ops.ones_like(over))
 
 
 def clip_factor(norm, clip_norm: float | None):

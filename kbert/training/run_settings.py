@@ -106,9 +106,9 @@ class RunSettings:
     @classmethod
     def fields(cls) -> list[dataclasses.Field]:
         """In the order of settings.json and of --help."""
-        found = {field.name: field for field in dataclasses.fields(cls)}
-        first, last = ([found.pop(name) for name in names] for names in (cls.first, cls.last))
-        return first + list(found.values()) + last
+        others = {field.name: field for field in dataclasses.fields(cls)}
+        first, last = ([others.pop(name) for name in names] for names in (cls.first, cls.last))
+        return first + list(others.values()) + last
 
     def as_dict(self) -> dict:
         """Return the values by name, as settings.json has them."""
@@ -116,25 +116,24 @@ class RunSettings:
 
     def as_hyperparameters(self) -> dict:
         """Return the values for a model card: the usual ones, and those that were changed."""
-        found = {
+        settings = {
             field.name: getattr(self, field.name)
             for field in self.fields()
             if field.name in _ON_EVERY_CARD
             or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
         }
-        name = found["optimizer"]
-        return found | {"optimizer": name if isinstance(name, str) else name["class_name"]}
+        name = settings["optimizer"]
+        return settings | {"optimizer": name if isinstance(name, str) else name["class_name"]}
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
         for name, value in check_settings(self.as_dict(), optional).items():
             object.__setattr__(self, name, value)
-        for field in self.fields():
-            of_adapters = field.name in ("lora_alpha", "lora_dropout", "lora_targets")
-            if of_adapters and not self.lora_rank and getattr(self, field.name) != field.default:
+        for name in ("lora_targets", "lora_alpha", "lora_dropout"):
+            if not self.lora_rank and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(
-                    f"{field.name} must go with lora_rank, the adapters' rank, got {field.name} "
-                    "alone: give lora_rank too, or leave it out"
+                    f"{name} must go with lora_rank, the adapters' rank, got {name} alone: give "
+                    "lora_rank too, or leave it out"
                 )
 
 
@@ -170,6 +169,6 @@ class RunOptions:
     def __post_init__(self):
         optional = ("devices", "peak_flops", "keep_checkpoints", "steps_per_execution")
         check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
-        given = () if self.callbacks is None else self.callbacks
-        callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
-        object.__setattr__(self, "callbacks", callbacks)
+        several = () if self.callbacks is None else self.callbacks
+        several = tuple(several) if isinstance(several, Iterable) else (several,)
+        object.__setattr__(self, "callbacks", several)

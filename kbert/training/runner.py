@@ -52,14 +52,14 @@ def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOpti
 
 @contextlib.contextmanager
 def _hold(engine, run: RunFolder | None) -> Iterator[None]:
-    """Hold the run's folder; where another process has it, each process of this start raises."""
+    """Hold the run's folder; if another process has it, each process of this start raises."""
     with contextlib.ExitStack() as stack:
         error = None
         try:
             if run is not None:
                 stack.enter_context(run.hold())
-        except OSError as found:
-            error = found
+        except OSError as raised:
+            error = raised
         if engine.backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
         yield
@@ -131,10 +131,10 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
 
     settings = recipe.settings
     with seed_weights(settings.seed):
-        given = recipe.first_layers() if begin else {}
+        layers = recipe.first_layers() if begin else {}
         spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
-            model = recipe.select_trained_part(build_with(spec, given))
+            model = recipe.select_trained_part(build_with(spec, layers))
             trained = recipe.select_weights(model)
             if recipe.distillation:
                 model = recipe.distillation.add_outputs(model)

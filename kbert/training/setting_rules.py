@@ -17,7 +17,7 @@ HIDDEN_LOSSES = ("mse", "cosine")
 LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 # Settings of Keras's optimizers, and the setting of a run that takes their place.
-_OF_THE_RUN = {
+_RUN_SETTINGS = {
     "learning_rate": "learning_rate",
     "weight_decay": "weight_decay",
     "clipnorm": "clip_norm",
@@ -70,65 +70,57 @@ def _column(value) -> str:
 
 
 def _lengths(values) -> tuple[int, ...]:
-    found = tuple(map(_whole, values))
-    if isinstance(values, (str, set, dict)) or not found:
+    lengths = tuple(map(_whole, values))
+    if isinstance(values, (str, set, dict)) or not lengths:
         raise ValueError
-    return found
+    return lengths
 
 
-class _Refused(ValueError):
+class _RefusedError(ValueError):
     """A value that is refused for a reason that the rule's text does not say."""
 
 
-def _optimizer(value):
-    if isinstance(value, str):
-        return value
-    try:
-        return _read_optimizer(value)
-    except ValueError as error:
-        raise _Refused(str(error)) from None
+def _read_optimizer(value) -> str | dict:
+    """Return an optimizer's name, or the JSON of one of Keras's, from itself or from its JSON.
 
-
-def _read_optimizer(value) -> dict:
-    """Return the JSON of a `keras.optimizers.Optimizer`, from itself or from its JSON.
-
-    A ValueError says which setting is the run's, or that a step changes more than each weight and
-    its slots; another object is a TypeError.
+    A `_RefusedError` says which setting is the run's, or that a step changes more than each weight
+    and its slots; another object is a TypeError.
     """
     import keras
 
-    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer):
-        raise ValueError(f"{value.__name__} is a class: call it, {value.__name__}()")
-    given = isinstance(value, keras.optimizers.Optimizer)
-    described = keras.saving.serialize_keras_object(value) if given else value
-    if not isinstance(described, dict) or "class_name" not in described:
+    kind = keras.optimizers.Optimizer
+    if isinstance(value, str):
+        return value
+    if isinstance(value, type) and issubclass(value, kind):
+        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
+    json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
+    if not isinstance(json, dict) or "class_name" not in json:
         raise TypeError
     try:
-        value = keras.saving.deserialize_keras_object(described)
+        value = keras.saving.deserialize_keras_object(json)
     except TypeError:
-        raise ValueError(
-            f"{described['class_name']} must be registered by "
+        raise _RefusedError(
+            f"{json['class_name']} must be registered by "
             "keras.saving.register_keras_serializable, and take its configuration"
         ) from None
-    if not isinstance(value, keras.optimizers.Optimizer):
+    if not isinstance(value, kind):
         raise TypeError
     name = type(value).__name__
-    whole = type(value).apply is not keras.optimizers.Optimizer.apply
-    if whole or keras_internals.changes_more_than_a_weight(value):
-        raise ValueError(
+    if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
+        raise _RefusedError(
             f"{name} changes more in a step than each weight by its own gradient: choose another"
         )
     try:
         config, default = value.get_config(), type(value)().get_config()
     except TypeError:
-        raise ValueError(f"{name}() must work without arguments: give them defaults") from None
-    for setting, own in _OF_THE_RUN.items():
+        raise _RefusedError(f"{name}() must work without arguments: give them defaults") from None
+    for setting, own in _RUN_SETTINGS.items():
         if config.get(setting) != default.get(setting):
             call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
             instead = call if own else "leave it out"
-            raise ValueError(f"{name}'s {setting} is not used here: {instead}")
-    used = {key: own for key, own in described["config"].items() if key not in _OF_THE_RUN}
-    return described | {"config": used}
+            raise _RefusedError(f"{name}'s {setting} is not used here: {instead}")
+    used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
+    return json | {"config": used}
 
 
 def _freeze(text) -> str:
@@ -151,9 +143,9 @@ def _rules(names: str, rule: Rule) -> dict[str, Rule]:
 
 _POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
 _NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: value >= 0)
-_SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
+_RATIO = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
-_NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
+_POSITIVE_RATIO = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
 _TRUTH = Rule("be True or False", _truth)
 _COLUMN = Rule("be the name or the number of a column", _column)
 
@@ -166,21 +158,21 @@ RULES = {
     **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
     **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
-    **_rules("warmup_ratio alpha short_seq_probability", _SHARE),
+    **_rules("warmup_ratio alpha short_seq_probability", _RATIO),
     **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
-    **_rules("layer_decay mlm_probability", _NOT_ZERO_SHARE),
+    **_rules("layer_decay mlm_probability", _POSITIVE_RATIO),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
     **_rules("text_column text_pair_column label_column", _COLUMN),
     "lengths": Rule(
         "ascend, in whole numbers of at least 1",
         _lengths,
-        lambda found: list(found) == sorted(set(found)) and found[0] >= 1,
+        lambda sizes: list(sizes) == sorted(set(sizes)) and sizes[0] >= 1,
     ),
     "dimensions": Rule(
         "be different whole numbers of at least 1",
         _lengths,
-        lambda found: len(set(found)) == len(found) and min(found) >= 1,
+        lambda sizes: len(set(sizes)) == len(sizes) and min(sizes) >= 1,
     ),
     "freeze": Rule(FREEZE, _freeze),
     # in one order, however it is said
@@ -194,7 +186,7 @@ RULES = {
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
         "such as keras.optimizers.Lion()",
-        _optimizer,
+        _read_optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,
     ),
@@ -206,19 +198,19 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
 
     Those of `optional` may be None.
     """
-    found = dict(values)
+    read = dict(values)
     for name, value in values.items():
         if value is None and name in optional:
             continue
         rule = RULES[name]
         try:
-            found[name] = rule.read(value)
-            holds = rule.holds(found[name])
-        except _Refused as error:
+            read[name] = rule.read(value)
+            holds = rule.holds(read[name])
+        except _RefusedError as error:
             raise ValueError(f"{name}: {error}") from None
         except (TypeError, ValueError, OverflowError):
             holds = False
         if not holds:
             text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
             raise ValueError(f"{text}: {close}" if close else text)
-    return found
+    return read

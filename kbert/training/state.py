@@ -84,20 +84,20 @@ class TrainingState:
 
     def _all_variables(self) -> dict:
         """Return every variable of the state by its name."""
-        found, (weights, slots, counts) = self._model_variables(), self.variables
+        named, (weights, slots, counts) = self._model_variables(), self.variables
         for weight, own in zip(weights, slots, strict=True):
             name = _name_weight(weight.path).partition("/")[2]
-            found |= {f"optimizer/{slot}/{name}": variable for slot, variable in own.items()}
+            named |= {f"optimizer/{slot}/{name}": variable for slot, variable in own.items()}
         # without bad_updates: what is saved is good
-        return found | {f"optimizer/{name}": getattr(counts, name) for name in Counts._fields[:-1]}
+        return named | {f"optimizer/{name}": getattr(counts, name) for name in Counts._fields[:-1]}
 
     def _model_variables(self) -> dict:
         # seeds without their paths, which count what the process built before
-        found = {f"model/seed/{place}": state for place, state in enumerate(self._seed_states)}
-        found |= {_name_weight(weight.path): weight for weight in self._model.weights}
-        if len(found) != len(self._seed_states) + len(self._model.weights):
+        named = {f"model/seed/{n}": state for n, state in enumerate(self._seed_states)}
+        named |= {_name_weight(weight.path): weight for weight in self._model.weights}
+        if len(named) != len(self._seed_states) + len(self._model.weights):
             raise ValueError("two weights of the model have one path: give its layers other names")
-        return found
+        return named
 
     def _copy(self, variables: dict) -> dict[str, np.ndarray]:
         arrays = self._to_numpy([variable.value for variable in variables.values()])
@@ -113,18 +113,18 @@ def find_seed_states(model) -> list:
     layer without a seed would draw the same mask at each step, and nothing would show it.
     """
     weights = set(map(id, model.weights))
-    found = [variable for variable in model.variables if id(variable) not in weights]
+    states = [variable for variable in model.variables if id(variable) not in weights]
     drawing = sum(
         (isinstance(layer, keras.layers.Dropout) and layer.rate > 0)
         or (isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0)
         for layer in model.layers
     )
-    if len(found) < drawing:
+    if len(states) < drawing:
         raise RuntimeError(
-            f"Keras {keras.__version__} has {len(found)} seeds among the model's variables for "
+            f"Keras {keras.__version__} has {len(states)} seeds among the model's variables for "
             f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
         )
-    return found
+    return states
 
 
 def needs_scale(model) -> bool:
@@ -137,8 +137,8 @@ def next_scale(scale, good, finite):
     grown = ops.logical_and(finite, good + 1 >= GROWTH)
     larger = ops.where(grown, scale * 2.0, scale)
     scale = ops.where(finite, larger, ops.maximum(scale * 0.5, 2.0**-14))
-    counted = ops.where(finite, good + 1, ops.zeros_like(good))
-    return scale, ops.where(grown, ops.zeros_like(good), counted)
+    steps = ops.where(finite, good + 1, ops.zeros_like(good))
+    return scale, ops.where(grown, ops.zeros_like(good), steps)
 
 
 def _variable(value, name: str) -> keras.Variable:

@@ -86,16 +86,18 @@ class TrainingStep:
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
         """Return the gradients and the losses' sums, over all micro-batches and devices.
 
-        The gradients are not clipped, and still times the loss scale.
+        The gradients are not clipped, and still multiplied by the loss scale.
         """
-        each = values.weights, values.counts.loss_scale, frozen, batch, seeds
-        return self.backend.sum_over_devices(self.gradients_of_device)(*each)
+        function = self.backend.sum_over_devices(self.gradients_of_device)
+        return function(values.weights, values.counts.loss_scale, frozen, batch, seeds)
 
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
         decisions = [decision.scale_rate(share) for share in self.trained.rates]
-        own = self.rules, self.decayed, values.weights, values.slots, gradients
-        return zip(decisions, *own, strict=True)
+        return zip(
+            *(decisions, self.rules, self.decayed, values.weights, values.slots, gradients),
+            strict=True,
+        )
 
     def update_weight(
         self, decision: Decision, rule, decayed: bool, weight, slots: dict, gradient
@@ -113,18 +115,18 @@ class TrainingStep:
         """
         training = seeds is not None
         seeds = seeds if training else np.zeros((self.dropouts, 2), "int32")
-        given = [*weights, *frozen, *(seeds[place] for place in range(self.dropouts))]
+        arrays = [*weights, *frozen, *(seeds[index] for index in range(self.dropouts))]
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
-        values = dict(zip(map(id, variables), given, strict=True))
+        values = dict(zip(map(id, variables), arrays, strict=True))
         texts = self.embedding_loss.flatten_records(inputs) if self.embedding_loss else inputs
         ordered = [texts[name] for name in self.model.input_names]
         if self.segments and training:
-            found = self.segments.outputs(values, ordered, self.backend.checkpoint)
+            outputs = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
-            found = call_stateless(self.model, values, ordered, training)
+            outputs = call_stateless(self.model, values, ordered, training)
         if self.embedding_loss:
-            return {EMBEDDINGS: self.embedding_loss.pool(found[0], inputs)}
-        return dict(zip(self.model.output_names, found, strict=True))
+            return {EMBEDDINGS: self.embedding_loss.pool(outputs[0], inputs)}
+        return dict(zip(self.model.output_names, outputs, strict=True))
 
     def measure(self, weights, frozen, batch):
         """Return `losses.sum_losses` of each output, float32 (outputs, 3), without dropout."""
@@ -137,35 +139,29 @@ class TrainingStep:
 
         `axes`: see `losses.name_second_metrics`.
         """
-        names = losses.name_second_metrics(labels, axes)
-        of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
-        found = [
-            "loss",
-            *of_outputs,
-            "gradient_norm",
-            "learning_rate",
-            "finite",
-            *StopFlags._fields,
-        ]
-        return found + ["loss_scale"] * self.scaled
+        seconds = losses.name_second_metrics(labels, axes)
+        names = [f"{name}_{kind}" for name in seconds for kind in ("loss", seconds[name])]
+        names += ["gradient_norm", "learning_rate", "finite", *StopFlags._fields]
+        return ["loss", *names, *["loss_scale"] * self.scaled]
 
     def gradients_of_device(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Sum over the micro-batches, which need the memory of one."""
-        several = self.embedding_loss is not None and self.accumulation_steps > 1
-        if several and len(batch[1][EMBEDDINGS].shape) < 4:  # else these are gradients already
+        accumulates = self.embedding_loss is not None and self.accumulation_steps > 1
+        if accumulates and len(batch[1][EMBEDDINGS].shape) < 4:  # else these are gradients already
             return self._cached_gradients(weights, scale, frozen, batch, seeds)
 
-        def compute_micro_batch(part, seeds):
-            inputs, labels, label_weights, flags = part
+        def compute_micro_batch(micro_batch, seeds):
+            inputs, labels, label_weights, flags = micro_batch
 
             def compute_loss(weights) -> tuple:
                 outputs = self.outputs(weights, frozen, inputs, seeds)
-                given = outputs, labels, label_weights
                 with name_scope(LOSS):
-                    loss, sums = losses.objective(*given, self._sums, self.auxiliary_losses)
-                flagged = ops.sum(flags["stop_flags"], 0, keepdims=True)
+                    loss, sums = losses.objective(
+                        outputs, labels, label_weights, self._sums, self.auxiliary_losses
+                    )
+                stops = ops.sum(flags["stop_flags"], 0, keepdims=True)
                 # The scale comes before the gradients, so that none is too small for float16.
-                return loss * scale, ops.concatenate([sums, flagged])
+                return loss * scale, ops.concatenate([sums, stops])
 
             return self.backend.differentiate(compute_loss, weights)
 
@@ -176,15 +172,15 @@ class TrainingStep:
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
 
-        GradCache (Gao et al. 2021, arXiv 2101.06983, section 3.2): all vectors without gradients,
-        micro-batch by micro-batch; their loss, and its gradient by them; then each micro-batch
-        again, whose gradients are those of Σ vectors × that gradient. Dropout draws the same masks
-        both times, since they are functions of the seeds.
+        GradCache (Gao et al. 2021, arXiv 2101.06983, section 3.2): all embeddings without
+        gradients, micro-batch by micro-batch; their loss and its gradient; then each micro-batch
+        again, with the loss Σ embeddings × that gradient. Dropout draws the same masks both times,
+        since they are functions of the seeds.
         """
         inputs, labels, label_weights, flags = batch
 
-        def embed(part, seeds):
-            return self.outputs(weights, frozen, part, seeds)[EMBEDDINGS]
+        def embed(inputs, seeds):
+            return self.outputs(weights, frozen, inputs, seeds)[EMBEDDINGS]
 
         def compute_loss(arrays) -> tuple:
             whole = [
@@ -196,12 +192,12 @@ class TrainingStep:
 
         assert self.embedding_loss is not None
         shape = (-1, self.embedding_loss.columns, self.embedding_loss.width)
-        vectors = self.backend.map_micro_batches(embed, inputs, seeds)
-        (slopes,), sums = self.backend.differentiate(compute_loss, [ops.reshape(vectors, shape)])
-        slopes = ops.reshape(slopes, (self.accumulation_steps, *shape))
-        second = inputs, {EMBEDDINGS: slopes}, label_weights, flags
-        found, others = self.gradients_of_device(weights, scale, frozen, second, seeds)
-        return found, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
+        embeddings = ops.reshape(self.backend.map_micro_batches(embed, inputs, seeds), shape)
+        (gradient,), sums = self.backend.differentiate(compute_loss, [embeddings])
+        gradient = ops.reshape(gradient, (self.accumulation_steps, *shape))
+        second = inputs, {EMBEDDINGS: gradient}, label_weights, flags
+        gradients, others = self.gradients_of_device(weights, scale, frozen, second, seeds)
+        return gradients, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
 
     def _sums(self, logits, labels, weights):
         """Return `losses.sum_losses`, or the sums of the loss of embeddings."""
@@ -209,22 +205,22 @@ class TrainingStep:
             return losses.sum_losses(logits, labels, weights, smoothing=self.label_smoothing)
         if self.backend.replicas == 1 or not self.embedding_loss.needs_whole_batch(labels):
             return self.embedding_loss.sum_losses(logits, labels, weights)
-        # Each device is sent the others' vectors, and computes the loss of the whole batch. Its
-        # gradient by the device's own vectors is that of one device with all of them.
+        # Each device receives the others' embeddings and computes the loss of the whole batch. The
+        # gradient of its own embeddings is then that of one device with all of them.
         sums = self.embedding_loss.sum_losses(*self._gather_from_devices([logits, labels, weights]))
         value = ops.stop_gradient(sums)  # every device has it, and it counts once
         return value / self.backend.replicas + (sums - value)
 
     def _gather_from_devices(self, arrays: list) -> list:
-        """Return all devices' rows one after the other; only this device's have gradients."""
-        devices, found = self.backend.replicas, []
+        """Concatenate the arrays of all devices; only this device's have gradients."""
+        devices, gathered = self.backend.replicas, []
         own = ops.equal(ops.arange(devices, dtype="int32"), self.backend.device_index())
         sent = self.backend.all_gather([ops.stop_gradient(array) for array in arrays])
         for array, everywhere in zip(arrays, sent, strict=True):
             here = ops.reshape(own, (devices, *[1] * len(array.shape)))
             whole = ops.where(here, ops.expand_dims(array, 0), everywhere)
-            found.append(ops.reshape(whole, (-1, *ops.shape(array)[1:])))
-        return found
+            gathered.append(ops.reshape(whole, (-1, *ops.shape(array)[1:])))
+        return gathered
 
     def _decide(self, names, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
         """Return the decision on the gradients, the new counts and the metrics."""
@@ -237,13 +233,13 @@ class TrainingStep:
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(ops.sum(sums[:, 0])))
         ended = bad > (MOST_SKIPPED if self.scaled else 0)
         applied = ops.logical_and(finite, ops.logical_not(ended))
-        # Clipped after the sum: parts that are clipped each add up to another direction.
+        # Clipped after the sum: gradients that are clipped one by one have another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
         factor = factor / scale if self.scaled else factor
         rate = optimizers.learning_rate(self.optimizer, iteration)
         metrics = losses.compute_metrics(names, sums)
         metrics |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
-        metrics |= {name: sums[-1, place] for place, name in enumerate(StopFlags._fields, start=1)}
+        metrics |= {name: sums[-1, n] for n, name in enumerate(StopFlags._fields, start=1)}
         done = iteration + ops.cast(applied, "float32")
         bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-MOST_AHEAD = 1  # calls of the device that are begun before the figures of the last one are read
+MOST_AHEAD = 1  # calls of the device that are sent before the metrics of the last one are read
 
 
 class Stopped(KeyboardInterrupt):
@@ -56,7 +56,7 @@ class Agreement:
 
     def __init__(self, engine, request: StopRequest):
         self._engine, self.request = engine, request
-        self._sent = self._heard = 0  # calls of the device
+        self._sent = self._received = 0  # calls of the device
         self._known: tuple[int, StopFlags] | None = None  # since the call of that number
 
     def send(self) -> StopFlags:
@@ -64,13 +64,13 @@ class Agreement:
         self._sent += 1
         return self._own()
 
-    def receive(self, figures: list[dict[str, float]]) -> None:
+    def receive(self, metrics: list[dict[str, float]]) -> None:
         """Take the sums of the stop flags from the metrics of a call's steps."""
-        self._heard += 1
-        for values in figures:
+        self._received += 1
+        for values in metrics:
             stop_flags = StopFlags(*(values.pop(name, 0.0) > 0 for name in StopFlags._fields))
             if any(stop_flags) and self._known is None:
-                self._known = self._heard, stop_flags
+                self._known = self._received, stop_flags
 
     def decide(self) -> StopFlags:
         """Say why the run ends after the last call; of several hosts each gets the same answer."""

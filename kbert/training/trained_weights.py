@@ -45,7 +45,7 @@ def select_weights(
     `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
     """
     add_adapters(model, parts, seed, dropout, pairs)
-    shares = rate_shares(parts.spec, layer_decay, head_share)
+    factors = rate_shares(parts.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []
     for layer in model.layers:
         for weight in layer.trainable_weights:
@@ -53,7 +53,7 @@ def select_weights(
                 frozen.append(weight)
             else:
                 variables.append(weight)
-                rates.append(shares[layer.name])
+                rates.append(factors[layer.name])
     return TrainedWeights(variables, rates, frozen)
 
 
@@ -89,8 +89,7 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
 def amount_trained(parts: TrainedParts) -> str:
     """Return how much of the graph is trained, in words."""
     spec = parts.spec
-    counted = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
-    counted = dataclasses.replace(counted, trained=parts)
+    counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
+    trained, total = dataclasses.replace(counts, trained=parts).trainable_params, counts.params
     adapters = f", {parts.adapter_params:,} of them in adapters" if parts.adapted else ""
-    share = counted.trainable_params / counted.params
-    return f"{counted.trainable_params:,} of {counted.params:,} parameters ({share:.2%}){adapters}"
+    return f"{trained:,} of {total:,} parameters ({trained / total:.2%}){adapters}"

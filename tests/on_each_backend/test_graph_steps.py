@@ -19,7 +19,10 @@ from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
 LENGTH, BATCH, BLOCKS = 11, 12, 2
-HEADS = {"pretraining": {"max_predictions": PREDICTIONS}, "tokens": {"num_labels": 5}}
+HEADS = {
+    "pretraining": {"max_predictions": PREDICTIONS, "selected_positions": True},
+    "tokens": {"num_labels": 5},
+}
 
 
 def engine_of(head, dropout=0.3, **options):

@@ -28,12 +28,16 @@ CASES = {
         *(LOGITS, EACH, EACH_WEIGHTS, 0.0),
         lambda x, y: functional.binary_cross_entropy_with_logits(x, y, reduction="none"),
     ),
+    "classes": (
+        *(LOGITS, CLASSES, WEIGHTS, 0.0),
+        lambda x, y: functional.cross_entropy(x, y.long(), reduction="none"),
+    ),
     "smoothed": (LOGITS, CLASSES, WEIGHTS, 0.3, smoothed),
 }
 SECOND = {
     "numbers": np.abs(LOGITS[:, 0] - NUMBERS),
     "each": (LOGITS > 0) == (EACH > 0.5),
-    "smoothed": LOGITS.argmax(1) == CLASSES,
+    **dict.fromkeys(("classes", "smoothed"), LOGITS.argmax(1) == CLASSES),
 }
 
 

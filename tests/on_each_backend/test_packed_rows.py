@@ -95,17 +95,6 @@ def test_packed_gradients_equal_unpacked(head, micro_batches):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("head", ["classifier", pytest.param("tokens", marks=nightly_on("jax"))])
-def test_packed_steps_equal_unpacked(head):
-    given = batch(head)
-    padded, rows = (engine_of(head, packing) for packing in (False, True))
-    for step in range(3):
-        one, other = padded.update(given.alone, step), rows.update(given, step)
-        for figure in ("loss", "gradient_norm", f"{HEADS[head]}_accuracy"):
-            assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
-
-
-@pytest.mark.full
 def test_packed_graph_layers_with_xla_equal_unpacked():
     given, compiled = batch("classifier"), keras.backend.backend() != "torch"
     padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
@@ -137,14 +126,6 @@ def test_packed_outputs_equal_unpacked_and_texts_are_separate(head):
     others = outputs(engine, batch(head, changed=CHANGED))
     same = np.abs(others - found).max(-1) < 1e-6
     assert same.sum() == len(same) - (LENGTHS[CHANGED] if head == "tokens" else 1)
-
-
-@pytest.mark.full
-def test_packed_dropout_depends_on_the_step():
-    engine = engine_of("classifier", True, dropout=0.3)
-    given = batch("classifier")
-    one, again, other = (engine.gradients(given, step) for step in (0, 0, 1))
-    assert furthest(one, again) < 1e-6 and furthest(one, other) > 0.1
 
 
 def test_packing_refuses_other_models_and_devices():

@@ -1,4 +1,4 @@
-"""Frozen parts, adapters and rates of their own: what an update computes, keeps and changes."""
+"""Frozen parts, adapters, their dropout and rates: what a step computes, keeps and changes."""
 
 import functools
 
@@ -24,7 +24,9 @@ ALL = "query,key,value,attention_output,intermediate,output"
 
 
 @functools.cache
-def engine_of(decay=None, head=1.0, any_length=True, prepared=(), selected=False, **parts):
+def engine_of(
+    decay=None, head=1.0, any_length=True, prepared=(), selected=False, dropout=0.0, **parts
+):
     """An engine of a model whose weights are the same each time, and its first state."""
     import keras
 
@@ -37,7 +39,7 @@ def engine_of(decay=None, head=1.0, any_length=True, prepared=(), selected=False
         )
         random = np.random.default_rng(7)
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
-        trained = select_weights(model, trained_parts(SPEC, **parts), 5, decay, head)
+        trained = select_weights(model, trained_parts(SPEC, **parts), 5, decay, head, dropout)
     optimizer = Optimizer(learning_rate=RATE, schedule="constant", total_steps=9, weight_decay=0)
     engine.prepare(model, optimizer, trained, **dict(prepared))
     return engine, engine.state.all()
@@ -54,7 +56,7 @@ def in_state(half) -> str:
     return f"adapter/{layer}.{matrix}.{name}"
 
 
-def with_adapters(engine, first):
+def with_adapters(first):
     """The state with B that are not 0, so that A has gradients too."""
     random = np.random.default_rng(3)
     return {
@@ -76,7 +78,7 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
     if backend != "tensorflow" and not any_length:
         pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
     engine, first = engine_of(lora_rank=5, lora_targets=ALL, lora_alpha=8.0, any_length=any_length)
-    state = with_adapters(engine, first)
+    state = with_adapters(first)
     engine.state.restore(state)
     found, scale = engine.gradients(batch_of(data, 0), 0), 8.0 / 5
     whole, _ = engine_of(any_length=any_length)
@@ -143,7 +145,7 @@ def test_clipping_and_accumulation_use_trained_weights_only(data, backend):
         engine, first = engine_of(
             prepared=(("accumulation_steps", count), ("clip_norm", 0.05)), lora_rank=5
         )
-        engine.state.restore(with_adapters(engine, first))
+        engine.state.restore(with_adapters(first))
         gradients = engine.gradients(batch_of(data, 1), 1).values()
         norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients))
         logs = engine.update(batch_of(data, 1), 1)
@@ -171,6 +173,47 @@ def test_each_layer_has_its_own_learning_rate(data):
             if name.startswith(f"model/{layer}/")
         ]
         assert max(moved) == pytest.approx(RATE * share, rel=1e-2), layer
+
+
+def adapter_gradients(data, step, dropout, **options) -> dict:
+    on = {"lora_targets": "query,attention_output,intermediate,output", "lora_rank": 3}
+    engine, first = engine_of(dropout=dropout, **on, **options)
+    engine.state.restore(with_adapters(first))
+    return engine.gradients(batch_of(data, 0), step)
+
+
+def assert_near(found: dict, expected: dict) -> None:
+    assert len(found) == len(expected) == 2 * 4 * 2 + 2
+    for path, gradient in expected.items():
+        assert np.abs(gradient).max() > 1e-5
+        np.testing.assert_allclose(found[path], gradient, atol=3e-6, rtol=1e-3, err_msg=path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("selected", [False, True])
+def test_tiny_adapter_dropout_changes_nothing(data, backend, selected):
+    if backend == "jax":
+        pytest.skip("as on TensorFlow: two more programs to compile")
+    prepared = (("gradient_checkpointing", True), ("accumulation_steps", 3))
+    found = adapter_gradients(data, 0, 1e-8, prepared=prepared, selected=selected)
+    assert_near(found, adapter_gradients(data, 0, 0.0))
+
+
+@pytest.mark.full
+def test_adapter_dropout_differs_by_step_and_not_in_evaluation(data, backend):
+    one, again, other = (adapter_gradients(data, step, 0.4) for step in (1, 1, 2))
+    for furthest, found in ((0, again), (1e-3, other)):
+        difference = max(float(np.abs(one[path] - found[path]).max()) for path in one)
+        assert difference < 1e-6 if not furthest else difference > furthest
+    if backend != "jax":  # as on TensorFlow: one more program to compile
+        assert_near(
+            adapter_gradients(data, 1, 0.4, prepared=(("gradient_checkpointing", True),)), one
+        )
+    on = {"lora_targets": "query,attention_output,intermediate,output", "lora_rank": 3}
+    logits = [
+        engine_of(dropout=rate, **on)[0].predict(batch_of(data, 0).inputs)[0] for rate in (0.4, 0.0)
+    ]
+    np.testing.assert_allclose(*logits, atol=1e-6)
 
 
 def test_flops_of_partial_training_equal_torchs_count(data, backend):

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on, nightly_on
+from helpers.backends import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
@@ -83,20 +83,3 @@ def test_a_training_step_on_selected_positions_equals_that_of_all(head):
         found, wanted = one.update(batch, step), other.update(batch, step)
         for metric, value in wanted.items():
             assert float(found[metric]) == pytest.approx(float(value), rel=1e-4), metric
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "head", ["pretraining", pytest.param("classifier", marks=nightly_on("jax"))]
-)
-def test_gradient_checkpointing_keeps_gradients_of_selected_positions(head):
-    keras.utils.set_random_seed(5)
-    _, selected = specs("bert", head)
-    model = build(dataclasses.replace(selected, config=DROPPING))
-    batch = batch_of(arrays(head, 3, 12), 0)
-    kept, again = (
-        engine_of(model, gradient_checkpointing=one).gradients(batch, 1) for one in (False, True)
-    )
-    assert list(kept) == list(again)
-    for name, array in kept.items():
-        np.testing.assert_allclose(again[name], array, atol=2e-6, rtol=1e-4, err_msg=name)

@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import trained_parts
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 
 EXPECTED = FILES / "vector_losses.npz"
@@ -99,12 +101,15 @@ def records():
     return TrainingBatch(inputs, {EMBEDDINGS: numbers}, {EMBEDDINGS: weights})
 
 
-def engine_of(dropout: float, accumulation_steps: int):
+def engine_of(dropout: float, accumulation_steps: int, **parts):
+    """An engine of an encoder whose weights are the same each time; B of adapters are not 0."""
     import keras
 
+    from kbert.model.lora import adapters_of
     from kbert.tasks.embedding.recipe import encoder_of
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
+    from kbert.training.trained_weights import select_weights
 
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -114,9 +119,13 @@ def engine_of(dropout: float, accumulation_steps: int):
     vectors = EmbeddingLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
     with engine.backend.scope():
         model = encoder_of(kbert.build_encoder(config, seq_len=None))
+        trained = trained_parts(GraphSpec(config, "encoder"), **parts)
+        weights = select_weights(model, trained, 5) if parts else None
     optimizer = Optimizer(learning_rate=1e-30, total_steps=9, weight_decay=0.0)
     options = {"accumulation_steps": accumulation_steps, "embedding_loss": vectors}
-    engine.prepare(model, optimizer, clip_norm=None, **options)
+    engine.prepare(model, optimizer, weights, clip_norm=None, **options)
+    for adapter in adapters_of(engine.model):
+        adapter.b.assign(np.random.default_rng(7).normal(0, 0.2, adapter.b.shape))
     return engine
 
 
@@ -140,6 +149,19 @@ def test_gradients_in_chunks_equal_the_whole_batch(records):
     one, other = whole.update(records, 0), parts.update(records, 0)
     for name in ("loss", "Vectors_loss", "Vectors_accuracy", "gradient_norm"):
         assert float(other[name]) == pytest.approx(float(one[name]), rel=1e-5), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "parts", [{"freeze": "embeddings"}, {"lora_rank": 3, "lora_targets": "query,output"}]
+)
+def test_gradients_of_some_weights_in_chunks_equal_the_whole_batch(records, parts):
+    engines = (engine_of(0.0, count, **parts) for count in (1, 4))
+    expected, found = (gradients_after(one, records, 0) for one in engines)
+    assert set(found) == set(expected) and all(path.startswith("Encoder-1-") for path in found)
+    for name, gradient in expected.items():
+        assert np.abs(gradient).max() > 1e-4 or name.endswith("key/bias")
+        assert_allclose(found[name], gradient, atol=2e-6, rtol=1e-3, err_msg=name)
 
 
 @pytest.mark.full

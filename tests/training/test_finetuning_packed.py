@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Beginning, Copies
 from helpers.labelled_texts import write_texts
 from helpers.sample_data import TAGGED, sample_bert
@@ -141,19 +140,3 @@ def test_bad_packing_arguments_are_one_line_errors(folder, sources, options, sai
     with pytest.raises(ValueError) as error:
         finetune(folder / "source", options.pop("task"), **options)
     assert said in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.nightly
-def test_finetune_command_packs(folder, sources, tmp_path, capsys):
-    data = ("--train", sources["train"], "--dev", sources["dev"], "-o", tmp_path / "run")
-    asked = ("--epochs", "1", "--batch-size", "33", "--quiet", "--packing")
-    source = folder / "source"
-    status, out, err = kbert_command(capsys, "finetune", source, "--task", "qa", *data, *asked)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "packing must be for the task classify or tag, got qa" in err
-    status, out, err = kbert_command(
-        capsys, "finetune", source, "--task", "classify", *data, *asked
-    )
-    assert (status, err) == (0, "") and "accuracy" in out
-    settings = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
-    assert settings["packing"] is True

@@ -112,20 +112,6 @@ def test_line_says_compiling_until_the_first_step():
     assert file.getvalue() == "compiling the first step …\n1/9  loss 2.000  8s left\n"
 
 
-def test_first_step_message_by_backend(monkeypatch):
-    import keras
-
-    from kbert.training.loop.loop import _first
-
-    for backend, verb in (
-        ("tensorflow", "compiling"),
-        ("jax", "compiling"),
-        ("torch", "computing"),
-    ):
-        monkeypatch.setattr(keras.backend, "backend", lambda backend=backend: backend)
-        assert _first(None) == f"{verb} the first step …"
-
-
 def test_terminal_line_is_rewritten():
     screen = Terminal()
     with Live(100, stream=screen) as live:

@@ -45,8 +45,8 @@ class Embedding(keras.layers.Embedding):
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
-        rows = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
-        return rows if training else rows + nan_where_out_of_range(ids, self.input_dim, rows.dtype)
+        x = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
+        return x if training else x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
 
     def compute_output_spec(self, ids, training=None):
         return super().compute_output_spec(ids)
@@ -67,9 +67,9 @@ class TokenEmbedding(Embedding):
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
-        rows, table = kops.embedding_lookup_and_table(table, ids, self.compute_dtype)
-        rows = rows if training else rows + nan_where_out_of_range(ids, self.input_dim, rows.dtype)
-        return [rows, table]
+        x, table = kops.embedding_lookup_and_table(table, ids, self.compute_dtype)
+        x = x if training else x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
+        return [x, table]
 
     def compute_mask(self, ids, mask=None):
         if isinstance(ids, keras.KerasTensor):
@@ -98,7 +98,7 @@ class Add(keras.layers.Add):
 
 @_register
 class PositionEmbedding(keras.layers.Layer):
-    """Adds one learned vector a position (the paper, section 3, "Input/Output Representations").
+    """Adds a learned embedding per position (the paper, section 3, "Input/Output Representations").
 
     Of packed rows it takes the tokens' positions within their texts and their text numbers too, and
     sets the attention mask: each token attends to the tokens of its own text.
@@ -131,10 +131,9 @@ class PositionEmbedding(keras.layers.Layer):
     def call(self, inputs, training=None):
         if isinstance(inputs, (list, tuple)):
             x, positions, _ = inputs
-            rows = kops.embedding_lookup(
-                ops.convert_to_tensor(self.embeddings), ops.cast(positions, "int32") + self.first
-            )
-            return x + ops.cast(rows, x.dtype)
+            positions = ops.cast(positions, "int32") + self.first
+            y = kops.embedding_lookup(ops.convert_to_tensor(self.embeddings), positions)
+            return x + ops.cast(y, x.dtype)
         x = inputs
         length = x.shape[1]
         if length is not None and length > self.longest:
@@ -146,10 +145,10 @@ class PositionEmbedding(keras.layers.Layer):
         if training and keras.backend.backend() == "tensorflow":
             # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
             # registers one of its own per `fit`, and TensorFlow keeps it, and the model.
-            rows = ops.take(self.embeddings, ops.arange(self.first, end), axis=0)
+            y = ops.take(self.embeddings, ops.arange(self.first, end), axis=0)
         else:
-            rows = self.embeddings[self.first : end]
-        return x + rows  # (B, S, H)
+            y = self.embeddings[self.first : end]
+        return x + y  # (B, S, H)
 
     @property
     def longest(self) -> int:
@@ -253,8 +252,10 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         if selected or self.adapters or not all(map(keras_internals.is_plain, own)):
             query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
             if selected[1:]:
-                rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
-                key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
+                examples = ops.cast(selected[1], "int32") // ops.shape(x)[1]
+                key, value = (
+                    ops.take(one, examples, axis=0) for one in (key, value)
+                )  # (N, A, S, D)
             context = kops.attention(query, key, value, mask, rate, seed)
         else:
             context = kops.self_attention(x, *_kernels_and_biases(own), mask, rate, seed)
@@ -281,12 +282,12 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             else:
                 heads = kops.project_heads(queries, kernels[:1], biases[:1])
                 heads += kops.project_heads(x, kernels[1:], biases[1:])
-        for place, name in enumerate(("query", "key", "value")):
+        for n, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
-                change = adapter(inputs[place], training=training)  # (B, S, A·D)
+                change = adapter(inputs[n], training=training)  # (B, S, A·D)
                 shape = *ops.shape(change)[:2], self.num_heads, self.key_dim
                 change = ops.transpose(ops.reshape(change, shape), (0, 2, 1, 3))
-                heads[place] = heads[place] + change
+                heads[n] = heads[n] + change
         return heads
 
     def attention_weights(self, x, mask=None):

@@ -24,11 +24,11 @@ class Program(Protocol):
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
 
-    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
+    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.
 
-        `parts` are arrays (micro-batches, B, …) of each of this process's parts of the batch,
-        `seeds` int32 (devices, micro-batches, dropouts, 2), of all devices.
+        `shards` are arrays (micro-batches, B, …) for each of this process's devices, `seeds` int32
+        (devices, micro-batches, dropouts, 2), of all devices.
         """
 
     def updates(
@@ -42,10 +42,10 @@ class Program(Protocol):
 
         return lambda: [read(metrics) for metrics in sent]
 
-    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        """Return the gradients of some parts with the first devices' seeds, summed and scaled."""
+    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        """Return the scaled gradients of shards with the first devices' seeds, summed."""
 
-    def measure(self, parts: list[Arrays]) -> np.ndarray:
+    def measure(self, shards: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -56,7 +56,7 @@ class Backend(Protocol):
     """Devices and hosts, and the operations of a step that backends write differently."""
 
     replicas: int = 1  # devices that share a batch, over all hosts
-    local: int = 1  # parts of a process's examples that are computed separately
+    local: int = 1  # shards of a process's examples
     process: int = 0  # the number of this process
     processes: int = 1  # how many there are
     # One-time cost of a batch of a new shape, in steps, where XLA does not compile all; 0: unknown.
@@ -142,8 +142,8 @@ class Backend(Protocol):
     ) -> Values:
         """Return new values of the weights, their slots and the counts."""
         each = step.each_weight(decision, values, gradients)
-        found = [step.update_weight(*one) for one in each]
-        return Values([one for one, _ in found], [slots for _, slots in found], counts)
+        weights, slots = zip(*(step.update_weight(*one) for one in each), strict=True)
+        return Values(list(weights), list(slots), counts)
 
 
 def add(total, new):

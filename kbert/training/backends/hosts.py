@@ -32,17 +32,17 @@ def read_tf_config() -> dict | None:
     if not text:
         return None
     try:
-        found = js.parse(text, _CONFIG, _TF_CONFIG)
+        config = js.parse(text, _CONFIG, _TF_CONFIG)
     except ValueError as error:
         raise ValueError(
             'TF_CONFIG must be JSON like {"cluster": {"worker": ["host:port", …]}, "task": '
             f'{{"type": "worker", "index": 0}}}}: {error}'
         ) from None
-    workers, (kind, index) = found["cluster"]["worker"], map(found["task"].get, ("type", "index"))
-    if set(found["cluster"]) != {"worker"} or kind != "worker":
+    workers, kind, index = config["cluster"]["worker"], *map(config["task"].get, ("type", "index"))
+    if set(config["cluster"]) != {"worker"} or kind != "worker":
         raise ValueError(
             "TF_CONFIG must name workers alone (the first one is the chief), got "
-            f"{', '.join(found['cluster'])} and a task of type {kind!r}"
+            f"{', '.join(config['cluster'])} and a task of type {kind!r}"
         )
     if index >= len(workers):
         raise ValueError(
@@ -51,7 +51,7 @@ def read_tf_config() -> dict | None:
     if len(workers) == 1:
         return None
     _check_addresses(workers, _TF_CONFIG)
-    return found
+    return config
 
 
 def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
@@ -63,8 +63,8 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
     end = time.monotonic() + timeout_s
     with listen(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
         while missing:
-            there = threads.map(is_reachable, missing)  # at once: a host that is off takes a second
-            missing = [address for address, found in zip(missing, there, strict=True) if not found]
+            answers = threads.map(is_reachable, missing)  # at once: each may take a second
+            missing = [one for one, answer in zip(missing, answers, strict=True) if not answer]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
                     f"no host answered at {', '.join(missing)} within {timeout_s:.0f} s: start "
@@ -123,9 +123,9 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
 
 def _wait_until_reachable(address: str, timeout_s: float) -> bool:
     end = time.monotonic() + timeout_s
-    while not (found := is_reachable(address)) and time.monotonic() < end:
+    while not (reachable := is_reachable(address)) and time.monotonic() < end:
         time.sleep(0.2)
-    return found
+    return reachable
 
 
 def _end(message: str) -> None:

@@ -75,8 +75,8 @@ class JaxBackend(Backend):
     # Within a step.
 
     def differentiate(self, function: Callable, arguments: list) -> tuple:
-        (_, found), gradients = jax.value_and_grad(function, has_aux=True)(arguments)
-        return gradients, found
+        (_, sums), gradients = jax.value_and_grad(function, has_aux=True)(arguments)
+        return gradients, sums
 
     def checkpoint(self, function: Callable) -> Callable:
         return jax.checkpoint(function)
@@ -100,9 +100,9 @@ class JaxBackend(Backend):
             )
         (axis,) = self.mesh.axis_names
 
-        def of_part(weights, scale, frozen, batch, seeds):
+        def sum_shards(weights, scale, frozen, shard, seeds):
             own = seeds[self.device_index()]
-            return jax.lax.psum(of_device(weights, scale, frozen, batch, own), axis)
+            return jax.lax.psum(of_device(weights, scale, frozen, shard, own), axis)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
         specs: dict = {"mesh": self.mesh, "out_specs": whole}
@@ -110,10 +110,10 @@ class JaxBackend(Backend):
         # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
         # have is summed at once, at each of its uses.
         if hasattr(jax, "shard_map"):  # from 0.6 on
-            return jax.shard_map(of_part, **specs, check_vma=False)
+            return jax.shard_map(sum_shards, **specs, check_vma=False)
         from jax.experimental.shard_map import shard_map
 
-        return shard_map(of_part, **specs, check_rep=False)
+        return shard_map(sum_shards, **specs, check_rep=False)
 
     def all_gather(self, arrays: list) -> list:
         return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
@@ -124,15 +124,15 @@ class JaxBackend(Backend):
     def global_norm(self, gradients: list):
         # On a GPU each sum is a kernel or two: here one kernel sums the rows of a matrix, and one
         # all of the rest. Without the barrier XLA takes the sums apart again.
-        def squares(gradient):
+        def sum_squares(gradient):
             if gradient.size < _LARGE:
                 return jnp.square(gradient.reshape(-1))
             by_row = len(gradient) if len(gradient) >= _ROWS else -1
             width = -1 if by_row > 0 else gradient.shape[-1]
             return jnp.sum(jnp.square(gradient.reshape(by_row, width)), -1)
 
-        parts = [squares(one) for one in gradients]
-        return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(parts))))
+        sums = jnp.concatenate([sum_squares(one) for one in gradients])
+        return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(sums)))
 
 
 class _Program(Program):
@@ -143,8 +143,8 @@ class _Program(Program):
         self._gradients = jax.jit(step.gradients)
         self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
 
-    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        (arrays,) = parts
+    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
+        (arrays,) = shards
         new, metrics = self._update(
             self.state.values(), self._frozen(), self._place(arrays, 1), seeds
         )
@@ -153,16 +153,16 @@ class _Program(Program):
             variable.assign(value)
         return metrics
 
-    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        (arrays,) = parts
-        placed = self._place(arrays, 1)
-        found = self._gradients(self.state.values(), self._frozen(), placed, seeds)
-        return [np.asarray(gradient) for gradient in found[0]]
+    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        (arrays,) = shards
+        batch = self._place(arrays, 1)
+        gradients, _ = self._gradients(self.state.values(), self._frozen(), batch, seeds)
+        return [np.asarray(gradient) for gradient in gradients]
 
-    def measure(self, parts: list[Arrays]) -> np.ndarray:
-        (arrays,) = parts
-        placed = self._place(arrays, 0)
-        return np.asarray(self._measure(self.state.values().weights, self._frozen(), placed))
+    def measure(self, shards: list[Arrays]) -> np.ndarray:
+        (arrays,) = shards
+        batch = self._place(arrays, 0)
+        return np.asarray(self._measure(self.state.values().weights, self._frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights, frozen = self.state.values().weights, self._frozen()
@@ -176,7 +176,7 @@ class _Program(Program):
         return [variable.value for variable in self.state.frozen]
 
     def _place(self, arrays, axis: int):
-        """Place this process's arrays as parts of the whole batch's, split along an axis."""
+        """Place this process's arrays as shards of the whole batch's, split along an axis."""
         distribution = self.backend.distribution
         if not distribution:
             return arrays

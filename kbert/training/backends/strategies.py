@@ -46,16 +46,16 @@ def _workers(config: dict, devices: int | None) -> tf.distribute.Strategy:
 
 def _local(devices: int | None) -> tf.distribute.Strategy:
     gpus = tf.config.list_logical_devices("GPU")
-    found = gpus or tf.config.list_logical_devices("CPU")
+    known = gpus or tf.config.list_logical_devices("CPU")
     count = (len(gpus) or 1) if devices is None else devices
-    if not 1 <= count <= len(found):
+    if not 1 <= count <= len(known):
         raise ValueError(
-            f"devices must be 1 … {len(found)}, as many as there are, got {count}: to make "
+            f"devices must be 1 … {len(known)}, as many as there are, got {count}: to make "
             "several of one CPU, call tf.config.set_logical_device_configuration"
         )
     if count == 1:
         return tf.distribute.get_strategy()
-    return _mirrored(tuple(device.name.removeprefix("/device:") for device in found[:count]))
+    return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
 
 
 @functools.cache
@@ -84,9 +84,9 @@ def _connect_tpu(name: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise ValueError(
-            f"the TPU {name!r} cannot be used ({said[0][:200]}): {_NAME} must be local on a TPU's "
+            f"the TPU {name!r} cannot be used ({reason}): {_NAME} must be local on a TPU's "
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
             "grpc:// address of one. For other devices unset it, or take KERAS_BACKEND=jax"
         ) from None
@@ -107,8 +107,8 @@ class LocalReplicas:
             return values[0]
 
         def value(context):
-            place = context.replica_id_in_sync_group - self._first
-            return tf.nest.map_structure(tf.convert_to_tensor, values[place])
+            replica = context.replica_id_in_sync_group - self._first
+            return tf.nest.map_structure(tf.convert_to_tensor, values[replica])
 
         return self._strategy.experimental_distribute_values_from_function(value)
 
@@ -159,16 +159,16 @@ def loop_over_steps(
         on_each: calls a function of a replica on each; None: this is one.
     """
 
-    def nth(index, *stacked):
+    def run_one(index, *stacked):
         return of_replica(*tf.nest.map_structure(lambda array: array[index], stacked))
 
     def run(count, *stacked):
-        places, names = tf.range(most)[:, None], columns(*stacked)
+        steps, names = tf.range(most)[:, None], columns(*stacked)
 
-        def add_next(place, rows):
-            found = on_each(nth, place, *stacked) if on_each else nth(place, *stacked)
-            row = tf.stack([tf.cast(found[name], "float32") for name in names])
-            return place + 1, tf.where(places == place, row, rows)
+        def add_next(step, rows):
+            metrics = on_each(run_one, step, *stacked) if on_each else run_one(step, *stacked)
+            row = tf.stack([tf.cast(metrics[name], "float32") for name in names])
+            return step + 1, tf.where(steps == step, row, rows)
 
         first = 0, tf.zeros((most, len(names)))
         return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
@@ -181,21 +181,21 @@ def stack_steps(parts: list):
     return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
 
 
-def all_gather(arrays: list, place, replicas: int) -> list:
+def all_gather(arrays: list, replica, replicas: int) -> list:
     """Return arrays (B, …) of each replica, float32 or int32, as (replicas, B, …) on all.
 
-    `place` is the number of this replica. The arrays have the same shapes on each.
+    `replica` is the number of this replica. The arrays have the same shapes on each.
     """
-    # A sum of what is 0 but in one place: the one exchange that every strategy has within a
-    # program. TensorFlow's own all_gather on TPU is no other.
-    own = tf.equal(tf.range(replicas), place)
-    placed = []
+    # A sum of arrays that are 0 except for one replica: the one exchange that every strategy has
+    # within a program. TensorFlow's own all_gather on TPU does the same.
+    own = tf.equal(tf.range(replicas), replica)
+    padded = []
     for array in arrays:
         if array.dtype == tf.int32:  # not every exchange takes whole numbers
             array = tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
         here = tf.reshape(own, [-1] + [1] * array.shape.rank)
-        placed.append(tf.where(here, array[None], 0.0))
-    sums = tf.distribute.get_replica_context().all_reduce("SUM", placed)
+        padded.append(tf.where(here, array[None], 0.0))
+    sums = tf.distribute.get_replica_context().all_reduce("SUM", padded)
     for n, array in enumerate(arrays):
         if array.dtype == tf.int32:
             halves = tf.cast(sums[n], tf.int32)

@@ -86,7 +86,7 @@ class TensorFlowBackend(Backend):
     def differentiate(self, function: Callable, arguments: list) -> tuple:
         with tf.GradientTape() as tape:
             tape.watch(arguments)
-            value, found = function(arguments)
+            value, sums = function(arguments)
         zero = tf.UnconnectedGradients.ZERO
         gradients = tape.gradient(value, arguments, unconnected_gradients=zero)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
@@ -94,7 +94,7 @@ class TensorFlowBackend(Backend):
             # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
             # way of its fusions; each would draw dropout's random numbers again
             gradient.set_shape(argument.shape)
-        return gradients, found
+        return gradients, sums
 
     def checkpoint(self, function: Callable) -> Callable:
         def call(*tensors):
@@ -139,14 +139,14 @@ class TensorFlowBackend(Backend):
         if self._jit_gradients:
             of_device = function(of_device, jit_compile=True)
 
-        def summed(*arguments):
+        def sum_gradients(*arguments):
             # read here: a variable that a tape sees is watched
-            found = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
+            results = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
             if self.replicas == 1:
-                return found
-            return tf.distribute.get_replica_context().all_reduce("SUM", found)
+                return results
+            return tf.distribute.get_replica_context().all_reduce("SUM", results)
 
-        return summed
+        return sum_gradients
 
     def all_gather(self, arrays: list) -> list:
         return all_gather(arrays, self.device_index(), self.replicas)
@@ -199,9 +199,9 @@ class _Program(Program):
         if replicas.on_tpu:
             self._forward = replicas.collect_results(self._outputs)
 
-    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        shards = self.split_by_replica(parts, seeds)
-        return self.update_function(*self.backend.local_replicas.per_replica(shards))
+    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
+        each = self.split_by_replica(shards, seeds)
+        return self.update_function(*self.backend.local_replicas.per_replica(each))
 
     def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
@@ -209,27 +209,26 @@ class _Program(Program):
         of_steps = [self.split_by_replica(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
-        together = [strategies.stack_steps(list(parts)) for parts in zip(*filled, strict=True)]
+        together = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
         rows = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(together))
         names = self.step.metric_names(each[0][0][0][1], axes=2)
 
         def read():
-            found = rows.numpy()[: len(each)].tolist()  # waits for the device, once
-            return [dict(zip(names, row, strict=True)) for row in found]
+            metrics = rows.numpy()[: len(each)].tolist()  # waits for the device, once
+            return [dict(zip(names, row, strict=True)) for row in metrics]
 
         return read
 
-    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        found = []
-        for arrays, own in zip(parts, seeds, strict=False):
-            weights, scale = self.variables.weights, self.variables.counts.loss_scale
-            given = weights, scale, self._frozen, arrays, own
-            tensors = tf.nest.map_structure(tf.convert_to_tensor, given)
-            found.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
-        return [sum(each) for each in zip(*found, strict=True)]
+    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+        weights, scale, gradients = self.variables.weights, self.variables.counts.loss_scale, []
+        for arrays, own in zip(shards, seeds, strict=False):
+            arguments = weights, scale, self._frozen, arrays, own
+            tensors = tf.nest.map_structure(tf.convert_to_tensor, arguments)
+            gradients.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
+        return [sum(each) for each in zip(*gradients, strict=True)]
 
-    def measure(self, parts: list[Arrays]) -> np.ndarray:
-        return np.asarray(self.sums(self.backend.local_replicas.per_replica(parts)))
+    def measure(self, shards: list[Arrays]) -> np.ndarray:
+        return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         backend = self.backend
@@ -237,18 +236,18 @@ class _Program(Program):
             return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
         count = len(next(iter(inputs.values())))
         size = -(-count // backend.replicas)  # of each chip; the last ones have some examples again
-        places = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
-        parts = [{name: array[rows] for name, array in inputs.items()} for rows in places]
-        found = self._forward(backend.local_replicas.per_replica(parts))
+        indices = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
+        shards = [{name: array[some] for name, array in inputs.items()} for some in indices]
+        outputs = self._forward(backend.local_replicas.per_replica(shards))
         return {
             name: np.concatenate(list(map(np.asarray, of_chips)))[:count]
-            for name, of_chips in found.items()
+            for name, of_chips in outputs.items()
         }
 
-    def split_by_replica(self, parts: list[Arrays], seeds: np.ndarray) -> list[tuple]:
+    def split_by_replica(self, shards: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
         first = self.backend.process * self.backend.local
-        return list(zip(parts, seeds[first : first + self.backend.local], strict=True))
+        return list(zip(shards, seeds[first : first + self.backend.local], strict=True))
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
@@ -269,7 +268,7 @@ class _Program(Program):
 
     def _columns(self, batches, seeds) -> list[str]:
         local = self.backend.strategy.experimental_local_results
-        labels = {name: local(given)[0] for name, given in batches[1].items()}
+        labels = {name: local(array)[0] for name, array in batches[1].items()}
         return self.step.metric_names(labels, axes=3)
 
 
@@ -283,15 +282,15 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
         return function(of_replica, jit_compile=True)
-    made: list[Callable] = []
+    traced: list[Callable] = []
 
     def call(*arguments):
-        if not made:
+        if not traced:
             signature = tf.nest.map_structure(
                 lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
             )
-            made.append(function(of_replica, input_signature=signature))
-        return made[0](*arguments)
+            traced.append(function(of_replica, input_signature=signature))
+        return traced[0](*arguments)
 
     return call
 

@@ -56,10 +56,8 @@ class TorchBackend(Backend):
     def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         if jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
-        held = [*keras.tree.flatten(state.variables), *state.frozen]
-        for variable in held:
-            # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
-            # what stands side by side in memory.
+        for variable in (*keras.tree.flatten(state.variables), *state.frozen):
+            # A weight made of a transposed array keeps its strides, which torch's AdamW ignores.
             variable.value.data = variable.value.data.contiguous()
         if self.processes > 1:
             # of one seed they are equal already, unless a host's library draws or rounds otherwise
@@ -73,11 +71,9 @@ class TorchBackend(Backend):
         arguments = [
             one if one.requires_grad else one.detach().requires_grad_() for one in arguments
         ]
-        value, found = function(arguments)
-        gradients = torch.autograd.grad(value, arguments, allow_unused=True)
-        pairs = zip(gradients, arguments, strict=True)
-        dense = [torch.zeros_like(one) if gradient is None else gradient for gradient, one in pairs]
-        return dense, found.detach()
+        value, sums = function(arguments)
+        gradients = torch.autograd.grad(value, arguments, materialize_grads=True)
+        return list(gradients), sums.detach()
 
     def checkpoint(self, function: Callable) -> Callable:
         from torch.utils.checkpoint import checkpoint
@@ -86,28 +82,28 @@ class TorchBackend(Backend):
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         total = None
-        for place, own in enumerate(seeds):
-            part = keras.tree.map_structure(lambda array: array[place], batch)  # noqa: B023
+        for index, own in enumerate(seeds):
+            micro_batch = keras.tree.map_structure(lambda array: array[index], batch)  # noqa: B023
             with _seed_torch(own):
-                found = function(part, own)
-            total = found if total is None else add(total, found)
+                result = function(micro_batch, own)
+            total = result if total is None else add(total, result)
         return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
-        found = []
-        for place, own in enumerate(seeds):
-            part = {name: array[place] for name, array in inputs.items()}
+        results = []
+        for index, own in enumerate(seeds):
+            micro_batch = {name: array[index] for name, array in inputs.items()}
             with _seed_torch(own), torch.no_grad():
-                found.append(function(part, own))
-        return torch.stack(found)
+                results.append(function(micro_batch, own))
+        return torch.stack(results)
 
     def sum_over_devices(self, of_device: Callable) -> Callable:
-        def summed(weights, scale, frozen, batch, seeds):
+        def sum_gradients(weights, scale, frozen, batch, seeds):
             gradients, sums = of_device(weights, scale, frozen, batch, seeds[self.process])
             *gradients, sums = self.sum_tensors([*gradients, sums])
             return gradients, sums
 
-        return summed
+        return sum_gradients
 
     def all_gather(self, arrays: list) -> list:
         return [torch_hosts.gather_tensor(array) for array in arrays]
@@ -126,7 +122,7 @@ class TorchBackend(Backend):
             return super().apply(step, decision, values, gradients, counts)
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
-            chosen = [place for place, kind in enumerate(kinds) if kind == (decayed, share)]
+            chosen = [index for index, kind in enumerate(kinds) if kind == (decayed, share)]
             _adamw(step, decision.scale_rate(share), decayed, values, gradients, chosen)
         return values._replace(counts=counts)
 
@@ -141,10 +137,10 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
     # one iteration each: torch counts them
     steps = decision.iteration.expand(len(chosen)).clone().unbind()
     adamw(
-        [values.weights[place] for place in chosen],
-        [gradients[place].contiguous() for place in chosen],
-        [values.slots[place]["first"] for place in chosen],
-        [values.slots[place]["second"] for place in chosen],
+        [values.weights[n] for n in chosen],
+        [gradients[n].contiguous() for n in chosen],
+        [values.slots[n]["first"] for n in chosen],
+        [values.slots[n]["second"] for n in chosen],
         [],
         list(steps),
         fused=True,
@@ -161,35 +157,35 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
 
 
 class _Program(Program):
-    def update(self, parts: list[Arrays], seeds: np.ndarray) -> dict:
-        (arrays,) = parts
+    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
+        (arrays,) = shards
         values = self.state.values()
         new, metrics = self.step.update(values, self._frozen(), _to_tensors(arrays), seeds)
-        groups = self.state.variables, values, new
-        flat = [keras.tree.flatten(group) for group in groups]
+        flat = map(keras.tree.flatten, (self.state.variables, values, new))
         for variable, before, value in zip(*flat, strict=True):
             if value is not before:
                 variable.assign(value)
         return metrics
 
-    def gradients(self, parts: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
+    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         weights, _, counts = self.state.values()
-        found = []
-        for arrays, own in zip(parts, seeds, strict=False):
-            given = weights, counts.loss_scale, self._frozen(), _to_tensors(arrays), own
-            found.append(self.step.gradients_of_device(*given)[0])
-        return [sum(each).cpu().numpy() for each in zip(*found, strict=True)]
+        scale, frozen, gradients = counts.loss_scale, self._frozen(), []
+        for arrays, own in zip(shards, seeds, strict=False):
+            batch = _to_tensors(arrays)
+            gradients.append(self.step.gradients_of_device(weights, scale, frozen, batch, own)[0])
+        return [sum(each).cpu().numpy() for each in zip(*gradients, strict=True)]
 
     @torch.no_grad()
-    def measure(self, parts: list[Arrays]) -> np.ndarray:
-        (arrays,) = parts
+    def measure(self, shards: list[Arrays]) -> np.ndarray:
+        (arrays,) = shards
         sums = self.step.measure(self.state.values().weights, self._frozen(), _to_tensors(arrays))
         return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = self.step.outputs(self.state.values().weights, self._frozen(), _to_tensors(inputs))
-        return {name: value.float().cpu().numpy() for name, value in found.items()}
+        weights = self.state.values().weights
+        outputs = self.step.outputs(weights, self._frozen(), _to_tensors(inputs))
+        return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def _frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of

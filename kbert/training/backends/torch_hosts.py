@@ -58,18 +58,18 @@ def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         with _explain_errors():
             dist.all_reduce(flat, group=_group())  # SUM
-        parts = flat.split([tensor.numel() for tensor in bucket])
-        sums += [part.view(tensor.shape) for part, tensor in zip(parts, bucket, strict=True)]
+        split = flat.split([tensor.numel() for tensor in bucket])
+        sums += [one.view(tensor.shape) for one, tensor in zip(split, bucket, strict=True)]
     return sums
 
 
 def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor of all processes, (processes, …), bit-identical in each; no gradients."""
     tensor = tensor.detach().contiguous()
-    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
     with _explain_errors("gathering"):
-        dist.all_gather(found, tensor, group=_group())
-    return torch.stack(found)
+        dist.all_gather(gathered, tensor, group=_group())
+    return torch.stack(gathered)
 
 
 def take_from_first(tensors: list[torch.Tensor]) -> None:

@@ -89,14 +89,14 @@ class Callbacks:
         """Call one of the callbacks' methods; a dict among its arguments is the logs."""
         if event in _BATCH_EVENTS and not self._watched:
             return
-        given = [self._keras_logs(one) if isinstance(one, dict) else one for one in arguments]
+        arguments = tuple(self._keras_logs(x) if isinstance(x, dict) else x for x in arguments)
         with merge_adapters(self._engine.model):
             # the iterations so far and the rate that follows them, as `fit`
             optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
             optimizer.iterations.assign(done)
             optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
             rate = _rate_of(optimizer)
-            getattr(self._list, event)(*given)
+            getattr(self._list, event)(*arguments)
         if _rate_of(self._engine.model.optimizer) != rate:
             raise ValueError(
                 "a callback set the learning rate, which the run's schedule sets: leave the "

@@ -17,8 +17,8 @@ def prefetch(
 ) -> Iterator[Iterator[tuple[int, TrainingBatch]]]:
     """Give numbers and batches of the steps `start` … `stop` − 1; a thread makes them ahead.
 
-    A batch has the rows of `part`. What making it raises is raised where it is taken. `ahead` is
-    the number of batches that are taken together.
+    A batch has the examples of `part`. An error in making it is raised where it is taken. `ahead`
+    is the number of batches that are taken together.
     """
     thread, steps = ThreadPoolExecutor(1, "kbert-batches"), range(start, stop)
     ahead = max(ahead + 1, AHEAD)

@@ -28,12 +28,12 @@ def find_first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) 
         if "float" in tensor.dtype
     ]
     probe = keras.Model(model.inputs, [tensor for _, tensor in outputs])
-    if (place := _first_bad_output(probe, batch)) < len(outputs):
-        parts = [batch.rows(slice(row, row + 1)) for row in range(len(batch))]
-        bad_rows = [_first_bad_output(probe, part) < len(outputs) for part in parts]
-        rows = (first_row + np.flatnonzero(bad_rows)).tolist()
-        where = f"row{'s' * (len(rows) > 1)} {first_few(rows)}, " if rows else ""
-        return f"{where}first bad: the output of {outputs[place][0]}"
+    if (index := _first_bad_output(probe, batch)) < len(outputs):
+        examples = [batch.rows(slice(n, n + 1)) for n in range(len(batch))]
+        is_bad = [_first_bad_output(probe, example) < len(outputs) for example in examples]
+        bad = (first_row + np.flatnonzero(is_bad)).tolist()
+        where = f"row{'s' * (len(bad) > 1)} {first_few(bad)}, " if bad else ""
+        return f"{where}first bad: the output of {outputs[index][0]}"
     for name, weights in batch.weights.items():
         if not _is_finite(weights):
             return f"first bad: the batch's weights of {name}"
@@ -50,15 +50,15 @@ def find_first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) 
 
 
 def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
-    """Return the place of the first output that is not finite; the number of outputs if all are."""
+    """Return the index of the first output that is not finite, or the number of outputs."""
     first = len(probe.outputs)
     for start in range(0, len(batch), EXAMPLES):
-        part = batch.rows(slice(start, start + EXAMPLES))
+        some = batch.rows(slice(start, start + EXAMPLES))
+        arrays = [some.inputs[tensor.name] for tensor in probe.inputs]
         # those of records with several texts each are (B, C, S)
-        given = [part.inputs[tensor.name] for tensor in probe.inputs]
-        inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in given]
+        inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in arrays]
         values = probe(inputs, training=False)
-        bad = (place for place, value in enumerate(values) if not _is_finite(value))
+        bad = (index for index, value in enumerate(values) if not _is_finite(value))
         first = min(first, next(bad, first))
     return first
 

@@ -28,13 +28,12 @@ class History:
     def __repr__(self) -> str:
         if not self.updates:
             return "History(no steps)"
-        figures = [f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"]
-        losses = [line["loss"] for line in self.updates if "loss" in line]
-        if losses:
-            figures.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")
+        facts = [f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"]
+        if losses := [line["loss"] for line in self.updates if "loss" in line]:
+            facts.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")
         if self.evaluations and "val_loss" in self.evaluations[-1]:
-            figures.append(f"val_loss {self.evaluations[-1]['val_loss']:.4g}")
-        return f"History({', '.join(figures)}{', stopped' if self.stopped else ''})"
+            facts.append(f"val_loss {self.evaluations[-1]['val_loss']:.4g}")
+        return f"History({', '.join(facts)}{', stopped' if self.stopped else ''})"
 
     @property
     def evaluations(self) -> list[dict]:
@@ -88,10 +87,10 @@ class Plan:
     def records(self, done: int) -> bool:
         return done % self.log_every == 0 or done == self.steps
 
-    def score_of(self, figures: dict[str, float]) -> tuple[float, float]:
+    def score_of(self, metrics: dict[str, float]) -> tuple[float, float]:
         """Rank an evaluation's metrics, see `rank`."""
-        value = figures[f"val_{self.score.removeprefix('-')}"]
-        return rank(-value if self.score.startswith("-") else value, figures.get("val_loss"))
+        value = metrics[f"val_{self.score.removeprefix('-')}"]
+        return rank(-value if self.score.startswith("-") else value, metrics.get("val_loss"))
 
     def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
         """Say why the last `patience` evaluations, without a better one, end the run; else None."""

@@ -67,30 +67,42 @@ def train(
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
     part = engine.rows(batches.batch_size)
-    # a callback of each batch is to see its weights, not those of the updates after it
+    # a callback of each batch is to see its weights, not those of later steps
     watched = watch_batches(callbacks)
-    at_once, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
+    per_call, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
+    # torch compiles nothing
+    first = "computing" if keras.backend.backend() == "torch" else "compiling"
     with (
         Live(
             plan.steps,
             progress and engine.backend.process == 0,
-            first=_first(engine),
+            first=f"{first} the first step …",
             steps_per_epoch=getattr(batches, "steps_per_epoch", None),
         ) as live,
         stop_requests(alone=engine.backend.processes == 1) as stop_request,
-        # Batches are made in a thread, ahead of their updates: the device does not wait for them.
-        # Each depends on its number alone, so it is the same whenever it is made, and where a run
-        # goes on, the number of steps done is all of its position in the data.
-        prefetch(batches, part, start, plan.steps, ahead=at_once) as prefetched,
+        # Batches are made in a thread, ahead of their steps: the device does not wait for them.
+        # Each depends on its number alone, so a resumed run needs no other position in the data.
+        prefetch(batches, part, start, plan.steps, ahead=per_call) as prefetched,
     ):
-        told = None
+        keras_callbacks = None
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-            told = Callbacks(callbacks, engine, batches.batch(start, part), **params)
-        given = batches.batch_size, told, ahead, Agreement(engine, stop_request), speed or Speed()
-        trainer = _Trainer(engine, plan, run, start, *given, live, report)
+            keras_callbacks = Callbacks(callbacks, engine, batches.batch(start, part), **params)
+        trainer = _Trainer(
+            engine,
+            plan,
+            run,
+            start,
+            batches.batch_size,
+            keras_callbacks,
+            ahead,
+            Agreement(engine, stop_request),
+            speed or Speed(),
+            live,
+            report,
+        )
         try:
-            trainer.fit(calls(prefetched, at_once, plan.pauses))
+            trainer.fit(calls(prefetched, per_call, plan.pauses))
         except Exception as error:
             if engine.backend.is_process_loss(error):
                 raise ProcessLost(trainer.explain_lost_process(error)) from error
@@ -100,12 +112,6 @@ def train(
         finally:
             trainer.saver.close()
     return trainer.history
-
-
-def _first(engine) -> str:
-    """Return the line until the first step is done; torch compiles nothing."""
-    doing = "computing" if keras.backend.backend() == "torch" else "compiling"
-    return f"{doing} the first step …"
 
 
 @dataclass
@@ -134,7 +140,7 @@ class _Trainer:
         self.history = History()
         if run is not None:
             self.history.updates = run.begin(self.done)
-        self.saver = Saver(self.engine, run, self.done or None)  # there is one where it was resumed
+        self.saver = Saver(self.engine, run, self.done or None)  # a resumed run has a state
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)
@@ -145,8 +151,7 @@ class _Trainer:
     def fit(self, sent_together: Iterator[Call]) -> None:
         """Do all steps that are left."""
         if self.saver.saved is None:
-            # The first state is written before the first update: where that one is not finite, or
-            # the machine fails, there is something to go on from.
+            # A run whose first step is not finite, or whose machine fails, can be resumed too.
             self.saver.save(self.done, None)
         self._tell("on_train_begin")
         while self.done < self.plan.steps and not self.history.stopped:
@@ -182,13 +187,13 @@ class _Trainer:
         if not self.in_epoch:
             self._tell("on_epoch_begin", step // self.plan.epoch)
             self.in_epoch, self.sums = True, {}
-        for place in range(len(batches)):
-            self._tell("on_train_batch_begin", (step + place) % self.plan.epoch)
-        # A call is sent before the figures of the one before it are read: reading waits for the
-        # device, which would then idle until the next batch is sent. The update that follows one
-        # which ends the run changes nothing (the engine sees to it), so it is not one too many.
-        figures = self.engine.updates(batches, step, self.agreement.send())
-        self.in_flight.append((step, batches, figures))
+        for number in range(step, step + len(batches)):
+            self._tell("on_train_batch_begin", number % self.plan.epoch)
+        # A call is sent before the metrics of the last one are read: reading waits for the device,
+        # which would then idle until the next batch is sent. A step after one that ends the run
+        # changes nothing (the engine sees to it), so it is not one too many.
+        read_metrics = self.engine.updates(batches, step, self.agreement.send())
+        self.in_flight.append((step, batches, read_metrics))
         self.done, self.score = step + len(batches), None
         self._read(at_most=self.ahead)
 
@@ -198,20 +203,20 @@ class _Trainer:
         ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
         if ends or save or any(self.agreement.decide()):
             self._read(at_most=0)  # what is evaluated or saved is known to be finite
-        # All hosts stop after the same update: one alone would leave the others waiting for it in
-        # their next sum. So a wish to stop travels in the update's own sums, and is due once the
+        # All hosts stop after the same step: one alone would leave the others waiting for it in
+        # their next sum. So stop flags travel in the step's own sums, and the run ends once the
         # host that is furthest ahead can have read them.
         stop_flags = self.agreement.decide()
         if plan.evaluate is not None and ends:
             save = self._evaluate(plan.evaluate) or save
         elif ends or stop_flags.callback:
             self._end_epoch({})
-        if ends:  # every host is here, where its callbacks may have stopped it: no update's to wait
+        if ends:  # every host is here, and its callbacks may have stopped it
             stop_flags = self.agreement.agree_now()
         if stop_flags.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
             self._record(self.done, self.line)  # the run's last: the result is made of it
-        # A state is written after the lines and the evaluation up to it, whose score it bears: what
-        # goes on from it has them all, and begins nothing twice.
+        # A state is written after the records and the evaluation up to it, whose score it has: a
+        # run that is resumed from it has them all, and does nothing twice.
         if save or any(stop_flags):
             self.saver.save(self.done, self.score, beside=not (last or any(stop_flags)))
             self.speed.pause()
@@ -229,23 +234,22 @@ class _Trainer:
     def _read(self, at_most: int) -> None:
         """Read the metrics of steps, until so many are in flight."""
         while len(self.in_flight) > at_most:
-            step, batches, figures = self.in_flight.popleft()
-            found = figures()  # waits for the device
-            self.agreement.receive(found)
+            step, batches, read_metrics = self.in_flight.popleft()
+            metrics = read_metrics()  # waits for the device
+            self.agreement.receive(metrics)
             # of whole steps, from this process's part of them; with padding
             sizes = (batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches)
             rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
-            for place, (batch, values) in enumerate(zip(batches, found, strict=True), start=step):
-                self._check_finite(place, batch, values)
+            for done, (batch, values) in enumerate(zip(batches, metrics, strict=True), step + 1):
+                self._check_finite(done - 1, batch, values)
                 # where it is evaluated, the line is written with the evaluation
                 self.line = values = values | rates
                 for name, value in values.items():
                     self.sums.setdefault(name, []).append(value)
-                left = self.speed.seconds_for(self.plan.steps - place - 1)
-                self.live.update(place + 1, values, left)
-                self._tell("on_train_batch_end", place % self.plan.epoch, values)
-                if self.plan.records(place + 1) and not self.plan.evaluates(place + 1):
-                    self._record(place + 1, values)
+                self.live.update(done, values, self.speed.seconds_for(self.plan.steps - done))
+                self._tell("on_train_batch_end", (done - 1) % self.plan.epoch, values)
+                if self.plan.records(done) and not self.plan.evaluates(done):
+                    self._record(done, values)
 
     def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
         if values.pop("finite", 1.0):
@@ -253,7 +257,7 @@ class _Trainer:
             return
         self.skipped += 1
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
-            values["skipped"] = 1.0  # the scale was too high: it is halved, and on
+            values["skipped"] = 1.0  # the loss scale was too high, and is halved
             return
         first_row = self.engine.rows(self.batch_size).start or 0
         where = diagnosis.find_first_bad(self.engine, batch, step, first_row)
@@ -272,31 +276,30 @@ class _Trainer:
 
     def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> bool:
         """Evaluate, and return whether the result is the best so far."""
-        figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
-        self._record(self.done, self.line | figures)
+        metrics = {f"val_{name}": float(value) for name, value in evaluate().items()}
+        self._record(self.done, self.line | metrics)
         if self.run is not None and self.report is not None:
             with self.saver.explain_errors():
                 self.report(self.done, self.history.updates)
-        self.live.show_evaluation(self.done, figures)
-        self._end_epoch(figures)
+        self.live.show_evaluation(self.done, metrics)
+        self._end_epoch(metrics)
         self.speed.pause()
-        self.score = score = self.plan.score_of(figures)
+        self.score = score = self.plan.score_of(metrics)
         if self.plan.why_to_stop(self.history.evaluations):
             self.engine.model.stop_training = True
         better, self.best = score > self.best, max(score, self.best)
         return better
 
-    def _end_epoch(self, figures: dict[str, float]) -> None:
+    def _end_epoch(self, metrics: dict[str, float]) -> None:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
-        self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | figures)
+        self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
         self.in_epoch = False
 
     def explain_lost_process(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
-        go_on = (
-            f". Start all of them again: {self.run.resume_command}" if self.run is not None else ""
-        )
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
-        return f"another process of this run is gone ({why}). {self.saver.last_good()}{go_on}"
+        text = f"another process of this run is gone ({why}). {self.saver.last_good()}"
+        again = f". Start all of them again: {self.run.resume_command}" if self.run else ""
+        return text + again

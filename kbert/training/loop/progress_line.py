@@ -11,10 +11,10 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line of a run of `steps`, a context, which ends it with the last step.
+    """The progress line of a run, a context.
 
-    `progress=False` writes nothing, `first` is said until there are metrics of a step, and `stream`
-    is None for stderr. Epochs are shown where there is more than one of `steps_per_epoch`.
+    `first` is shown until there are metrics; `stream` is None for stderr. Epochs are shown if there
+    is more than one of `steps_per_epoch`.
     """
 
     def __init__(
@@ -94,31 +94,31 @@ def line(
     """
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
-    room = width - 1 - len(text) - len(end)
+    columns_left = width - 1 - len(text) - len(end)
     shown: set[int] = set()
-    figures = [(1, epoch)] * bool(epoch) + _figures(values)
-    for place in sorted(range(len(figures)), key=lambda place: figures[place][0]):
-        if (size := len(figures[place][1]) + 2) <= room:
-            room, shown = room - size, shown | {place}
-    return "  ".join([text, *(figures[place][1] for place in sorted(shown))]) + end
+    texts = [(1, epoch)] * bool(epoch) + _describe_metrics(values)
+    for index in sorted(range(len(texts)), key=lambda index: texts[index][0]):
+        if (size := len(texts[index][1]) + 2) <= columns_left:
+            columns_left, shown = columns_left - size, shown | {index}
+    return "  ".join([text, *(texts[index][1] for index in sorted(shown))]) + end
 
 
-def _figures(values: dict[str, float]) -> list[tuple[int, str]]:
-    """(how soon it may be left out: 0 is the last, text), in the order in which they are shown."""
+def _describe_metrics(values: dict[str, float]) -> list[tuple[int, str]]:
+    """Return (priority, text) in the order of the line; what has a high number is cut first."""
     values = {name.removeprefix("val_"): value for name, value in values.items()}
     outputs = [name.removesuffix("_loss") for name in values if name.endswith("_loss")]
-    found = []
+    texts = []
     for output in outputs:
-        found.append((0, f"{output} loss {values[f'{output}_loss']:.3f}"))
+        texts.append((0, f"{output} loss {values[f'{output}_loss']:.3f}"))
         if (accuracy := values.get(f"{output}_accuracy")) is not None:
-            found.append((2, f"acc {accuracy:.1%}"))
+            texts.append((2, f"acc {accuracy:.1%}"))
     for name in ("accuracy", "f1", "matthews", "exact_match"):
         if name in values:
-            found.append((0, f"{name.replace('_', ' ')} {values[name]:.3f}"))
+            texts.append((0, f"{name.replace('_', ' ')} {values[name]:.3f}"))
     if "tokens_per_second" in values:
-        found.append((1, f"{short(values['tokens_per_second'])} tok/s"))
+        texts.append((1, f"{short(values['tokens_per_second'])} tok/s"))
     if "mfu" in values:
-        found.append((4, f"{values['mfu']:.0%} of peak"))
+        texts.append((4, f"{values['mfu']:.0%} of peak"))
     if "loss" in values and len(outputs) != 1:  # of one output it is the same number
-        found.append((3 if outputs else 0, f"loss {values['loss']:.3f}"))
-    return found
+        texts.append((3 if outputs else 0, f"loss {values['loss']:.3f}"))
+    return texts

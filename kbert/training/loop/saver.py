@@ -63,9 +63,9 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        if (place := self._run.current_path) is None:
+        if (path := self._run.current_path) is None:
             return "The folder was moved or removed, and its states with it"
-        return f"The last good state is from step {self.saved:,} in {place}"
+        return f"The last good state is from step {self.saved:,} in {path}"
 
     def _finish(self) -> None:
         if self._begun:
@@ -85,6 +85,6 @@ class Saver:
                 raise
         except OSError as error:
             good = f"{self.last_good()}. " if self.saved is not None else ""
-            room = "Free space, then resume: " if error.errno in _FULL else "To resume: "
-            text = f"{error.strerror or error}. {good}{room}{self._run.resume_command}"
+            how = "Free space, then resume: " if error.errno in _FULL else "To resume: "
+            text = f"{error.strerror or error}. {good}{how}{self._run.resume_command}"
             raise OSError(error.errno, text, error.filename) from None

@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-_WINDOW = 20  # updates that a figure is the mean of
+_WINDOW = 20  # steps over which speeds are averaged
 _SIDE, _PRODUCTS = 8192, 10  # of the matrices whose product is timed
 _OUTLIER = 5  # times the median: a step that compiled something for a new length
 
@@ -42,7 +42,7 @@ class Speed:
 
     def rates(self) -> dict[str, float]:
         """tokens_per_second, and mfu where FLOPs and peak are known."""
-        seconds = sum(spent for _, _, spent in self._last)
+        seconds = sum(duration for _, _, duration in self._last)
         if not seconds:
             return {}
         rates = {"tokens_per_second": sum(tokens for tokens, _, _ in self._last) / seconds}
@@ -54,7 +54,7 @@ class Speed:
         """Estimate how long so many steps take; steps that compiled something do not count."""
         if not self._last:
             return None
-        seconds = [spent / count for _, count, spent in self._last]
+        seconds = [duration / count for _, count, duration in self._last]
         most = _OUTLIER * statistics.median(seconds)
         return updates * statistics.mean(one for one in seconds if one <= most)
 

@@ -25,7 +25,7 @@ class _Curve(NamedTuple):
 def draw_figures(records: list[dict]) -> str:
     """Return pictures of the lines of metrics.jsonl, as SVG, each curve in one of them."""
     seen: list[Points] = []
-    found: list[str] = []
+    figures: list[str] = []
     for title, names in _panels(records):
         curves = []
         for name, label in names:
@@ -35,14 +35,15 @@ def draw_figures(records: list[dict]) -> str:
                 seen.append(points)
                 curves.append(_Curve(name, label, _thin(points)))
         if curves:
-            found.append(_draw_figure(title, curves, len(found)))
-    return "".join(found)
+            figures.append(_draw_figure(title, curves, len(figures)))
+    return "".join(figures)
 
 
 def _panels(records: list[dict]):
     """Yield (title, [(key, label)]) of each picture there may be."""
     names = list(dict.fromkeys(name for line in records for name in line))
-    outputs = [found[1] for name in names if (found := re.fullmatch(r"(?!val_)([^_]+)_loss", name))]
+    matches = (re.fullmatch(r"(?!val_)([^_]+)_loss", name) for name in names)
+    outputs = [match[1] for match in matches if match]
     yield "Loss", [("loss", "training"), ("val_loss", "dev")]
     for output in outputs if len(outputs) > 1 else ():  # the loss of one output is the loss
         yield f"{output}: loss", [(f"{output}_loss", "training"), (f"val_{output}_loss", "dev")]
@@ -58,8 +59,8 @@ def _panels(records: list[dict]):
 
 def _thin(points: Points) -> Points:
     size = -(-len(points) // POINTS)
-    stretches = [points[start : start + size] for start in range(0, len(points), size)]
-    return [(part[-1][0], statistics.fmean(value for _, value in part)) for part in stretches]
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(group[-1][0], statistics.fmean(value for _, value in group)) for group in groups]
 
 
 def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
@@ -75,22 +76,22 @@ def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
     def y(value: float) -> str:
         return f"{HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM):.1f}"
 
-    parts, right, bottom = [], WIDTH - RIGHT, HEIGHT - BOTTOM
+    elements, right, bottom = [], WIDTH - RIGHT, HEIGHT - BOTTOM
     for value in ticks(low, high):
-        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{right}"/>')
-        parts.append(f'<text class="end" x="{LEFT - 6}" y="{y(value)}" dy="4">{value:g}</text>')
+        elements.append(f'<path class="grid" d="M{LEFT} {y(value)}H{right}"/>')
+        elements.append(f'<text class="end" x="{LEFT - 6}" y="{y(value)}" dy="4">{value:g}</text>')
     for step in ticks(0.0, last, whole=True):
-        parts.append(f'<text class="mid" x="{x(step)}" y="{bottom + 16}">{step:,.0f}</text>')
-    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-    parts.append(f'<text class="mid" x="{(LEFT + right) / 2}" y="{HEIGHT - 4}">steps</text>')
-    parts += [_draw_curve(curve, x, y, place) for place, curve in enumerate(curves)]
+        elements.append(f'<text class="mid" x="{x(step)}" y="{bottom + 16}">{step:,.0f}</text>')
+    elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
+    elements.append(f'<text class="mid" x="{(LEFT + right) / 2}" y="{HEIGHT - 4}">steps</text>')
+    elements += [_draw_curve(curve, x, y, n) for n, curve in enumerate(curves)]
     keys = "".join(f'<span class="key k{n}">{c.label}</span>' for n, c in enumerate(curves))
-    said = "; ".join(f"{c.label}: {_describe(*c.points[0], *c.points[-1])}" for c in curves)
+    text = "; ".join(f"{c.label}: {_describe(*c.points[0], *c.points[-1])}" for c in curves)
     return (
         f"<figure><figcaption><b>{html.escape(title)}</b>{keys}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{html.escape(title)} over the steps</title>'
-        f'<desc id="d{number}">{html.escape(said)}</desc>{"".join(parts)}</svg></figure>'
+        f'<desc id="d{number}">{html.escape(text)}</desc>{"".join(elements)}</svg></figure>'
     )
 
 

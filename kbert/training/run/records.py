@@ -120,18 +120,18 @@ class EventFile:
 
 
 def _varint(number: int) -> bytes:
-    parts = bytearray()
+    data = bytearray()
     while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes(parts) + bytes([number])
+    return bytes([*data, number])
 
 
-def _field(number: int, content: int | bytes) -> bytes:
+def _field(number: int, value: int | bytes) -> bytes:
     """Return a field of a protocol buffer: a number, or bytes behind their length."""
-    if isinstance(content, int):
-        return _varint(number << 3) + _varint(content)
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 
 def _mask_checksum(data: bytes) -> bytes:

@@ -26,6 +26,7 @@ _AUTOMATIC = (
 # Settings that do nothing without another one.
 _ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora_rank")
 _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
+_RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of metrics' names
 
 
 def write_report(run, records: list[dict], result: dict, recipe) -> None:
@@ -42,7 +43,7 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
     )
     ending = f"{html.escape(run.path.name)} · {_ending(result)}"
-    parts = [
+    sections = [
         f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
         _cards(records, result, recipe.score.removeprefix("-")),
         f"<dl>{facts}</dl>",
@@ -51,17 +52,17 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
         _fold("Settings", _describe_settings(run.settings)),
         _fold("Environment", _flat(environment)),
     ]
-    write_page(run.path / "report.html", f"{run.path.name}: a kbert run", parts)
+    write_page(run.path / "report.html", f"{run.path.name}: a kbert run", sections)
 
 
-def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> None:
-    """Write parts of HTML as one page, with a title, in the style of a run's report."""
+def write_page(path: str | os.PathLike, title: str, sections: Sequence[str]) -> None:
+    """Write sections of HTML as one page, with a title, in the style of a run's report."""
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{html.escape(title)}</title><style>{style}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+        f"<body><main>{''.join(sections)}</main></body></html>\n"
     )
     write_atomically(path, printable.lines(page).encode())
 
@@ -73,24 +74,24 @@ def _ending(result: dict) -> str:
     text = f"all {done:,} steps done"
     if result["stopped"]:
         text = f"{html.escape(result['stopped'])}, of {asked:,}"
-    kept = result.get("weights_of_update", done)
-    return text if kept == done else f"{text}; the weights are from step {kept:,}"
+    best = result.get("weights_of_update", done)
+    return text if best == done else f"{text}; the weights are from step {best:,}"
 
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
     last = _select_evaluations(records)[-1:]
-    found = result.get("metrics") or {
+    metrics = result.get("metrics") or {
         name[4:]: line[name] for line in last for name in line if name.startswith("val_")
     }
     cards = []
-    for name in sorted(found, key=lambda name: name != score):
+    for name in sorted(metrics, key=lambda name: name != score):
         label = f"dev {name.replace('_', ' ')}"
         if name in result.get("intervals", {}):
             low, high = (_score_text(name, value) for value in result["intervals"][name])
             label += f" (95 % interval {low} to {high})"
-        cards.append((label, _score_text(name, found[name])))
-    if not found:
+        cards.append((label, _score_text(name, metrics[name])))
+    if not metrics:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
         over = "the last step" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
         cards = [(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")]
@@ -102,21 +103,21 @@ def _cards(records: list[dict], result: dict, score: str) -> str:
 
 
 def _score_text(name: str, value: float) -> str:
-    share = name.rpartition("_")[2] in ("accuracy", "f1", "precision", "recall", "match", "exact")
-    return f"{value:.1%}" if share else f"{value:.3f}"
+    is_ratio = name.rpartition("_")[2] in _RATIOS
+    return f"{value:.1%}" if is_ratio else f"{value:.3f}"
 
 
 def _facts(records: list[dict], settings: dict, environment: dict, spec: GraphSpec) -> dict:
     last, config = records[-1] if records else {}, spec.config
     params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
-    found = {
+    facts = {
         "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
         f"{config.num_attention_heads} heads; {params:,} parameters",
     }
     if "seconds" in last:
-        found["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
+        facts["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
     if speed := _median(records, "tokens_per_second"):
-        found["Speed"] = f"{short(speed)} tokens a second, padding included"
+        facts["Speed"] = f"{short(speed)} tokens a second, padding included"
     if environment:
         devices = ", ".join(environment["devices"])
         text = f"CPU, {environment['cpu_cores']} cores" if devices == "CPU" else devices
@@ -124,15 +125,15 @@ def _facts(records: list[dict], settings: dict, environment: dict, spec: GraphSp
             text += f"; {environment['replicas']} replicas"
         if environment["processes"] > 1:
             text += f" in {environment['processes']} processes"
-        found["Device"] = f"{text}; {environment['backend']}, {settings['precision']}"
-    share = _median(records, "mfu")
-    if share and environment.get("peak_flops"):  # a run that goes on may have no peak any more
+        facts["Device"] = f"{text}; {environment['backend']}, {settings['precision']}"
+    mfu = _median(records, "mfu")
+    if mfu and environment.get("peak_flops"):  # a run that goes on may have no peak any more
         peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
-        found["Utilization"] = (
-            f"{share:.0%} of the peak: the model's matrix products, done in the time of a "
+        facts["Utilization"] = (
+            f"{mfu:.0%} of the peak: the model's matrix products, done in the time of a "
             f"step, against {peak} ({environment['peak_flops_source']})"
         )
-    return found
+    return facts
 
 
 def _median(records: list[dict], name: str) -> float | None:
@@ -144,31 +145,31 @@ def _select_evaluations(records: list[dict]) -> list[dict]:
     return [line for line in records if any(name.startswith("val_") for name in line)]
 
 
-def _evaluations(records: list[dict], kept: int | None) -> str:
+def _evaluations(records: list[dict], best: int | None) -> str:
     lines = _select_evaluations(records)
     if not lines:
         return ""
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
-    words = [html.escape(name[4:].replace("_", " ")) for name in names]
-    head = "".join(f"<th class=n>{word}</th>" for word in words)
-    rows = "".join(
-        f"<tr{' class=best' if line['step'] == kept else ''}><td class=n>{line['step']:,}</td>"
+    titles = [html.escape(name[4:].replace("_", " ")) for name in names]
+    head = "".join(f"<th class=n>{title}</th>" for title in titles)
+    body = "".join(
+        f"<tr{' class=best' if line['step'] == best else ''}><td class=n>{line['step']:,}</td>"
         + "".join(f"<td class=n>{_value(line.get(name))}</td>" for name in names)
         + "</tr>"
         for line in lines
     )
-    note = "<p class=small>Bold: the weights that were kept.</p>" if kept is not None else ""
-    table = f"<table><thead><tr><th class=n>step</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    note = "<p class=small>Bold: the weights that were kept.</p>" if best is not None else ""
+    table = f"<table><thead><tr><th class=n>step</th>{head}</tr></thead><tbody>{body}</tbody>"
     return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
 
 
 def _fold(title: str, values: list[tuple[str, str]]) -> str:
-    rows = "".join(
+    body = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
         for name, text in values
     )
     return (
-        f"<details><summary>{title}</summary><div class=wide><table>{rows}</table></div></details>"
+        f"<details><summary>{title}</summary><div class=wide><table>{body}</table></div></details>"
     )
 
 
@@ -185,11 +186,11 @@ def _describe_settings(settings: dict) -> list[tuple[str, str]]:
 
 def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:
     """List (name, text) of everything within."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name, value in values.items():
         inner = isinstance(value, dict)
-        found += _flat(value, f"{before}{name}.") if inner else [(before + name, _value(value))]
-    return found
+        pairs += _flat(value, f"{before}{name}.") if inner else [(before + name, _value(value))]
+    return pairs
 
 
 def _value(value) -> str:

@@ -37,13 +37,13 @@ except ImportError:  # Windows: no lock
 
 _logger = logging.getLogger("kbert")
 _LOCK = ".lock"
-_HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+_LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
 COMPUTATION = 2
 
-_CONTENT = js.fields(
+_SETTINGS_FILE = js.fields(
     {
         "task": js.one_of("pretrain", "finetune"),
         "run": js.TEXT,
@@ -60,17 +60,17 @@ _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
-    """The folder of a run, with the content of its settings.json; from `create` or `open`."""
+    """The folder of a run, with what settings.json says; from `create` or `open`."""
 
-    def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
-        self.path, self.task, self._id = Path(path), content["task"], content["run"]
-        self.settings = content["settings"]  # all that the result depends on, as JSON
-        self.fingerprint = content["fingerprint"]  # all that its batches depend on, as JSON
-        self._computation = content.get("computation", 1)
+    def __init__(self, path: str | os.PathLike, json: dict, chief: bool = True):
+        self.path, self.task, self._id = Path(path), json["task"], json["run"]
+        self.settings = json["settings"]  # all that the result depends on
+        self.fingerprint = json["fingerprint"]  # all that its batches depend on
+        self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
-        self.data_paths = content.get("places", {})
+        self.data_paths = json.get("places", {})
         # whether a finished run keeps its training states; it may change
-        self.keep_checkpoints = content.get("keep_checkpoints", True)
+        self.keep_checkpoints = json.get("keep_checkpoints", True)
         self.chief = chief  # whether this process writes; only one process does, all read
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
@@ -95,8 +95,8 @@ class RunFolder:
         path = Path(path)
         refuse_used(path, task)
         path.mkdir(parents=True, exist_ok=True)
-        # the first file: killed before it is there, the folder still counts as empty
-        content = {
+        # the first file: if the process is killed before, the folder still counts as empty
+        values = {
             "task": task,
             "run": uuid.uuid4().hex,
             "computation": COMPUTATION,
@@ -107,8 +107,8 @@ class RunFolder:
         }
         with lock_folder(path):
             refuse_used(path, task)  # by another process that started in it just now
-            _write_json(path / "settings.json", content)
-        return cls(path, content)
+            _write_json(path / "settings.json", values)
+        return cls(path, values)
 
     @classmethod
     @printable.escaped_errors()
@@ -124,7 +124,7 @@ class RunFolder:
             raise FileNotFoundError(
                 f"{path} has no run: there is no settings.json in it. Give the folder of a run"
             )
-        return cls(path, js.read(file, _CONTENT), chief)
+        return cls(path, js.read(file, _SETTINGS_FILE), chief)
 
     @property
     def result(self) -> dict | None:
@@ -294,13 +294,13 @@ def find_folder(folder: Path, file: int) -> Path | None:
 
     Somebody may move it while the run trains.
     """
-    places = [folder / _LOCK]
+    paths = [folder / _LOCK]
     with contextlib.suppress(OSError):  # Linux knows
-        places.append(Path(os.readlink(f"/proc/self/fd/{file}")))
-    for place in places:
+        paths.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+    for path in paths:
         with contextlib.suppress(OSError):
-            if os.path.samestat(place.stat(), os.fstat(file)):
-                return place.parent
+            if os.path.samestat(path.stat(), os.fstat(file)):
+                return path.parent
     return None
 
 
@@ -313,13 +313,13 @@ def lock_folder(folder: Path) -> Iterator[int]:
     """
     file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if fcntl is not None:
-            try:
+        try:
+            if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in _HELD:
-                    text = "another process is training this run: wait until it ends, or stop it"
-                    raise BlockingIOError(f"{folder}: {text}") from None
+        except OSError as error:
+            if error.errno in _LOCKED:
+                text = "another process is training this run: wait until it ends, or stop it"
+                raise BlockingIOError(f"{folder}: {text}") from None
         yield file
     finally:
         os.close(file)
@@ -327,14 +327,14 @@ def lock_folder(folder: Path) -> Iterator[int]:
 
 def describe_sizes(folder: Path) -> str:
     """Return a folder's size and that of its large parts, in megabytes of 10⁶ bytes."""
-    parts = {name: folder / name for name in ("model", "model.keras", "checkpoints")}
-    sizes = ", ".join(f"{name} {_megabytes(path)}" for name, path in parts.items() if path.exists())
-    return f"{_megabytes(folder)} ({sizes})"
 
+    def measure(path: Path) -> str:
+        size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
+        return f"{size / 1e6:,.1f} MB"
 
-def _megabytes(path: Path) -> str:
-    size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
-    return f"{size / 1e6:,.1f} MB"
+    names = [name for name in ("model", "model.keras", "checkpoints") if (folder / name).exists()]
+    sizes = ", ".join(f"{name} {measure(folder / name)}" for name in names)
+    return f"{measure(folder)} ({sizes})"
 
 
 def _describe_environment(engine) -> dict:
@@ -360,6 +360,6 @@ def _describe_environment(engine) -> dict:
     }
 
 
-def _write_json(path: Path, content: dict) -> None:
-    text = json.dumps(as_json(content), indent=2, ensure_ascii=False) + "\n"
+def _write_json(path: Path, values: dict) -> None:
+    text = json.dumps(as_json(values), indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode())

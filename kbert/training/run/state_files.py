@@ -28,7 +28,7 @@ _FACTS = js.fields(
     | {"settings": js.OBJECT, "fingerprint": js.OBJECT}
 )
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
-KEPT = 2  # beside the best
+MOST_STATES = 2  # beside the best
 _FORMAT = "kbert-state-1"
 
 
@@ -53,9 +53,9 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
         try:
             save_file(arrays, part, metadata=metadata)
         except SafetensorError as error:  # it says a full disk as text: … (os error 28)
-            found = re.search(r"os error (\d+)", str(error))
-            number = int(found[1]) if found else errno.EIO
-            text = os.strerror(number) if found else str(error)
+            match = re.search(r"os error (\d+)", str(error))
+            number = int(match[1]) if match else errno.EIO
+            text = os.strerror(number) if match else str(error)
             raise OSError(number, text, str(path)) from None
         mask = os.umask(0)
         os.umask(mask)
@@ -160,7 +160,7 @@ class States:
         files = [file for file in self._files() if _step(file) <= step]
         scored = [file for file in files if _score(file)[0] > -np.inf]
         best = max(scored, key=_score, default=None)  # the first of equals
-        for file in files[:-KEPT]:
+        for file in files[:-MOST_STATES]:
             if file != best:
                 file.unlink()
 
