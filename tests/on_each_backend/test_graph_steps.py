@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on
+from helpers.engines import build_engine, largest_difference, small_config
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
@@ -14,9 +15,6 @@ import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
-from kbert.model.builder import build
-from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
 
 LENGTH, BATCH, BLOCKS = 11, 12, 2
 HEADS = {
@@ -25,16 +23,9 @@ HEADS = {
 }
 
 
-def engine_of(head, dropout=0.3, **options):
-    keras.utils.set_random_seed(5)
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    sizes = SIZES | {"num_hidden_layers": BLOCKS, "initializer_range": 0.2}
-    engine = Engine()
-    with engine.backend.scope():
-        spec = GraphSpec.of(kbert.BertConfig(**sizes, **rates), head, seq_len=LENGTH, **HEADS[head])
-        model = build(spec)
-    engine.prepare(model, Optimizer(total_steps=9), **options)
-    return engine
+def engine_of(head, **options):
+    config = small_config(BLOCKS, 0.3, initializer_range=0.2)
+    return build_engine(GraphSpec(config, head, seq_len=LENGTH, **HEADS[head]), **options)
 
 
 def batch(head) -> TrainingBatch:
@@ -51,12 +42,6 @@ def batch(head) -> TrainingBatch:
     return TrainingBatch(inputs, {name: labels}, {name: weights})
 
 
-def difference(one, other) -> float:
-    """The largest, as a part of a gradient's largest number; a key's bias has only rounding."""
-    pairs = [(one[name], other[name]) for name in one if not name.endswith("key/bias")]
-    return max(np.abs(a - b).max() / max(np.abs(a).max(), 1e-12) for a, b in pairs)
-
-
 @full_on("jax")
 @pytest.mark.parametrize("head", ["pretraining", pytest.param("tokens", marks=pytest.mark.full)])
 def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
@@ -64,7 +49,7 @@ def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
     kept = engine_of(head).gradients(given, 3)
     engine = engine_of(head, gradient_checkpointing=True)
     assert len(engine.step.segments.blocks) == BLOCKS
-    assert difference(kept, engine.gradients(given, 3)) < 1e-5
+    assert largest_difference(kept, engine.gradients(given, 3)) < 1e-5
 
 
 @pytest.mark.full
@@ -81,9 +66,9 @@ def test_each_micro_batch_and_step_has_its_own_masks():
     doubled = TrainingBatch(*map(twice, (rows.inputs, rows.labels, rows.weights)))
     once = one.gradients(rows, 0)
     twofold = {name: 2 * value for name, value in once.items()}
-    assert difference(twofold, both.gradients(doubled, 0)) > 0.1
-    assert difference(once, one.gradients(rows, 1)) > 0.1
-    assert difference(once, one.gradients(rows, 0)) < 1e-6
+    assert largest_difference(twofold, both.gradients(doubled, 0)) > 0.1
+    assert largest_difference(once, one.gradients(rows, 1)) > 0.1
+    assert largest_difference(once, one.gradients(rows, 0)) < 1e-6
 
 
 def test_cutting_a_graph_leaves_it_unchanged():

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
+from helpers.engines import build_engine, largest_difference, small_config
 from helpers.sizes import SIZES
 
 import kbert
@@ -45,35 +46,16 @@ def tokens_of(alone) -> list[int]:
     return (alone.inputs[names.TOKEN_IDS] > 0).sum(1).tolist()
 
 
-def engine_of(head, packing, dropout=0.0, selected=True, **options):
-    keras.utils.set_random_seed(5)
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = kbert.BertConfig(
-        **SIZES | {"num_hidden_layers": BLOCKS, "initializer_range": 0.2}, **rates
-    )
-    engine = Engine()
-    labels = {"num_labels": LABELS} if head in HEADS else {}
-    with engine.backend.scope():
-        spec = GraphSpec(config, head, dtype="float32", packed=packing, **labels)
-        model = build(spec.for_training() if selected else spec)
-    engine.prepare(model, Optimizer(total_steps=9), **options)
-    return engine
+def engine_of(head, packing, **options):
+    config = small_config(BLOCKS, 0.0, initializer_range=0.2)
+    spec = GraphSpec(config, head, dtype="float32", packed=packing, num_labels=LABELS)
+    return build_engine(spec.for_training(), **options)
 
 
 def outputs(engine, given) -> np.ndarray:
     """The logits of a packed batch, (B, labels), or those of the tokens, text after text."""
     (found,) = engine.predict(given.inputs)
     return found if found.ndim == 2 else found[given.inputs[TEXTS] > 0]
-
-
-def furthest(one: dict, other: dict) -> float:
-    """The largest difference of two sets of gradients, by the largest number of each."""
-    assert list(one) == list(other)
-    largest = max(np.abs(value).max() for value in one.values())
-    return max(
-        float(np.abs(one[name] - other[name]).max() / max(np.abs(one[name]).max(), 0.01 * largest))
-        for name in one  # a bias of keys has no gradient: nothing but rounding
-    )
 
 
 @functools.cache
@@ -90,7 +72,7 @@ def gradients_of(head, packing, micro_batches=1) -> dict:
 )
 def test_packed_gradients_equal_unpacked(head, micro_batches):
     found = gradients_of(head, True, micro_batches)
-    assert furthest(gradients_of(head, False, micro_batches), found) < 1e-5
+    assert largest_difference(gradients_of(head, False, micro_batches), found, 0.01) < 1e-5
     assert min(np.abs(value).max() for name, value in found.items() if "key/bias" not in name) > 0
 
 
@@ -98,7 +80,10 @@ def test_packed_gradients_equal_unpacked(head, micro_batches):
 def test_packed_graph_layers_with_xla_equal_unpacked():
     given, compiled = batch("classifier"), keras.backend.backend() != "torch"
     padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
-    assert furthest(gradients_of("classifier", False, 1), rows.gradients(given, 0)) < 1e-5
+    assert (
+        largest_difference(gradients_of("classifier", False, 1), rows.gradients(given, 0), 0.01)
+        < 1e-5
+    )
     one, other = padded.update(given.alone, 0), rows.update(given, 0)
     assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-5)
 
@@ -107,7 +92,7 @@ def test_packed_graph_layers_with_xla_equal_unpacked():
 @pytest.mark.parametrize("head", ["classifier", pytest.param("tokens", marks=nightly_on("jax"))])
 def test_gradient_checkpointing_keeps_packed_gradients(head):
     again = engine_of(head, True, gradient_checkpointing=True).gradients(batch(head), 0)
-    assert furthest(gradients_of(head, True, 1), again) < 1e-5
+    assert largest_difference(gradients_of(head, True, 1), again, 0.01) < 1e-5
 
 
 @full_on("jax")

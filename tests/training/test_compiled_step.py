@@ -1,18 +1,20 @@
-"""TensorFlow's step with a compiled program per kind of weight equals the uncompiled step."""
+"""TensorFlow's step as XLA compiles it: whole, or a program per kind of weight."""
 
 import keras
 import numpy as np
 import pytest
-from helpers.sizes import SIZES
+from helpers.engines import build_engine, small_config
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
-import kbert
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
 from kbert.training import optimizers
 from kbert.training.engine import Engine
 from kbert.training.trained_weights import TrainedWeights
 
 tensorflow_engine = pytest.importorskip("kbert.training.backends.tensorflow")
 UPDATES = 3
+SPEC = GraphSpec(small_config(), seq_len=11, max_predictions=PREDICTIONS)
 
 
 def trained(monkeypatch, name, worth):
@@ -22,10 +24,9 @@ def trained(monkeypatch, name, worth):
     monkeypatch.setattr(optimizers, "is_decayed", lambda path: next(places) % 2 == 0)
     monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
     keras.utils.set_random_seed(5)
-    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1, "hidden_dropout_prob": 0.0})
     engine = Engine()
     with engine.backend.scope():
-        model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+        model = build(SPEC)
     settings = optimizers.Optimizer(name, 0.01, total_steps=9, weight_decay=0.3)
     weights = model.trainable_variables
     rates = [0.5 if n % 3 == 0 else 1.0 for n in range(len(weights))]
@@ -52,3 +53,14 @@ def test_compiled_step_equals_uncompiled_step(monkeypatch, name):
     shapes = [tuple(weight.shape) for weight in engine.state.variables.weights]
     kinds = set(zip(shapes, engine.step.decayed, strict=True))
     assert engine.backend.update_in_place.experimental_get_tracing_count() == len(kinds)
+
+
+@pytest.mark.full
+def test_xla_program_has_no_dynamic_size():
+    """One would stand between XLA's fusions: dropout's numbers are then drawn for each anew."""
+    engine = build_engine(SPEC, jit=True)
+    (values,), (seeds,) = engine.split(batch_of(arrays("pretraining", 1, 13), 0)), engine.seeds(0)
+    update = engine.program.update_function
+    program = update.experimental_get_compiler_ir(values, seeds)(stage="hlo")
+    assert program.count("rng-bit-generator(") == 3 + 1  # dropout is there: it is whole
+    assert "set-dimension-size" not in program

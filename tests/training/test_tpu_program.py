@@ -5,12 +5,14 @@ import importlib.metadata
 import re
 import socket
 
+import keras
 import numpy as np
 import pytest
-from helpers.sizes import SIZES
+from helpers.engines import small_config
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
-import kbert
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -24,23 +26,18 @@ HOST = re.compile(r"\b(custom-call|infeed|outfeed|send|recv)[\w-]*\(")
 DYNAMIC = re.compile(r"set-dimension-size|get-dimension-size|<=\d")
 WIDE = re.compile(r"\bf64\[")
 HEADS = {
-    "pretraining": lambda config: kbert.build_bert(
-        config, seq_len=11, max_predictions=PREDICTIONS, dtype="mixed_bfloat16"
-    ),
-    "classifier": lambda config: kbert.build_classifier(config, seq_len=11, num_labels=3),
+    "pretraining": {"max_predictions": PREDICTIONS, "dtype": "mixed_bfloat16"},
+    "classifier": {"num_labels": 3},
 }
 
 
 def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> Engine:
     """An engine on this CPU; `on_tpu`: whose program is that of a TPU's one chip."""
-    import keras
-
     keras.utils.set_random_seed(5)
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
     engine = Engine()
     engine.backend.local_replicas.on_tpu = engine.backend.local_replicas.distributed = on_tpu
-    engine.prepare(HEADS[head](config), Optimizer(learning_rate=1e-2, total_steps=9), **options)
+    model = build(GraphSpec(small_config(BLOCKS, dropout), head, seq_len=11, **HEADS[head]))
+    engine.prepare(model, Optimizer(learning_rate=1e-2, total_steps=9), **options)
     return engine
 
 
