@@ -5,6 +5,9 @@ import time
 from pathlib import Path
 
 import keras
+import numpy as np
+
+from kbert.training.run.state_files import read_state
 
 
 class Crash(keras.callbacks.Callback):
@@ -50,3 +53,11 @@ class Beginning(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self.weights = {layer.name: layer.get_weights() for layer in self.model.layers}
         raise RuntimeError("begun")
+
+
+def assert_states_equal(one: Path, other: Path, step: int) -> None:
+    """Check that two runs' states after a step are equal, bit for bit."""
+    name = f"checkpoints/step-{step:08d}.safetensors"
+    (arrays, _), (others, _) = (read_state(run / name) for run in (one, other))
+    assert set(arrays) == set(others)
+    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]

@@ -139,16 +139,6 @@ def test_initial_weights_follow_googles_initializer():
     assert len(starts) == len(kernels)  # no two tables share their numbers
 
 
-def test_seed_repeats_the_initial_weights(small):
-    models = []
-    for _ in range(2):
-        keras.utils.set_random_seed(13)
-        models.append(kbert.build_bert(small))
-    for first, second in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_array_equal(first, second)
-    assert len(models[0].get_weights()) == len(models[1].get_weights()) == 5 + 16 * 3 + 2 + 7
-
-
 def test_dropout_acts_in_training_only(small):
     model = kbert.build_encoder(small, seq_len=7)
     ids = [np.ones((13, 7), "int32"), np.zeros((13, 7), "int32")]
@@ -156,24 +146,3 @@ def test_dropout_acts_in_training_only(small):
     moving = [np.asarray(model(ids, training=True)[0]) for _ in range(2)]
     np.testing.assert_array_equal(*still)
     assert np.abs(moving[0] - moving[1]).max() > 1e-3
-
-
-def test_attention_dropout_acts_in_training(small):
-    config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)
-    model = kbert.build_encoder(config, seq_len=7)
-    ids = [np.arange(1, 8, dtype="int32")[None], np.zeros((1, 7), "int32")]
-    outputs = [np.asarray(model(ids, training=True)[0]) for _ in range(2)]
-    assert np.abs(outputs[0] - outputs[1]).max() > 1e-5
-
-
-def test_mixed_precision_keeps_variables_in_float32(small):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = kbert.build_bert(small, seq_len=7)
-    finally:
-        keras.config.set_dtype_policy(before)
-    assert {weight.dtype for weight in model.weights} == {"float32"}
-    outputs = model([np.ones((2, 7), "int32")] * 3)
-    assert {keras.backend.standardize_dtype(output.dtype) for output in outputs} == {"bfloat16"}
-    assert all(np.isfinite(np.asarray(output, "float32")).all() for output in outputs)

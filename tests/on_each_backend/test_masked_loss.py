@@ -30,13 +30,13 @@ def cross_entropy(logits, labels):
     return -np.take_along_axis(log_probabilities, labels[..., None], -1)[..., 0]
 
 
-def compile_plainly(model, rate=0.0):
+def compile_plainly(model):
     import keras
 
     keras.utils.set_random_seed(3)
     loss = keras.losses.SparseCategoricalCrossentropy
     model.compile(
-        optimizer=keras.optimizers.SGD(rate),
+        optimizer=keras.optimizers.SGD(0.0),
         loss=[loss(from_logits=True), loss(from_logits=True)],
         metrics=[
             [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
@@ -92,16 +92,6 @@ def test_gathered_head_counts_nonzero_positions(small, data):
         return_dict=True,
     )
     assert found["MLM_loss"] == pytest.approx(mlm, rel=1e-5)
-
-
-@pytest.mark.full
-def test_fit_learns_the_masked_tokens(small, data):
-    model = kbert.build_bert(small, seq_len=LENGTH)
-    compile_plainly(model, rate=0.5)
-    inputs, labels = data
-    history = model.fit(inputs, labels, batch_size=BATCH, epochs=8, verbose=0)
-    losses = history.history["loss"]
-    assert losses[-1] < 0.8 * losses[0]
 
 
 @full_on("jax", "tensorflow")

@@ -98,20 +98,6 @@ def test_keras_files_give_equal_outputs_in_a_new_process(
 
 
 @pytest.mark.full
-def test_reloaded_model_has_the_same_rows_and_mask(small, peer, fill, ids, tmp_path):
-    import keras
-
-    model = kbert.build_encoder(small, seq_len=None)
-    fill(model, small, peer())
-    model.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
-    assert kbert.model_rows(loaded) == kbert.model_rows(model)
-    padded = loaded.predict(ids, verbose=0)[0]
-    alone = loaded.predict([part[1:2, :7] for part in ids], verbose=0)[0]
-    assert_allclose(padded[1, :7], alone[0], atol=2e-6)
-
-
-@pytest.mark.full
 def test_exported_savedmodel_gives_equal_outputs(small, peer, fill, inputs, tmp_path, backend):
     if backend != "tensorflow":
         pytest.skip("a SavedModel is TensorFlow's")

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Copies
+from helpers.interrupted_run import Copies, assert_states_equal
 from helpers.labelled_texts import write_texts
 from helpers.run_shards import CONFIG, VOCABULARY, make_shards
 from helpers.run_shards import SETTINGS as SHARD_SETTINGS
@@ -84,10 +84,7 @@ def test_lora_training_changes_adapters_and_head_only(whole, folder, encoder):
 @pytest.mark.full
 def test_resume_with_lora_is_bit_equal(whole, folder):
     tuned = kbert.resume(folder / "crashed", **QUIET)
-    last = f"checkpoints/step-{STEPS:08d}.safetensors"
-    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("whole", "crashed"))
-    assert set(arrays) == set(others)
-    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert_states_equal(folder / "whole", folder / "crashed", STEPS)
     for file in ("model/model.safetensors", "adapter/adapter_model.safetensors"):
         assert (folder / "whole" / file).read_bytes() == (folder / "crashed" / file).read_bytes()
     assert tuned.metrics == whole.metrics

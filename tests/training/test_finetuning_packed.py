@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.interrupted_run import Beginning, Copies
+from helpers.interrupted_run import Beginning, Copies, assert_states_equal
 from helpers.labelled_texts import write_texts
 from helpers.sample_data import TAGGED, sample_bert
 from helpers.small_berts import small_bert
@@ -16,7 +16,6 @@ from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.resume import resume
-from kbert.training.run.state_files import read_state
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
@@ -60,10 +59,7 @@ def test_resume_of_packed_run_is_bit_equal(whole, folder):
     with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
         resume(folder / "crashed", packing=False, **QUIET)
     tuned = resume(folder / "crashed", **QUIET)
-    last = f"checkpoints/step-{STEPS:08d}.safetensors"
-    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("whole", "crashed"))
-    assert set(arrays) == set(others)
-    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert_states_equal(folder / "whole", folder / "crashed", STEPS)
     assert tuned.metrics == whole.metrics
 
 
@@ -85,9 +81,7 @@ def test_gradient_checkpointing_changes_no_number_of_a_packed_run(whole, folder,
     for one, other in zip(again.history.updates, whole.history.updates, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
     resume(folder / "stopped", **QUIET)
-    last = f"checkpoints/step-{STEPS:08d}.safetensors"
-    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("again", "stopped"))
-    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert_states_equal(folder / "again", folder / "stopped", STEPS)
 
 
 def test_saved_model_of_a_packed_run_is_the_plain_graph(whole, folder):

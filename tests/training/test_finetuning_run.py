@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Beginning, Copies
+from helpers.interrupted_run import Beginning, Copies, assert_states_equal
 from helpers.labelled_texts import read_texts, write_texts
 from helpers.small_berts import small_berts
 
@@ -22,7 +22,6 @@ from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.resume import resume
-from kbert.training.run.state_files import read_state
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
@@ -101,10 +100,7 @@ def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
     """Dropout on; what kills do is in test_run_kills.py."""
     output = shutil.copytree(crashed, tmp_path / "run")
     tuned = resume(output, **QUIET)
-    last = f"checkpoints/step-{STEPS:08d}.safetensors"
-    (arrays, _), (others, _) = (read_state(path / last) for path in (folder / "whole", output))
-    assert set(arrays) == set(others)
-    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert_states_equal(folder / "whole", output, STEPS)
     pairs = zip(whole.bert.model.get_weights(), tuned.bert.model.get_weights(), strict=True)
     assert all(np.array_equal(one, other) for one, other in pairs)
     assert tuned.metrics == whole.metrics and tuned.intervals == whole.intervals != {}

@@ -85,15 +85,10 @@ def assert_last(run, steps: list[int]) -> None:
 
 
 @pytest.mark.full
-def test_last_step_is_recorded_where_a_callback_stops(stopped):
+def test_last_step_is_recorded_where_a_callback_stops(stopped, folder, tmp_path):
     assert_last(stopped, [10, 15])
-
-
-@pytest.mark.full
-def test_last_step_is_recorded_before_the_first_line(folder, tmp_path):
-    trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
+    pretrained(folder, tmp_path / "run", 3, log_every=10)  # before the first record
     assert_last(tmp_path / "run", [3])
-    assert [line["step"] for line in trained.history.updates] == [3]
 
 
 @pytest.mark.full

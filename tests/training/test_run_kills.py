@@ -5,15 +5,14 @@ import json
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
+from helpers.interrupted_run import assert_states_equal
 from helpers.labelled_texts import write_texts
 from helpers.run_shards import SETTINGS, make_shards, without_times
 from helpers.small_berts import small_bert
 
 import kbert
 from kbert.training.run.records import read_records
-from kbert.training.run.state_files import read_state
 
 STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10}  # 2 epochs of 23 examples, 5 a batch
 
@@ -97,10 +96,7 @@ def whole(start, folder):
 
 def assert_equal(whole: Path, killed: Path, steps: int = SETTINGS["steps"]) -> None:
     """Final states, models, records and metrics of two runs, bit for bit."""
-    last = f"checkpoints/step-{steps:08d}.safetensors"
-    (arrays, _), (others, _) = (read_state(run / last) for run in (whole, killed))
-    assert set(arrays) == set(others)
-    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert_states_equal(whole, killed, steps)
     for name in ("model/model.safetensors", "model/README.md"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes()
     lines = [without_times(read_records(run / "metrics.jsonl")) for run in (whole, killed)]
