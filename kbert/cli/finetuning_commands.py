@@ -29,7 +29,7 @@ from kbert.cli.pretraining_commands import (
     say_where,
     stoppable,
 )
-from kbert.cli.setting_options import given, with_settings, with_surroundings
+from kbert.cli.setting_options import given, with_settings, with_run_options
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
@@ -121,7 +121,7 @@ _BASIC = (
 @click.option("--resume", "run", metavar="RUN", type=Input(), help="Resume the run in this folder.")
 @click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
 @with_settings(FinetuningSettings, _HELP)
-@with_surroundings
+@with_run_options
 def finetune(source, task, train, dev, teacher, output, run, around, **settings):
     """Fine-tune the checkpoint SRC on labelled data.
 

@@ -8,7 +8,7 @@ import click
 from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Input, Output, check_source, check_writable
-from kbert.cli.setting_options import given, with_settings, with_surroundings
+from kbert.cli.setting_options import given, with_settings, with_run_options
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
 _HELP = {
@@ -66,7 +66,7 @@ _BASIC = (
 )
 @click.option("--steps", type=int, help="Number of training steps.")
 @with_settings(PretrainingSettings, _HELP)
-@with_surroundings
+@with_run_options
 def pretrain(shards, config, init, dev, teacher, output, run, around, **settings):
     """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
 

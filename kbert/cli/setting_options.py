@@ -97,7 +97,7 @@ def with_settings(settings: type[RunSettings], texts: dict[str, str]):
     return decorated
 
 
-def with_surroundings(command):
+def with_run_options(command):
     """A decorator: the options of `RunOptions`, which the command gets by name as `around`."""
 
     @functools.wraps(command)

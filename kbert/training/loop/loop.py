@@ -1,8 +1,6 @@
 """The one training loop: batches to steps, with callbacks, records, states and a clear end.
 
-Keras's `fit` is not used: under `tf.distribute` it clips each replica's gradients before their sum,
-draws the same dropout masks on every replica and fails with several hosts; its restarts lose the
-data's position and the dropout's seeds.
+Keras's `fit` is not used: CONTRIBUTING.md, "Why training does not use `fit`", says why.
 """
 
 import contextlib
@@ -67,10 +65,9 @@ def train(
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
     part = engine.rows(batches.batch_size)
-    # a callback of each batch is to see its weights, not those of later steps
-    watched = watch_batches(callbacks)
-    per_call, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
-    # torch compiles nothing
+    per_call, ahead = engine.steps_per_execution, engine.ahead()
+    if watch_batches(callbacks):  # each is to see its weights, not those of later steps
+        per_call, ahead = 1, 0
     first = "computing" if keras.backend.backend() == "torch" else "compiling"
     with (
         Live(
