@@ -29,7 +29,7 @@ from kbert.cli.pretraining_commands import (
     say_where,
     stoppable,
 )
-from kbert.cli.setting_options import given, with_settings, with_run_options
+from kbert.cli.setting_options import given, with_run_options, with_settings
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of

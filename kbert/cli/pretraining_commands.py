@@ -8,7 +8,7 @@ import click
 from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Input, Output, check_source, check_writable
-from kbert.cli.setting_options import given, with_settings, with_run_options
+from kbert.cli.setting_options import given, with_run_options, with_settings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
 _HELP = {

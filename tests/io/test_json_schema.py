@@ -147,7 +147,7 @@ def test_mutated_run_files_are_read_or_refused(tmp_path):
     settings = vars(PretrainingSettings.from_options({"steps": 7})) | {
         "config": kbert.BertConfig().to_dict()
     }
-    run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})
+    run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, data_paths={"shards": "s"})
     (run.path / "result.json").write_text('{"steps": 7, "loss": 1.5, "metrics": {"f1": null}}')
 
     def look():
@@ -184,12 +184,12 @@ def test_mutated_tf_config_is_read_or_refused(monkeypatch):
         for name, literal in VALUES.items():
             monkeypatch.setenv("TF_CONFIG", mutated(text, place, literal))
             try:
-                found = hosts.tf_config()
+                found = hosts.read_tf_config()
                 assert found is None or found["task"]["index"] in (0, 1), (place, name)
             except ValueError as error:
                 assert "TF_CONFIG" in str(error) and "\n" not in str(error)
     document.write(text)
-    assert hosts.tf_config() == json.loads(text)
+    assert hosts.read_tf_config() == json.loads(text)
 
 
 @pytest.fixture
