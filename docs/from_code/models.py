@@ -4,7 +4,7 @@
 """
 
 from from_code.table import table
-from kbert.checkpoints.hub.names import known_models
+from kbert.checkpoints.hub.names import list_known_models
 
 _OWNERS = {  # of each table, in the page's order
     "BERT": ("google-bert",),
@@ -19,7 +19,7 @@ _OWNERS = {  # of each table, in the page's order
 
 def page() -> str:
     """A table for each kind of model; a line for each model."""
-    rows = list(known_models().values())
+    rows = list(list_known_models().values())
     parts = [
         f"### {title}\n\n"
         + table(

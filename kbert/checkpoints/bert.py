@@ -82,11 +82,11 @@ class Bert(aliases.Answering):
     @property
     def spec(self) -> GraphSpec:
         """Spec of the graph: the model's own, or one derived from the model's layers."""
-        found = getattr(self.model, "spec", None)
-        if found is not None and (found.config, found.head) == (self.config, self.head):
-            return found
-        told = read_spec_arguments(self.model) | {"head": self.head}
-        return GraphSpec(self.config, **told)
+        spec = getattr(self.model, "spec", None)
+        if spec is not None and (spec.config, spec.head) == (self.config, self.head):
+            return spec
+        arguments = read_spec_arguments(self.model) | {"head": self.head}
+        return GraphSpec(self.config, **arguments)
 
     def __repr__(self) -> str:
         params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
@@ -172,17 +172,21 @@ def load(
         head = head or added.head
         labels = added.labels if labels is None and num_labels is None else labels
         num_labels = added.num_labels if num_labels is None and labels is None else num_labels
-    labels = _checked_labels(labels, num_labels)
+    labels = _check_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
-    with formats.opened(path, config, format) as checkpoint:
+    with formats.open_checkpoint(path, config, format) as checkpoint:
         head = aliases.resolve("head", head) or _own_head(checkpoint)
         _check_labels_fit(checkpoint, head, num_labels, labels)
-        words = _tokenizer(checkpoint, lowercase) if tokenizer else None
-        checkpoint = checkpoint.padded_by(words.pad_id) if words else checkpoint
-        asked = seq_len, allow_missing, ignore, words, num_labels, labels
+        tokenizer_of_checkpoint = _tokenizer(checkpoint, lowercase) if tokenizer else None
+        checkpoint = (
+            checkpoint.replace_pad_id(tokenizer_of_checkpoint.pad_id)
+            if tokenizer_of_checkpoint
+            else checkpoint
+        )
+        asked = seq_len, allow_missing, ignore, tokenizer_of_checkpoint, num_labels, labels
         given = added.layers(checkpoint.spec.config) if added else ()
-        bert = _built(checkpoint, head, *asked, given=given)
-    return bert if added is None else adapted(bert, added, str(adapter), str(path))
+        bert = _build(checkpoint, head, *asked, given=given)
+    return bert if added is None else merge_adapter(bert, added, str(adapter), str(path))
 
 
 def save(
@@ -257,48 +261,56 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
         pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
 
 
-def _built(
-    checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels, given
+def _build(
+    checkpoint: Checkpoint,
+    head,
+    seq_len,
+    allow_missing,
+    ignore,
+    tokenizer,
+    num_labels,
+    labels,
+    given,
 ) -> Bert:
     """Build a checkpoint's model; `given` names layers whose weights come from elsewhere."""
     from kbert.model import builder
 
-    found = checkpoint.spec
-    own = head == found.head
+    own_spec = checkpoint.spec
+    own = head == own_spec.head
     new_labels = () if own or head not in HEADS_WITH_LABELS else checkpoint.new_labels or ()
-    num_labels = num_labels or (found.num_labels if own else len(new_labels) or 2)
+    num_labels = num_labels or (own_spec.num_labels if own else len(new_labels) or 2)
     if labels is None and len(new_labels) == num_labels:
         labels = new_labels
-    spec = GraphSpec(found.config, head, seq_len=seq_len, num_labels=num_labels)
+    spec = GraphSpec(own_spec.config, head, seq_len=seq_len, num_labels=num_labels)
     fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
-    tokens = words.vocab_size if words else None
+    tokens = tokenizer.vocab_size if tokenizer else None
     if problems := fit.problems + fitting.vocabulary_problems(tokens, spec.config):
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise ValueError(
             f"{checkpoint.source} does not fit the model of its configuration, {count}: "
-            + fitting.summarized(problems)
+            + fitting.summarize(problems)
             + _hint(problems)
         )
     with deferred.without_values():
         model = builder.build(spec)
     with transfer.Reading(fit.entries, fit.tensors) as reading:
         report = _whole(transfer.fill(model, reading), fit, model, checkpoint)
-    if own and num_labels != found.num_labels and not given:
+    if own and num_labels != own_spec.num_labels and not given:
         _logger.warning(
             "%s has a head for %d labels, but num_labels is %d: a new head is initialized",
             checkpoint.source,
-            found.num_labels,
+            own_spec.num_labels,
             num_labels,
         )
     elif own:
         labels = labels or checkpoint.labels
     elsewhere = {entry.name for entry in fit.entries if entry.layer in given}
-    _warn(checkpoint, report, words, [n for n in report.initialized if n not in elsewhere])
+    _warn(checkpoint, report, tokenizer, [n for n in report.initialized if n not in elsewhere])
     return Bert(
         spec.config,
         head,
         model,
-        words,
+        tokenizer,
         report,
         architecture=checkpoint.architecture if own else None,
         labels=labels,
@@ -306,13 +318,15 @@ def _built(
         problem_type=checkpoint.problem_type if own else None,
         split_punctuation=checkpoint.split_punctuation if own else None,
         sentence_problem=checkpoint.sentence_problem,
-        cross_encoder=checkpoint.cross_encoder if own and num_labels == found.num_labels else None,
+        cross_encoder=checkpoint.cross_encoder
+        if own and num_labels == own_spec.num_labels
+        else None,
         source=checkpoint.address,
-        card=checkpoint.card if own and num_labels == found.num_labels else None,
+        card=checkpoint.card if own and num_labels == own_spec.num_labels else None,
     )
 
 
-def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
+def merge_adapter(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     """Merge an adapter into a model's weights, in place; see `add_to`."""
     added = add_to(bert.model, bert.spec, adapter, source, base)
     return dataclasses.replace(
@@ -347,7 +361,7 @@ def _own_head(checkpoint: Checkpoint) -> str:
     return checkpoint.spec.head
 
 
-def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
+def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
     if num_labels is not None:
         require_positive("num_labels", num_labels)
     if labels is None:
@@ -391,7 +405,7 @@ def _whole(
 
     Both have newly initialized weights.
     """
-    marked = first_values.still_marked(model, checkpoint.untrained)
+    marked = first_values.find_unchanged(model, checkpoint.untrained)
     layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless), *marked]
     names = [entry.name for entry in fit.entries if entry.layer in marked]
     initialized = (*report.initialized, *fit.nameless, *names)
@@ -404,7 +418,9 @@ def _whole(
     )
 
 
-def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: list[str]) -> None:
+def _warn(
+    checkpoint: Checkpoint, report: transfer.TransferReport, tokenizer, new: list[str]
+) -> None:
     if new:
         names = ", ".join(new)
         _logger.warning(
@@ -419,13 +435,13 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: l
     if report.not_finite:
         names = ", ".join(report.not_finite)
         _logger.warning("%s has NaN or infinity in these weights: %s", checkpoint.source, names)
-    rows = checkpoint.spec.config.vocab_size
-    if words is not None and words.vocab_size < rows:
+    embedding_size = checkpoint.spec.config.vocab_size
+    if tokenizer is not None and tokenizer.vocab_size < embedding_size:
         _logger.warning(
             "%s: the vocabulary has %d tokens, the embedding %d rows: the last rows have no token",
             checkpoint.source,
-            words.vocab_size,
-            rows,
+            tokenizer.vocab_size,
+            embedding_size,
         )
 
 

@@ -92,7 +92,7 @@ class Checkpoint:
     card: str | None = None
     notes: tuple[str, ...] = ()
 
-    def padded_by(self, pad_id: int) -> "Checkpoint":
+    def replace_pad_id(self, pad_id: int) -> "Checkpoint":
         """Give the checkpoint with its tokenizer's padding token, which goes before config.json's.
 
         transformers masks what the tokenizer pads with, whatever config.json says.

@@ -19,24 +19,24 @@ _logger = logging.getLogger("kbert")
 
 # The key in transformers' config.json: by layer, the digests of its weights.
 KEY = "kbert_newly_initialized"
-MARKS = js.or_null(js.mapping_of(js.list_of(js.TEXT, "a list of digests")))
+DIGESTS = js.or_null(js.mapping_of(js.list_of(js.TEXT, "a list of digests")))
 # Other programs save a model in half precision: the weights are then others, and still untrained.
 _PRECISIONS = ("float32", "float16", "bfloat16")
 
 
 def digests(model, layers: Collection[str], precision: str = "float32") -> dict[str, str]:
     """Compute a digest of each layer's weights, rounded to a precision, by the layer's name."""
-    found = {}
+    by_layer = {}
     for layer in model.layers:
         if layer.name in layers:
             digest = hashlib.blake2b(digest_size=16)
-            for array in _rounded(layer.weights, precision):
+            for array in _round_weights(layer.weights, precision):
                 digest.update(array.tobytes())
-            found[layer.name] = digest.hexdigest()
-    return found
+            by_layer[layer.name] = digest.hexdigest()
+    return by_layer
 
 
-def changed(model, first: Mapping[str, str]) -> set[str]:
+def find_changed(model, first: Mapping[str, str]) -> set[str]:
     """Return the layers whose weights are no longer those that the digests were taken of."""
     now = digests(model, first)
     return {layer for layer, digest in first.items() if now.get(layer) != digest}
@@ -46,7 +46,7 @@ def find_untrained(bert) -> list[str]:
     """Return the layers with newly initialized weights that nothing has trained since."""
     if bert.report is None or not bert.report.initialized_layers:
         return []
-    trained = changed(bert.model, bert.report.first_values)
+    trained = find_changed(bert.model, bert.report.first_values)
     return [layer for layer in bert.report.initialized_layers if layer not in trained]
 
 
@@ -66,7 +66,7 @@ def with_untrained(bert, layers: Collection[str]):
     return dataclasses.replace(bert, report=report)
 
 
-def make_marks(bert, layers: Collection[str] | None = None) -> dict[str, list[str]]:
+def make_digests(bert, layers: Collection[str] | None = None) -> dict[str, list[str]]:
     """Return what a file keeps: the digests of each untrained layer, one per precision.
 
     Args:
@@ -75,13 +75,13 @@ def make_marks(bert, layers: Collection[str] | None = None) -> dict[str, list[st
     """
     untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
     by_precision = [digests(bert.model, untrained, precision) for precision in _PRECISIONS]
-    return {layer: [found[layer] for found in by_precision] for layer in untrained}
+    return {layer: [all_digests[layer] for all_digests in by_precision] for layer in untrained}
 
 
-def still_marked(model, marks: Mapping[str, Collection[str]]) -> list[str]:
+def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[str]:
     """Return the layers whose weights are still those that a file marked as untrained."""
-    now = digests(model, marks)
-    return [layer for layer, known in marks.items() if now.get(layer) in known]
+    now = digests(model, known_digests)
+    return [layer for layer, known in known_digests.items() if now.get(layer) in known]
 
 
 def warn_of_untrained(
@@ -106,7 +106,7 @@ def warn_of_untrained(
     )
 
 
-def _rounded(weights, precision: str) -> Iterable[np.ndarray]:
+def _round_weights(weights, precision: str) -> Iterable[np.ndarray]:
     """Yield the weights as float32 arrays, after a rounding to a precision."""
     import keras
     import ml_dtypes

@@ -61,10 +61,10 @@ def fit(
             checkpoint nor any graph has.
     """
     config, column = spec.config, checkpoint.column
-    allow_missing = _known("allow_missing", allow_missing, checkpoint)
-    ignore = _known("ignore", ignore, checkpoint)
-    found = checkpoint.spec
-    own = (spec.head, spec.num_labels) == (found.head, found.num_labels)
+    allow_missing = _resolve_names("allow_missing", allow_missing, checkpoint)
+    ignore = _resolve_names("ignore", ignore, checkpoint)
+    own_spec = checkpoint.spec
+    own = (spec.head, spec.num_labels) == (own_spec.head, own_spec.num_labels)
     tensors = dict(checkpoint.tensors)
     names = {
         part: {entry.name for entry in weight_names.entries(part, config, column)}
@@ -75,7 +75,7 @@ def fit(
     classifiers = sorted(set().union(*(names[part] for part in HEADS_WITH_LABELS)))
     others = [] if own else [name for name in classifiers if tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
-    rows = [
+    templates = [
         row
         for part in weight_names.parts_of(spec.head, config)
         for row in weight_names.rows_of(part, config)
@@ -89,7 +89,7 @@ def fit(
     )
     if problems:
         problems = _contradictions(config, column, tensors) + problems
-    nameless = [row.kbert for row in rows if getattr(row, column) is None]
+    nameless = [row.kbert for row in templates if getattr(row, column) is None]
     return Fit(entries, nameless, tensors, others, problems)
 
 
@@ -118,60 +118,62 @@ def require_wordpiece_bert(bert, form: str) -> None:
         )
 
 
-def summarized(problems: Collection[str], most: int = 20) -> str:
+def summarize(problems: Collection[str], most: int = 20) -> str:
     """Problems as one line: those alike but for their encoder block as one, the first `most`."""
     blocks: dict[str, list[int]] = {}
     for problem in problems:
         block = _BLOCK.search(problem)
-        place = int(block[2]) if block else 0
-        blocks.setdefault(_BLOCK.sub(r"\1{}", problem, count=1), []).append(place)
-    texts = [text.replace("{}", _ranges(places), 1) for text, places in blocks.items()]
-    left = sum(len(places) for places in list(blocks.values())[most:])
+        number = int(block[2]) if block else 0
+        blocks.setdefault(_BLOCK.sub(r"\1{}", problem, count=1), []).append(number)
+    texts = [text.replace("{}", _ranges(numbers), 1) for text, numbers in blocks.items()]
+    left = sum(len(numbers) for numbers in list(blocks.values())[most:])
     more = [f"and {left} more, which `kbert inspect` lists"] if left else []
     return "; ".join(texts[:most] + more)
 
 
-def _ranges(places: Collection[int]) -> str:
+def _ranges(numbers: Collection[int]) -> str:
     """3, {0…11} or {0, 2}."""
-    places = sorted(set(places))
-    if len(places) == 1:
-        return str(places[0])
-    whole = places == list(range(places[0], places[-1] + 1))
-    return f"{{{places[0]}…{places[-1]}}}" if whole else f"{{{', '.join(map(str, places))}}}"
+    numbers = sorted(set(numbers))
+    if len(numbers) == 1:
+        return str(numbers[0])
+    whole = numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{{{numbers[0]}…{numbers[-1]}}}" if whole else f"{{{', '.join(map(str, numbers))}}}"
 
 
 def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
     """Return the configuration's keys that say other sizes than the tensors have."""
     one = config.replace(num_hidden_layers=1)
-    rows = [row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)]
-    names = {(row.layer, row.variable): getattr(row, column) for row in rows}
-    found = {}
+    templates = [
+        row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)
+    ]
+    names = {(row.layer, row.variable): getattr(row, column) for row in templates}
+    sizes = {}
     for key, (layer, variable, dimension) in _SIZES.items():
         name = names.get((layer, variable)) or ""
         shape = tensors[name].shape if name in tensors else ()
         if len(shape) > dimension:
-            found[key] = shape[dimension]
+            sizes[key] = shape[dimension]
     if blocks := _count_blocks(config, column, tensors):
-        found["num_hidden_layers"] = blocks
+        sizes["num_hidden_layers"] = blocks
     return [
         f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
-        for key, size in found.items()
+        for key, size in sizes.items()
         if getattr(config, key) != size
     ]
 
 
 def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> int:
     """Return the encoder blocks that the tensors are of, from the first on without a gap."""
-    rows = len(weight_names.rows_of("encoder", config.replace(num_hidden_layers=1)))
+    per_block = len(weight_names.rows_of("encoder", config.replace(num_hidden_layers=1)))
     names = weight_names.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
     for block in range(_MOST_BLOCKS):
-        of_block = names[block * rows : (block + 1) * rows]
+        of_block = names[block * per_block : (block + 1) * per_block]
         if not any(getattr(row, column) in tensors for row in of_block):
             return block
     return _MOST_BLOCKS
 
 
-def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
+def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
     """Return the names as the table has them.
 
     A name that stands nowhere is a mistake in writing.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints import run_models
 from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.zip_archive import unpacked
+from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file
@@ -19,7 +19,7 @@ from kbert.io.wording import unknown_choice
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 
-# Each reader has `is_one(path)` and `opened(path, config)`.
+# Each reader has `is_one(path)` and `open_checkpoint(path, config)`.
 READERS = {
     "transformers": "kbert.checkpoints.transformers.folder",
     "google": "kbert.checkpoints.google_folder",
@@ -57,7 +57,7 @@ _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 
 
 @contextlib.contextmanager
-def opened(
+def open_checkpoint(
     source: "str | os.PathLike | Backbone",
     config: BertConfig | None = None,
     form: str | None = None,
@@ -70,22 +70,22 @@ def opened(
             is unknown or not read.
     """
     if not isinstance(source, (str, os.PathLike)):
-        with _reader("keras_hub").opened_backbone(source) as checkpoint:
+        with _reader("keras_hub").open_backbone(source) as checkpoint:
             yield checkpoint
         return
-    path = located(source)
+    path = locate(source)
     more = {"address": fetching.address_of(path), "card": run_models.find_card(path)}
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
-            path = stack.enter_context(unpacked(path))
-        reader = _reader(form or recognized(path))
-        checkpoint = stack.enter_context(reader.opened(path, config))
+            path = stack.enter_context(unpack(path))
+        reader = _reader(form or recognize(path))
+        checkpoint = stack.enter_context(reader.open_checkpoint(path, config))
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
         yield dataclasses.replace(checkpoint, source=str(source), **more)
 
 
-def located(source: str | os.PathLike) -> Path:
+def locate(source: str | os.PathLike) -> Path:
     """Return the file or folder that a path or a model's name means; download it if necessary.
 
     A run means its model, Google's prefix the index of that name.
@@ -107,22 +107,22 @@ def located(source: str | os.PathLike) -> Path:
     return path
 
 
-def recognized(path: Path) -> str:
+def recognize(path: Path) -> str:
     """Return the format that lies at a path, one of `READERS`.
 
     Raises:
         FileNotFoundError: no format's files are there.
         ValueError: two formats' files are, or those of one that kbert does not read.
     """
-    found = [form for form in READERS if _reader(form).is_one(path)]
-    if len(found) > 1:
-        forms = " and of ".join(found)
+    matches = [form for form in READERS if _reader(form).is_one(path)]
+    if len(matches) > 1:
+        forms = " and of ".join(matches)
         raise ValueError(
             f"{path} must hold one checkpoint, got files of {forms}: choose with format= "
             "(--format of kbert convert)"
         )
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     for name, what in _OTHERS.items():
         if (path / name).is_file():
             raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
@@ -136,20 +136,20 @@ def recognized(path: Path) -> str:
     raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")
 
 
-def head_said(source: str | os.PathLike, form: str | None = None) -> str | None:
+def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
     """Return the head that a checkpoint's own description says, its tensors unread.
 
     None: it does not.
 
     Raises:
-        FileNotFoundError, ValueError: as `opened`, where no checkpoint is there.
+        FileNotFoundError, ValueError: as `open_checkpoint`, where no checkpoint is there.
     """
-    path = located(source)
+    path = locate(source)
     if path.suffix == ".zip":
         return None
-    said = getattr(_reader(form or recognized(path)), "head_said", None)
+    read = getattr(_reader(form or recognize(path)), "read_head", None)
     try:
-        return said and said(path)
+        return read and read(path)
     except ValueError:  # what is wrong with it is said when it is opened
         return None
 
@@ -180,9 +180,9 @@ def writer(form: str):
     return importlib.import_module(WRITERS[form]).write
 
 
-def check_options(form: str, given: Collection[str]) -> None:
+def check_options(form: str, options: Collection[str]) -> None:
     """Raise a ValueError for an option that a format does not have."""
-    for name in given:
+    for name in options:
         if form not in OPTIONS[name]:
             forms = " or ".join(OPTIONS[name])
             raise ValueError(f"{name} is an option of the format {forms}, got the format {form}")
@@ -239,8 +239,8 @@ def _reader(form: str):
 
 
 def _is_a_part(path: Path) -> bool:
-    parts = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
-    looks_like_one = path.suffix in parts or ".data-" in path.name
+    endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
+    looks_like_one = path.suffix in endings or ".data-" in path.name
     return looks_like_one and any(_reader(form).is_one(path.parent) for form in READERS)
 
 

@@ -36,7 +36,7 @@ _OF_TRAINING = re.compile(
 )
 # tokenization.py, validate_case_matches_checkpoint: uncased models whose names do not say so.
 _UNCASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
-_ENOUGH_WORDS = 1000
+_ENOUGH_TOKENS = 1000
 _one_at_a_time = threading.Lock()  # TensorFlow's reader keeps its place in the file
 # modeling.py, get_activation; "gelu" is listed under the name that kbert reads it by.
 _GOOGLES_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
@@ -50,7 +50,7 @@ def is_one(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
 
     Adam's slots and the step counter are left out. The head is read from the names: cls/squad,
@@ -70,11 +70,11 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             model's.
         ImportError: TensorFlow is not installed.
     """
-    folder, prefix = _chosen(path)
+    folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
-    found = _tensors(prefix)
-    left_out = tuple(name for name in found if _OF_TRAINING.search(name))
-    tensors = {name: tensor for name, tensor in found.items() if name not in left_out}
+    every_tensor = _tensors(prefix)
+    left_out = tuple(name for name in every_tensor if _OF_TRAINING.search(name))
+    tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
     _check_is_bert(prefix, tensors)
     weights = tensors.get("output_weights")
     num_labels = (weights.shape[0] if weights and weights.shape else 0) or 2
@@ -108,9 +108,9 @@ def write(bert, path: Path) -> None:
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
     fitting.require_wordpiece_bert(bert, "google")
-    parts = weight_names.PARTS_OF_HEAD[bert.head]
-    rows = [row for part in parts for row in weight_names.rows_of(part, bert.config)]
-    if nameless := [row.kbert for row in rows if row.google is None]:
+    groups = weight_names.PARTS_OF_HEAD[bert.head]
+    templates = [row for part in groups for row in weight_names.rows_of(part, bert.config)]
+    if nameless := [row.kbert for row in templates if row.google is None]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"
@@ -124,14 +124,14 @@ def write(bert, path: Path) -> None:
             bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
 
 
-def _chosen(path: Path) -> tuple[Path, Path]:
+def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
     """Return the folder, and its checkpoint's path without the endings of its files."""
     if path.suffix == ".index":
         return path.parent, path.with_suffix("")
     names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
     if not names:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
-    for name in (CHECKPOINT, _named_by_the_run(path)):
+    for name in (CHECKPOINT, _read_latest_name(path)):
         if name in names:
             return path, path / name
     if len(names) > 1:
@@ -142,7 +142,7 @@ def _chosen(path: Path) -> tuple[Path, Path]:
     return path, path / names[0]
 
 
-def _named_by_the_run(folder: Path) -> str | None:
+def _read_latest_name(folder: Path) -> str | None:
     """Return a run's latest checkpoint, from its file `checkpoint`, a protocol buffer's text.
 
     Its path may be that of the machine that trained: only the name is taken.
@@ -173,10 +173,10 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
     if not data:
         raise FileNotFoundError(f"{prefix.parent}: no {prefix.name}.data-00000-of-00001")
     size = sum(file.stat().st_size for file in data)
-    found = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
-    if found > size:
+    stated = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
+    if stated > size:
         raise ValueError(
-            f"{prefix} must be a whole TensorFlow checkpoint, got tensors of {found:,} bytes, and "
+            f"{prefix} must be a whole TensorFlow checkpoint, got tensors of {stated:,} bytes, and "
             f"data of {size:,}"
         )
     return {
@@ -236,10 +236,10 @@ def _lowercase(folder: Path) -> bool | None:
         tokens = read_tokens(folder / "vocab.txt")
     except (OSError, ValueError):  # said when the tokenizer is made, if it is
         return None
-    words = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
-    if any(word != word.lower() for word in words):
+    pieces = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
+    if any(word != word.lower() for word in pieces):
         return False
-    return True if sum(word != word.upper() for word in words) >= _ENOUGH_WORDS else None
+    return True if sum(word != word.upper() for word in pieces) >= _ENOUGH_TOKENS else None
 
 
 def _warn_of_losses(bert, path: Path) -> None:

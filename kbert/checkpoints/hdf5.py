@@ -11,14 +11,14 @@ from kbert.io.bounds import damage_in_one_line
 
 
 @contextlib.contextmanager
-def opened(file: Path) -> Iterator:
+def open_file(file: Path) -> Iterator:
     """Open the file with h5py; raise a ValueError if it is damaged."""
     import h5py
 
     with damage_in_one_line(file, "HDF5"):
-        content = h5py.File(file, "r")
-    with content:
-        yield content
+        handle = h5py.File(file, "r")
+    with handle:
+        yield handle
 
 
 def datasets(file: Path, group, form: str = "HDF5") -> dict:
@@ -37,49 +37,49 @@ def datasets(file: Path, group, form: str = "HDF5") -> dict:
     """
     import h5py
 
-    found = {}
+    by_path = {}
     count = depth = 0
 
-    def visit(place: str, item) -> bool | None:
+    def visit(path: str, item) -> bool | None:
         nonlocal count, depth
-        count, depth = count + 1, place.count("/")
+        count, depth = count + 1, path.count("/")
         if isinstance(item, h5py.Dataset):
-            found[place] = item
+            by_path[path] = item
         return count > bounds.OBJECTS or depth > bounds.DEPTH or None  # but for None it ends
 
     with damage_in_one_line(file, form):
         group.visititems(visit)
-        lacking = _lacking(found)
-        size, unpacked = group.file.id.get_filesize(), sum(_size(item) for item in found.values())
+        lacking = _lacking(by_path)
+        size, unpacked = group.file.id.get_filesize(), sum(_size(item) for item in by_path.values())
     if count > bounds.OBJECTS or depth > bounds.DEPTH:
         raise ValueError(
             f"{file} must have at most {bounds.OBJECTS:,} groups and datasets, {bounds.DEPTH} "
             "within each other, got more"
         )
-    bounds.check_count(file, len(found))
+    bounds.check_count(file, len(by_path))
     if lacking:
         raise ValueError(f"{file} must hold its own numbers, got {lacking}")
     bounds.check_unpacked(file, "its datasets", size, unpacked)
-    return found
+    return by_path
 
 
-def dtype_of(file: Path, place: str, dataset, form: str = "HDF5") -> str:
+def dtype_of(file: Path, path: str, dataset, form: str = "HDF5") -> str:
     """Return a dataset's dtype; Keras stores bfloat16 as bytes, and says so in an attribute.
 
     Raises:
         ValueError: a damaged file, or an attribute that cannot be true of the numbers.
     """
     with damage_in_one_line(file, form):
-        found, said = dataset.dtype, dataset.attrs.get("dtype")
-        said = None if said is None else str(said)
-    if said is None or said == str(found):
-        return str(found)
-    if said != "bfloat16" or found.kind != "V" or found.itemsize != 2:
-        raise ValueError(f"{file}: {place} must be of the dtype that it says, {said}, got {found}")
+        dtype, stated = dataset.dtype, dataset.attrs.get("dtype")
+        stated = None if stated is None else str(stated)
+    if stated is None or stated == str(dtype):
+        return str(dtype)
+    if stated != "bfloat16" or dtype.kind != "V" or dtype.itemsize != 2:
+        raise ValueError(f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}")
     return "bfloat16"
 
 
-def numbers(file: Path, dataset, dtype: str | None = None, form: str = "HDF5") -> np.ndarray:
+def read_array(file: Path, dataset, dtype: str | None = None, form: str = "HDF5") -> np.ndarray:
     """Return a dataset's numbers, of `dtype_of` it; a ValueError where the file is damaged."""
     with damage_in_one_line(file, form):
         array = dataset[()]
@@ -94,14 +94,14 @@ def _size(item) -> int:
     return 0 if item.shape is None else item.nbytes
 
 
-def _lacking(found: dict) -> str | None:
+def _lacking(by_path: dict) -> str | None:
     """Return the first dataset with its numbers elsewhere or nowhere: HDF5 would return zeros."""
-    for place, item in found.items():
+    for path, item in by_path.items():
         if item.shape is None:  # HDF5's null dataspace
-            return f"{place} without any"
+            return f"{path} without any"
         if item.external or item.is_virtual:
-            return f"{place} in another file"
+            return f"{path} in another file"
         plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
         if item.nbytes and item.id.get_storage_size() < (item.nbytes if plain else 1):
-            return f"{place} without any"
+            return f"{path} without any"
     return None

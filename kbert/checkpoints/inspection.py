@@ -75,11 +75,11 @@ class Inspection:
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
-        words = "no vocabulary" if self.vocab_size is None else f"{self.vocab_size:,} tokens"
+        vocabulary = "no vocabulary" if self.vocab_size is None else f"{self.vocab_size:,} tokens"
         return (
             f"Inspection({os.path.basename(self.source)[-80:]!r}: {self.format}, {self.head}, "
             f"{len(self.tensors)} tensors, {self.params:,} parameters, {self.bytes:,} bytes, "
-            f"{words}, {fits})"
+            f"{vocabulary}, {fits})"
         )
 
     @property
@@ -114,7 +114,7 @@ def inspect(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    with formats.opened(path, config, format) as checkpoint:
+    with formats.open_checkpoint(path, config, format) as checkpoint:
         checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
         return Inspection(
             checkpoint.source,
@@ -128,49 +128,49 @@ def inspect(
             lowercase,
             checkpoint.sentence,
             tuple(_problems(checkpoint, vocab_size)),
-            _ignored(checkpoint, path),
+            _list_ignored_keys(checkpoint, path),
             checkpoint.notes,
             checkpoint.sentence_problem,
         )
 
 
-def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
+def inspection_text(inspection: Inspection, every_tensor: bool = False) -> str:
     """Format an inspection as text, 80 columns wide except for long names."""
-    lines = [found.source, *_facts(found), ""]
-    parts = list(dict.fromkeys(tensor.part for tensor in found.tensors))
+    lines = [inspection.source, *_facts(inspection), ""]
+    groups = list(dict.fromkeys(tensor.part for tensor in inspection.tensors))
     lines.append(f"  {'part':<12}{'tensors':>9}{'parameters':>15}  dtype")
-    for part in parts:
-        lines.append(_row(part, [tensor for tensor in found.tensors if tensor.part == part]))
-    lines.append(_row("total", found.tensors) + f", {found.bytes:,} bytes")
-    if found.left_out:
-        kinds = ", ".join(sorted({re.split(r"[/.]", name)[-1] for name in found.left_out}))
-        count = len(found.left_out)
+    for part in groups:
+        lines.append(_row(part, [tensor for tensor in inspection.tensors if tensor.part == part]))
+    lines.append(_row("total", inspection.tensors) + f", {inspection.bytes:,} bytes")
+    if inspection.left_out:
+        kinds = ", ".join(sorted({re.split(r"[/.]", name)[-1] for name in inspection.left_out}))
+        count = len(inspection.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {kinds}")
-    for line in found.notes:
+    for line in inspection.notes:
         lines += textwrap.wrap(f"  note: {line}", 80, subsequent_indent=" " * 8)
-    for line in found.ignored:
+    for line in inspection.ignored:
         lines += textwrap.wrap(f"  ignored: {line}", 80, subsequent_indent=" " * 11)
     if every_tensor:
-        names = [printable.line(tensor.name) for tensor in found.tensors]
+        names = [printable.line(tensor.name) for tensor in inspection.tensors]
         width = max(map(len, names), default=0)
         lines.append("")
         lines += [
             f"  {name:<{width}}  {' × '.join(map(str, tensor.shape))}  {tensor.dtype}"
-            for name, tensor in zip(names, found.tensors, strict=True)
+            for name, tensor in zip(names, inspection.tensors, strict=True)
         ]
     lines.append("")
-    if found.problems:
-        count = len(found.problems)
+    if inspection.problems:
+        count = len(inspection.problems)
         lines.append(f"  {count} problem{'s' if count > 1 else ''}:")
-        lines += [f"    {problem}" for problem in found.problems]
+        lines += [f"    {problem}" for problem in inspection.problems]
     else:
         lines.append("  Every tensor is there, in the shape that the configuration says.")
     return "\n".join(map(printable.line, lines)) + "\n"
 
 
-def _facts(found: Inspection) -> list[str]:
-    config = found.config
+def _facts(inspection: Inspection) -> list[str]:
+    config = inspection.config
     sizes = (
         f"{config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
         f"{config.num_attention_heads} heads, feed-forward {config.intermediate_size:,}"
@@ -179,45 +179,45 @@ def _facts(found: Inspection) -> list[str]:
         f"{config.vocab_size:,} tokens, {config.max_position_embeddings:,} positions, "
         f"{config.type_vocab_size} segments"
     )
-    architecture = f", {found.architecture}" if found.architecture else ""
+    architecture = f", {inspection.architecture}" if inspection.architecture else ""
     facts = {
-        "format": found.format + architecture,
-        "head": found.head,
+        "format": inspection.format + architecture,
+        "head": inspection.head,
         "sizes": sizes,
         "": tables_,
         "activation": f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}",
         "vocabulary": "none",
     }
-    if found.vocab_size is not None:
-        casing = "uncased" if found.lowercase else "cased"
-        if found.lowercase is None:
+    if inspection.vocab_size is not None:
+        casing = "uncased" if inspection.lowercase else "cased"
+        if inspection.lowercase is None:
             casing = "casing unknown (say --uncased or --cased)"
-        left = config.vocab_size - found.vocab_size
+        left = config.vocab_size - inspection.vocab_size
         without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
-        facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}{without}"
-    if found.sentence:
-        facts["sentence"] = _sentence_text(found.sentence)
-    elif found.sentence_problem:
-        facts["sentence"] = f"not computed: {found.sentence_problem}"
+        facts["vocabulary"] = f"{inspection.vocab_size:,} tokens, {casing}{without}"
+    if inspection.sentence:
+        facts["sentence"] = _sentence_text(inspection.sentence)
+    elif inspection.sentence_problem:
+        facts["sentence"] = f"not computed: {inspection.sentence_problem}"
     return [f"  {name:<12}{value}" for name, value in facts.items()]
 
 
 def _sentence_text(sentence: SentenceSettings) -> str:
-    found = [" and ".join(sentence.poolings)]
-    found += ["dense {} to {} {}".format(*one.shape, one.activation) for one in sentence.dense]
-    found += ["normalized"] * sentence.normalize + ["lowercased"] * sentence.lowercase
+    facts = [" and ".join(sentence.poolings)]
+    facts += ["dense {} to {} {}".format(*one.shape, one.activation) for one in sentence.dense]
+    facts += ["normalized"] * sentence.normalize + ["lowercased"] * sentence.lowercase
     if sentence.dimensions:
-        found.append(f"{sentence.dimensions} dimensions")
+        facts.append(f"{sentence.dimensions} dimensions")
     if sentence.max_length:
-        found.append(f"cut to {sentence.max_length} tokens")
+        facts.append(f"cut to {sentence.max_length} tokens")
     if sentence.similarity != "cosine":
-        found.append(f"compared by {sentence.similarity}")
+        facts.append(f"compared by {sentence.similarity}")
     names = [name for name, prompt in sentence.prompts.items() if prompt]
     if names:
-        found.append(f"prompts {', '.join(names)}")
+        facts.append(f"prompts {', '.join(names)}")
     if sentence.default_prompt:
-        found.append(f"by default {sentence.default_prompt_name}")
-    return ", ".join(found)
+        facts.append(f"by default {sentence.default_prompt_name}")
+    return ", ".join(facts)
 
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
@@ -252,10 +252,10 @@ def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
     return problems + fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)
 
 
-def _ignored(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
+def _list_ignored_keys(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
     if checkpoint.format not in ("transformers", "google"):
         return ()
-    return setting_keys.ignored_keys(checkpoint.vocabulary or formats.located(path))
+    return setting_keys.ignored_keys(checkpoint.vocabulary or formats.locate(path))
 
 
 def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
@@ -271,7 +271,7 @@ def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
     except UnknownCasing:
         vocabulary, is_known = read_vocabulary(checkpoint.vocabulary, lowercase=True), False
     tokens = vocabulary.all_tokens
-    padded = checkpoint.padded_by(tokens.index(vocabulary.special_tokens["pad"]))
+    padded = checkpoint.replace_pad_id(tokens.index(vocabulary.special_tokens["pad"]))
     return padded, len(tokens), vocabulary.lowercase if is_known else None
 
 

@@ -46,7 +46,7 @@ def is_one(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the file's checkpoint.
 
     A whole model says its sizes, heads, rates, epsilon (1e-14) and activation; keras_bert's "gelu"
@@ -63,7 +63,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     """
     if path.is_dir():
         raise ValueError(f"{path} must be keras_bert's .h5 file, got a folder")
-    with hdf5.opened(path) as file:
+    with hdf5.open_file(path) as file:
         with damage_in_one_line(path, "HDF5"):
             weights = file.get("model_weights", file)
         tensors = _tensors(path, weights)
@@ -92,12 +92,12 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
     a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.
     """
     tensors = {}
-    for place, dataset in hdf5.datasets(path, weights).items():
-        group, *inner, weight = place.split("/")
+    for path_in_file, dataset in hdf5.datasets(path, weights).items():
+        group, *inner, weight = path_in_file.split("/")
         layer = group if _is_in_the_table(group) or not inner else inner[-1]
         key = f"{layer}/{weight.removesuffix(':0')}"
-        read = partial(hdf5.numbers, path, dataset)
-        tensors[key] = Tensor(key, dataset.shape, hdf5.dtype_of(path, place, dataset), read)
+        read = partial(hdf5.read_array, path, dataset)
+        tensors[key] = Tensor(key, dataset.shape, hdf5.dtype_of(path, path_in_file, dataset), read)
     return tensors
 
 
@@ -143,10 +143,10 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
         what = "a .weights.h5 of Keras 3 or KerasHub" if "layers" in file else "another HDF5 file"
         raise ValueError(f"{path} must be keras_bert's .h5, got {what}")
     if f"{names.TOKEN_EMBEDDING}/embeddings" not in tensors:
-        found = ", ".join(list(weights)[:3]) + (" …" if len(weights) > 3 else "")
+        few = ", ".join(list(weights)[:3]) + (" …" if len(weights) > 3 else "")
         raise ValueError(
             f"{path} must be keras_bert's .h5, with a layer {names.TOKEN_EMBEDDING}, got a Keras "
-            f"model with {found or 'no weights'}"
+            f"model with {few or 'no weights'}"
         )
     for part, what in _OTHER_LAYERS.items():
         if any(name.split("/")[0].endswith(part) for name in tensors):
@@ -210,20 +210,20 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
 def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
     """Return the error for weights alone, with the sizes that can be read from their shapes."""
     first = names.encoder(1, names.FEED_FORWARD)
-    places = {
+    dimensions = {
         "vocab_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 0),
         "hidden_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 1),
         "intermediate_size": (f"{first}/{first}_W1", 1),
         "max_position_embeddings": (f"{names.POSITION_EMBEDDING}/embeddings", 0),
         "type_vocab_size": (f"{names.SEGMENT_EMBEDDING}/embeddings", 0),
     }
-    sizes = {k: tensors[n].shape[axis] for k, (n, axis) in places.items() if n in tensors}
+    sizes = {k: tensors[n].shape[axis] for k, (n, axis) in dimensions.items() if n in tensors}
     layers = {name.split("/")[0] for name in tensors}
     sizes["num_hidden_layers"] = sum(bool(_BLOCK.match(layer)) for layer in layers)
-    found = ", ".join(f"{key}={size}" for key, size in sizes.items())
+    arguments = ", ".join(f"{key}={size}" for key, size in sizes.items())
     return (
         f"{path} holds weights alone, without num_attention_heads and hidden_act (keras_bert's "
-        f"gelu is gelu_new): give config=BertConfig({found}, …), or "
+        f"gelu is gelu_new): give config=BertConfig({arguments}, …), or "
         "kbert convert --config a JSON file with them"
     )
 

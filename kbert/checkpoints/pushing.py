@@ -79,8 +79,8 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
     is_new = False
     try:
         with (
-            _explained_errors(target),
-            hugging_face.shown_progress(is_said() and sys.stderr.isatty()),
+            _explain_errors(target),
+            hugging_face.show_progress(is_said() and sys.stderr.isatty()),
             warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
         ):
             api = HfApi()
@@ -178,7 +178,7 @@ def _find_card(path: Path, card: str | None, is_there: bool) -> str:
     Raises:
         ValueError, OSError: no checkpoint is there, or the card is not UTF-8.
     """
-    with formats.opened(path) as checkpoint:
+    with formats.open_checkpoint(path) as checkpoint:
         made = card or make_card(checkpoint, base=checkpoint.address, form=checkpoint.format)
     try:
         return (path / README).read_text(encoding="utf-8") if is_there else made
@@ -219,7 +219,7 @@ def _list_there(api: "HfApi", repo: str) -> list[str] | None:
 
 
 @contextlib.contextmanager
-def _explained_errors(name: ModelName) -> Iterator[None]:
+def _explain_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import errors
 
@@ -237,10 +237,10 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
                 f"{host} refuses to write {name.repo} (status {status}): check the owner's name, "
                 f"and {_LOG_IN}"
             ) from None
-        said = " ".join((error.server_message or "").split())[:200]
+        reason = " ".join((error.server_message or "").split())[:200]
         raise ConnectionError(
             f"{name} cannot be pushed, since {host} answers with status {status}"
-            f"{': ' if said else ''}{said}: push again later"
+            f"{': ' if reason else ''}{reason}: push again later"
         ) from None
     except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
         raise ConnectionError(

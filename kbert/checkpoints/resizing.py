@@ -41,7 +41,7 @@ def resize_vocab(
     require_bert(bert, "resize_vocab")
     tokens = tuple(tokens)
     old = bert.config.vocab_size
-    tokenizer = _with_tokens(bert, tokens)
+    tokenizer = _add_tokens(bert, tokens)
     if size is None:
         size = max(old, tokenizer.vocab_size) if tokenizer else old
     size = require_positive("size", size)
@@ -52,7 +52,7 @@ def resize_vocab(
         )
     _check_filling(new_rows, ("normal", "mean"))
     config = bert.config.replace(vocab_size=size)
-    return _rebuilt(bert, config, tokenizer, lambda array: _resized(array, size, new_rows, config))
+    return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
 
 
 def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
@@ -76,8 +76,8 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     if pad not in ids:
         raise ValueError(f"tokens must have the padding token (id {pad}), got none")
     config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
-    tokenizer = _of_tokens(bert, ids)
-    return _rebuilt(bert, config, tokenizer, lambda array: array[ids])
+    tokenizer = _select_tokens(bert, ids)
+    return _rebuild(bert, config, tokenizer, lambda array: array[ids])
 
 
 def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") -> Bert:
@@ -97,16 +97,16 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     require_bert(bert, "resize_positions")
     positions = require_positive("positions", positions)
     _check_filling(new_rows, FILLINGS)
-    rows = positions + bert.config.first_position
-    config = bert.config.replace(max_position_embeddings=rows)
+    size = positions + bert.config.first_position
+    config = bert.config.replace(max_position_embeddings=size)
     sentence = bert.sentence
     if sentence is not None and (sentence.max_length or 0) > positions:
         sentence = dataclasses.replace(sentence, max_length=positions)
-    resized = _rebuilt(
+    resized = _rebuild(
         bert,
         config,
         bert.tokenizer,
-        lambda array: _resized(array, rows, new_rows, config),
+        lambda array: _resize(array, size, new_rows, config),
         tables=(names.POSITION_EMBEDDING,),
     )
     tokenizer = bert.tokenizer
@@ -115,7 +115,7 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     return dataclasses.replace(resized, sentence=sentence, tokenizer=tokenizer)
 
 
-def _rebuilt(
+def _rebuild(
     bert: Bert,
     config: BertConfig,
     tokenizer,
@@ -149,7 +149,7 @@ def _report(bert: Bert, model):
     if bert.report is None:
         return None
     first = dict(bert.report.first_values)
-    same = set(first) - first_values.changed(bert.model, first)
+    same = set(first) - first_values.find_changed(bert.model, first)
     return dataclasses.replace(bert.report, first_values=first | first_values.digests(model, same))
 
 
@@ -161,12 +161,12 @@ def _reader(keras, weight, change):
     return read
 
 
-def _resized(array: np.ndarray, rows: int, filling: str, config: BertConfig) -> np.ndarray:
-    more = rows - len(array)
+def _resize(array: np.ndarray, size: int, filling: str, config: BertConfig) -> np.ndarray:
+    more = size - len(array)
     if more <= 0:
-        return array[:rows].copy()
+        return array[:size].copy()
     if filling == "repeat":
-        return np.resize(array, (rows, *array.shape[1:]))
+        return np.resize(array, (size, *array.shape[1:]))
     if filling == "mean":
         new = np.repeat(array.mean(0, keepdims=True), more, axis=0)
     elif array.ndim == 1:
@@ -186,17 +186,17 @@ def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
             raise ValueError("tokens must be ids, as the model has no tokenizer, got names")
         listed = [bert.tokenizer.id_of(token) for token in listed]
     ids = [int(token) for token in listed]
-    rows = bert.config.vocab_size
-    for place, number in enumerate(ids):
-        if not 0 <= number < rows:
-            raise ValueError(f"tokens[{place}] must be an id of 0 … {rows - 1}, got {number}")
+    size = bert.config.vocab_size
+    for index, number in enumerate(ids):
+        if not 0 <= number < size:
+            raise ValueError(f"tokens[{index}] must be an id of 0 … {size - 1}, got {number}")
     if len(set(ids)) < len(ids):
         twice = next(number for number in ids if ids.count(number) > 1)
         raise ValueError(f"tokens must have each id once, got {twice} again")
     return ids
 
 
-def _with_tokens(bert: Bert, tokens: tuple[str, ...]):
+def _add_tokens(bert: Bert, tokens: tuple[str, ...]):
     if not tokens:
         return bert.tokenizer
     from kbert.data.tokenization.tokenizer import require_wordpiece
@@ -210,7 +210,7 @@ def _with_tokens(bert: Bert, tokens: tuple[str, ...]):
     return _tokenizer(vocabulary, [*bert.tokenizer.tokens, *tokens])
 
 
-def _of_tokens(bert: Bert, ids: list[int]):
+def _select_tokens(bert: Bert, ids: list[int]):
     if bert.tokenizer is None:
         return None
     from kbert.data.tokenization.tokenizer import require_wordpiece
@@ -227,7 +227,7 @@ def _of_tokens(bert: Bert, ids: list[int]):
 def _tokenizer(vocabulary, tokens: list[str]):
     from kbert.data.tokenization.tokenizer import Tokenizer
 
-    ids = {token: place for place, token in enumerate(tokens)}
+    ids = {token: index for index, token in enumerate(tokens)}
     added = tuple(
         entry | {"id": ids[entry["content"]]}
         for entry in vocabulary.added

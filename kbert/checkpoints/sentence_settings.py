@@ -144,12 +144,12 @@ class SentenceSettings:
 
     def arrays(self) -> "dict[str, np.ndarray]":
         """Return the weights of the dense layers, by their number and name."""
-        found = {}
+        by_name = {}
         for number, layer in enumerate(self.dense):
-            found[f"{number}.kernel"] = layer.kernel
+            by_name[f"{number}.kernel"] = layer.kernel
             if layer.bias is not None:
-                found[f"{number}.bias"] = layer.bias
-        return found
+                by_name[f"{number}.bias"] = layer.bias
+        return by_name
 
     @classmethod
     def from_dict(

@@ -65,26 +65,26 @@ def problems(
         ignore: names in the checkpoint that the model need not have.
     """
     expected = {entry.name for entry in entries}
-    found = [
+    lines = [
         f"missing: {entry.name}"
         for entry in entries
         if entry.name not in tensors and entry.name not in allow_missing
     ]
-    found += [
+    lines += [
         f"unexpected: {name}" for name in tensors if name not in expected and name not in ignore
     ]
     here = [(entry, tensors[entry.name]) for entry in entries if entry.name in tensors]
-    found += [
+    lines += [
         f"shape of {entry.name}: expected {entry.shape}, found {tuple(tensor.shape)}"
         for entry, tensor in here
         if tuple(tensor.shape) != entry.shape
     ]
-    found += [
+    lines += [
         f"dtype of {entry.name}: expected floating point, found {tensor.dtype}"
         for entry, tensor in here
         if not _FLOATING.fullmatch(str(tensor.dtype))
     ]
-    return found
+    return lines
 
 
 class Reading:
@@ -146,8 +146,8 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
 
 def _blocks(array: np.ndarray) -> np.ndarray:
     """[rows, columns] as [blocks, rows, columns of a block]; as whole numbers, NumPy is faster."""
-    rows, columns = array.shape
-    return array.view("i4").reshape(rows, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
+    height, columns = array.shape
+    return array.view("i4").reshape(height, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
 
 
 def fill(model, reading: Reading) -> TransferReport:
@@ -158,7 +158,7 @@ def fill(model, reading: Reading) -> TransferReport:
     values: dict[str, Callable[[], np.ndarray]] = {}
     for entry in present:
         variable = variable_of(layers, entry)
-        values[variable.path] = partial(_reshaped, reading, entry, variable.shape)
+        values[variable.path] = partial(_take_in_shape, reading, entry, variable.shape)
     deferred.fill(model, values)
     expected = {entry.name for entry in reading.entries}
     return TransferReport(
@@ -170,24 +170,24 @@ def fill(model, reading: Reading) -> TransferReport:
     )
 
 
-def _reshaped(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
+def _take_in_shape(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
     return reading.take(entry).reshape(shape)
 
 
 def check_whole(model, spec: GraphSpec) -> None:
     """Raise a ValueError unless a model's weights are exactly those of a spec's graph."""
     expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
-    found = {
+    shapes = {
         f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)
         for layer in model.layers
         for weight in layer.weights
     }
-    lines = [f"{name} has no place" for name in found if name not in expected]
-    lines += [f"{name} is not in the model" for name in expected if name not in found]
+    lines = [f"{name} has no place" for name in shapes if name not in expected]
+    lines += [f"{name} is not in the model" for name in expected if name not in shapes]
     lines += [
-        f"{name} is {found[name]}, not {shape}"
+        f"{name} is {shapes[name]}, not {shape}"
         for name, shape in expected.items()
-        if found.get(name, shape) != shape
+        if shapes.get(name, shape) != shape
     ]
     if lines:
         more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
@@ -234,10 +234,10 @@ def is_finite(array: np.ndarray) -> bool:
 
 def weights_digest(bert) -> str:
     """Return a hash of all weights and labels, 16 hexadecimal digits, on every backend the same."""
-    found = hashlib.blake2b(digest_size=8)
-    found.update("\n".join(bert.labels or ()).encode())
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update("\n".join(bert.labels or ()).encode())
     for layer in bert.model.layers:
         for array in layer.get_weights():
-            found.update(f"{layer.name} {array.shape} {array.dtype}".encode())
-            found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+            digest.update(f"{layer.name} {array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -100,7 +100,7 @@ def _read_table() -> dict[str, tuple[Template, ...]]:
         of_others = (google, keras_hub, keras_bert)
         row = Template(*of_transformers, *of_others, tuple(shape.split()), layer, variable)
         table.setdefault(part, []).append(row)
-    return {part: tuple(rows) for part, rows in table.items()}
+    return {part: tuple(templates_) for part, templates_ in table.items()}
 
 
 _TABLE = _read_table()

@@ -13,7 +13,7 @@ _FORM = ".zip"
 
 
 @contextlib.contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpack(path: Path) -> Iterator[Path]:
     """Unpack an archive to a folder; errors about its files name their place in the archive.
 
     Raises:
@@ -34,21 +34,21 @@ def unpacked(path: Path) -> Iterator[Path]:
         with damage_in_one_line(path, _FORM):
             archive.extractall(folder)
         inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
-        with _named_as_in(path, folder):
+        with _rename_in_errors(path, folder):
             yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
-    parts = member.filename.replace("\\", "/").split("/")
+    levels = member.filename.replace("\\", "/").split("/")
     is_link = member.external_attr >> 16 & 0o170000 == 0o120000
-    if ".." in parts or parts[0] == "" or ":" in parts[0] or is_link:
+    if ".." in levels or levels[0] == "" or ":" in levels[0] or is_link:
         raise ValueError(
             f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
         )
 
 
 @contextlib.contextmanager
-def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
+def _rename_in_errors(path: Path, folder: Path) -> Iterator[None]:
     """Errors name members by the archive, not by a folder that is gone when they are read."""
     try:
         yield

@@ -98,9 +98,9 @@ class Command(click.Command):
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         source = ctx.params.get("source")
         if text.startswith(f"{source!r} is a configuration without weights:"):
-            from kbert.checkpoints.hub.names import released_as
+            from kbert.checkpoints.hub.names import find_release
 
-            model = f"{ctx.command_path} {released_as(source)}"
+            model = f"{ctx.command_path} {find_release(source)}"
             return f"{source!r} is a configuration without weights: give a model, as in {model}"
         options: dict[str, tuple] = {}
         arguments: dict[str, tuple] = {}
@@ -259,9 +259,9 @@ def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
 
 def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a model that kbert knows: its short name, or owner/name."""
-    from kbert.checkpoints.hub.names import known_models
+    from kbert.checkpoints.hub.names import list_known_models
 
-    rows = known_models().values()
+    rows = list_known_models().values()
     short = [(row["name"], row["use"]) for row in rows]
     full = [(row["address"], row["use"]) for row in rows if ":" not in row["address"]]
     fitting = [item for item in short if item[0].startswith(incomplete)]

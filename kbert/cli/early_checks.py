@@ -59,7 +59,7 @@ def check_source(
     """
     from kbert.checkpoints import formats
 
-    said = formats.head_said(source, form)
+    said = formats.read_head(source, form)
     if head is not None and said is not None:
         from kbert.tasks.checks import require_head_of
 

@@ -72,7 +72,7 @@ def start_quietly(source: str) -> None:
     """Starts TensorFlow, which talks while it starts, where a reader of Google's needs it."""
     from kbert.checkpoints import formats, google_folder
 
-    path = formats.located(source)
+    path = formats.locate(source)
     if path.suffix == ".zip" or google_folder.is_one(path):
         with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401

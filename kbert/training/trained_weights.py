@@ -8,7 +8,7 @@ import keras
 
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
-from kbert.checkpoints.bert import Bert, adapted
+from kbert.checkpoints.bert import Bert, merge_adapter
 from kbert.graph.accounting import account
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.trained_parts import TrainedParts, part_of, rate_shares
@@ -83,7 +83,7 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
         base_path=base_path,
         dropout=adapters[0].dropout.rate,
     )
-    return adapted(bert, adapter, "the adapter", "the model")
+    return merge_adapter(bert, adapter, "the adapter", "the model")
 
 
 def amount_trained(parts: TrainedParts) -> str:

@@ -51,7 +51,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def opened(folder: Path) -> tuple[str, float]:
     """The activation and one weight, as kbert reads them."""
-    with formats.opened(folder) as checkpoint:
+    with formats.open_checkpoint(folder) as checkpoint:
         weight = checkpoint.tensors["embeddings.word_embeddings.weight"].read()
         return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 

@@ -86,7 +86,7 @@ def test_google_to_transformers_is_transformers_conversion(release, arrays, tmp_
 
 
 def test_optimizer_slots_are_left_out_and_named(release):
-    with formats.opened(release) as checkpoint:
+    with formats.open_checkpoint(release) as checkpoint:
         assert {"global_step", "beta1_power", "output_bias"} & set(checkpoint.tensors) == set()
         assert len(checkpoint.left_out) == 2 * len(checkpoint.tensors) + 7
         for slot in ("Adam_1", "lamb_m", "lamb_v"):
@@ -210,7 +210,7 @@ def test_casing_is_read_from_the_name_then_from_the_vocabulary(
     folder = tmp_path / name
     shutil.copytree(release, folder)
     (folder / "vocab.txt").write_text("\n".join(SPECIAL + words), encoding="utf-8")
-    with formats.opened(folder) as checkpoint:
+    with formats.open_checkpoint(folder) as checkpoint:
         assert checkpoint.lowercase is lowercase
         assert checkpoint.vocabulary == folder
 

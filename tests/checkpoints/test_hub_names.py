@@ -13,7 +13,7 @@ from helpers.peer_outputs import run_peer
 import kbert
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.cached_models import list_cached_models
-from kbert.checkpoints.hub.names import ModelName, known_models
+from kbert.checkpoints.hub.names import ModelName, list_known_models
 from kbert.graph.presets import PRESETS
 
 NAMES = {
@@ -71,7 +71,7 @@ def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
     with pytest.raises(FileNotFoundError, match="is a configuration without weights") as caught:
         kbert.load(preset)
     name = str(caught.value).split("load('")[1].split("'")[0]
-    row = next(row for row in known_models().values() if row["name"] == name)
+    row = next(row for row in list_known_models().values() if row["name"] == name)
     sizes = {
         key: value for key, value in vars(PRESETS[row["preset"]]).items() if "vocab" not in key
     }

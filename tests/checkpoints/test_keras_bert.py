@@ -184,7 +184,7 @@ def test_configuration_is_read_from_a_whole_model(peer):
 
 
 def test_optimizer_weights_are_left_out(peer):
-    with formats.opened(peer / "both.h5") as checkpoint:
+    with formats.open_checkpoint(peer / "both.h5") as checkpoint:
         assert checkpoint.left_out and not any("Adam" in name for name in checkpoint.tensors)
         tensor = checkpoint.tensors["Encoder-2-FeedForward/Encoder-2-FeedForward_W1"]
         assert (tensor.shape, tensor.dtype) == ((12, 17), "float32")

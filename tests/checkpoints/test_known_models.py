@@ -2,13 +2,13 @@
 
 import pytest
 
-from kbert.checkpoints.hub.names import ModelName, known_models
+from kbert.checkpoints.hub.names import ModelName, list_known_models
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS
 from kbert.graph.reference import published_totals
 
-ROWS = known_models()
+ROWS = list_known_models()
 
 
 def bert(vocab_size, layers=12, hidden=768, heads=None, **others) -> BertConfig:

@@ -122,8 +122,8 @@ def test_what_comes_out_of_an_int8_product_is_float32(berts):
     from kbert.checkpoints.exports import onnx, serving
 
     bert = berts["encoder"]
-    proto = onnx.converted(serving.free_model(bert), bert.config.positions)
-    graph = quantization.quantized(proto, bert, "int8", TEXTS, feed_of).graph
+    proto = onnx.convert_model(serving.free_model(bert), bert.config.positions)
+    graph = quantization.quantize_graph(proto, bert, "int8", TEXTS, feed_of).graph
     products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
     rounded = {node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
     assert products and rounded and not products & rounded

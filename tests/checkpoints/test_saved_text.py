@@ -51,7 +51,7 @@ def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
     from kbert.checkpoints.exports.text_graph import TextGraph
 
     graph = TextGraph(tokenizer.vocabulary)
-    found = graph.framed(tf.constant(lines), None if pairs is None else tf.constant(pairs), limit)
+    found = graph.frame(tf.constant(lines), None if pairs is None else tf.constant(pairs), limit)
     ids, segments = (ragged.to_list() for ragged in found)
     wanted = tokenizer.encode_batch(lines, pairs, max_length=limit)
     assert len(ids) == len(segments) == len(lines)
@@ -228,7 +228,7 @@ def test_bytes_that_are_no_utf8_are_left_out():
 
     tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b", "é", "e"], lowercase=True)
     lines = [b"a\xffb \xc3", b"\xe2\x82a \xc3\xa9"]
-    found, _ = TextGraph(tokenizer.vocabulary).framed(tf.constant(lines), None, 9)
+    found, _ = TextGraph(tokenizer.vocabulary).frame(tf.constant(lines), None, 9)
     assert found.to_list() == [tokenizer.encode(text).ids for text in ("ab", "a é")]
 
 

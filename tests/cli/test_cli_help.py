@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import get_completion_class
 from helpers.command_line import kbert
 
-from kbert.checkpoints.hub.names import known_models
+from kbert.checkpoints.hub.names import list_known_models
 from kbert.cli import console
 from kbert.cli.main import SECTIONS, cli
 from kbert.graph.presets import PRESETS
@@ -104,7 +104,7 @@ def test_shell_completion_offers_every_preset():
 def test_shell_completion_offers_every_model_and_its_use():
     found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["download"], "")
     assert {item.value: item.help for item in found} == {
-        name: row["use"] for name, row in known_models().items()
+        name: row["use"] for name, row in list_known_models().items()
     }
 
 

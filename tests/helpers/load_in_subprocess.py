@@ -115,10 +115,10 @@ def open_one(path: Path, config: dict) -> str:
     needed = kbert.BertConfig(**config) if path.suffix == ".h5" else None
     inspection_text(inspect(path, config=needed), every_tensor=True)
     digest = hashlib.sha256()
-    with formats.opened(path, needed) as checkpoint:
+    with formats.open_checkpoint(path, needed) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         if fit.problems:
-            raise ValueError(f"{path} does not fit: {fitting.summarized(fit.problems)}")
+            raise ValueError(f"{path} does not fit: {fitting.summarize(fit.problems)}")
         if checkpoint.vocabulary is not None:
             words = Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase)
             digest.update(" ".join(words.tokens).encode())

@@ -75,7 +75,7 @@ def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
     keras_file.write(bert, tmp_path / "bert.keras")
     assert [file.name for file in tmp_path.iterdir()] == ["bert.keras"]
     expected = arrays_of(model)
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         assert found.spec == model.spec
         assert found.spec.num_labels == len(labels or "ab")
         assert (found.labels, found.sentence) == (labels, sentence)
@@ -92,7 +92,7 @@ def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
 @pytest.mark.parametrize("head", HEADS)
 def test_names_and_shapes_in_the_file_equal_the_table(small, tmp_path, head):
     keras_file.write(kbert.Bert(small, head, model_of(small, head)), tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         entries = [
             entry
             for part in weight_names.PARTS_OF_HEAD[head]
@@ -139,7 +139,7 @@ def test_configuration_is_inferred_from_a_plain_keras_file(small, tmp_path, hidd
         pad_token_id=4,
     )
     builder.build(GraphSpec(config)).save(tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         assert found.spec == GraphSpec(config, dtype="float32")
         assert (found.vocabulary, found.labels, found.sentence) == (None, None, None)
 
@@ -150,7 +150,7 @@ def test_configuration_is_inferred_from_a_plain_keras_file(small, tmp_path, hidd
 def test_labels_and_dropout_are_inferred_from_a_classifier(small, tmp_path, head, rate):
     config = small.replace(classifier_dropout=rate)
     model_of(config, head, seq_len=11).save(tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         assert (found.spec.config, found.spec.head, found.spec.num_labels) == (config, head, 5)
 
 
@@ -162,12 +162,12 @@ def test_optimizer_in_a_keras_file_is_left_out(small, tmp_path):
     model.compile("adam", loss="mse")
     model.optimizer.build(model.trainable_variables)
     model.save(tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         assert found.tensors.keys() == arrays_of(model).keys()
         assert len(found.left_out) == len(model.optimizer.variables)
     graph = keras.Model(model.inputs, model.outputs)  # no BertModel, and the same layers
     graph.save(tmp_path / "graph.keras")
-    with keras_file.opened(tmp_path / "graph.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "graph.keras") as found:
         assert found.spec == model.spec
 
 
@@ -175,7 +175,7 @@ def test_optimizer_in_a_keras_file_is_left_out(small, tmp_path):
 def test_gathered_mlm_head_is_recognized(small, tmp_path):
     model = model_of(small, "pretraining", seq_len=11, max_predictions=5)
     model.save(tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         assert found.tensors.keys() == arrays_of(model).keys()
 
 
@@ -190,7 +190,7 @@ def test_bfloat16_weights_are_read_as_bfloat16(small, tmp_path):
     finally:
         keras.config.set_dtype_policy(policy)
     model.save(tmp_path / "bert.keras")
-    with keras_file.opened(tmp_path / "bert.keras") as found:
+    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
         tensor = found.tensors["NSP-Dense/kernel"]
         assert tensor.dtype == "bfloat16"
         expected = keras.ops.convert_to_numpy(model.get_layer("NSP-Dense").kernel)
@@ -205,14 +205,17 @@ def test_compressed_keras_file_is_read(plain, tmp_path):
     ):
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    with keras_file.opened(plain) as a, keras_file.opened(tmp_path / "new.keras") as b:
+    with (
+        keras_file.open_checkpoint(plain) as a,
+        keras_file.open_checkpoint(tmp_path / "new.keras") as b,
+    ):
         for name, tensor in a.tensors.items():
             assert_array_equal(b.tensors[name].read(), tensor.read())
 
 
 def refused(path, *parts):
     """One line that says each of the parts."""
-    with pytest.raises(ValueError) as raised, keras_file.opened(path) as found:
+    with pytest.raises(ValueError) as raised, keras_file.open_checkpoint(path) as found:
         for tensor in found.tensors.values():
             tensor.read()
     message = str(raised.value)
@@ -242,7 +245,7 @@ def test_a_changed_bit_is_found_when_weights_are_read(small, tmp_path):
     table = arrays_of(model)["Embedding-Token/embeddings"].tobytes()
     content[content.index(table) + 77] ^= 1
     path.write_bytes(content)
-    with keras_file.opened(path) as found:
+    with keras_file.open_checkpoint(path) as found:
         assert len(found.tensors) == len(model.weights)  # names alone: nothing is read
         with pytest.raises(ValueError, match="wrong check sum"):
             found.tensors["NSP-Dense/kernel"].read()
@@ -303,7 +306,7 @@ def test_members_cannot_leave_the_vocabulary_folder(small, tokenizer, tmp_path):
     path = tmp_path / "bert.keras"
     keras_file.write(kbert.Bert(small, "encoder", model_of(small, "encoder"), tokenizer), path)
     members = {"../evil.txt": b"!", "kbert/../../evil.txt": b"!", "/tmp/evil.txt": b"!"}
-    with keras_file.opened(rewritten(path, tmp_path / "evil.keras", **members)) as found:
+    with keras_file.open_checkpoint(rewritten(path, tmp_path / "evil.keras", **members)) as found:
         names = sorted(file.name for file in found.vocabulary.iterdir())
         assert names == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
         assert not (found.vocabulary.parent / "evil.txt").exists()

@@ -11,7 +11,7 @@ from helpers.small_berts import small_berts
 from numpy.testing import assert_array_equal
 
 import kbert
-from kbert.checkpoints.first_values import changed
+from kbert.checkpoints.first_values import find_changed
 
 LABELS = ("neg", "so so", "pos", "very", "?")  # 5
 
@@ -145,6 +145,6 @@ def test_copy_with_another_vocabulary_stays_untrained(berts, tmp_path, caplog):
     bert = kbert.load(saved(berts["encoder"], tmp_path / "bert"), head="pretraining")
     assert set(bert.report.first_values) == {"MLM-Dense", "MLM-Norm", "MLM-Sim", "NSP"}
     larger = kbert.resize_vocab(bert, 101)
-    assert changed(larger.model, larger.report.first_values) == set()
+    assert find_changed(larger.model, larger.report.first_values) == set()
     with pytest.raises(ValueError, match="weights of MLM-Dense, MLM-Norm, MLM-Sim"):
         kbert.fill_mask(larger, "cat [MASK]")

@@ -9,7 +9,7 @@ import pytest
 from helpers.sizes import ROOT
 
 import kbert
-from kbert.checkpoints.hub.names import known_models
+from kbert.checkpoints.hub.names import list_known_models
 from kbert.graph.reference import document_004
 
 DOCS = ROOT / "docs"
@@ -105,7 +105,7 @@ def test_tables_on_pages_are_those_of_the_code(page, make):
 
 def test_every_published_model_is_in_a_table():
     lines = [line for line in models.page().splitlines() if line.startswith("| `")]
-    assert len(lines) == len(known_models())
+    assert len(lines) == len(list_known_models())
 
 
 def test_every_requirement_is_on_the_versions_page():

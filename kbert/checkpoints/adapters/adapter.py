@@ -66,14 +66,14 @@ class LoraAdapter:
     @property
     def num_labels(self) -> int | None:
         """Number of outputs of its classifier; None if it has none."""
-        found = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
-        return None if found is None or not found.ndim else found.shape[0]
+        weights = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
+        return None if weights is None or not weights.ndim else weights.shape[0]
 
     def layers(self, config: BertConfig) -> frozenset[str]:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
-        rows = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-        return frozenset(row.layer for row in rows if getattr(row, column) in self.saved)
+        templates = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
+        return frozenset(row.layer for row in templates if getattr(row, column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
@@ -87,11 +87,11 @@ class LoraAdapter:
 
 def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
     """SHA-256 of a model's matrices, by block and name, as float32."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for block, name in sorted(matrices):
-        found.update(f"\0{block} {name}\0".encode())
-        found.update(np.ascontiguousarray(_kernel(model, block, name)).data)
-    return found.hexdigest()
+        sha.update(f"\0{block} {name}\0".encode())
+        sha.update(np.ascontiguousarray(_kernel(model, block, name)).data)
+    return sha.hexdigest()
 
 
 def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str) -> LoraAdapter:
@@ -156,23 +156,23 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
 def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry]) -> list[str]:
     """Return the adapter's mismatches with the base, one line each."""
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
-    found = []
+    lines = []
     if adapter.column not in (None, weight_names.column_of(spec.config)):
-        found.append(f"names of {_TITLES[adapter.column]} for a {spec.config.family.title}")
+        lines.append(f"names of {_TITLES[adapter.column]} for a {spec.config.family.title}")
     for (block, name), (a, b, _) in adapter.pairs.items():
         if block > blocks:
-            found.append(f"block {block}, of {blocks}")
+            lines.append(f"block {block}, of {blocks}")
             continue
         sizes = letters[MATRICES[name].inputs], letters[MATRICES[name].outputs]
         if (a.shape[-1], b.shape[0]) != sizes:
             shapes = f"a matrix of {a.shape[-1]} × {b.shape[0]}, expected {sizes[0]} × {sizes[1]}"
-            found.append(f"{name} of block {block} for {shapes}")
+            lines.append(f"{name} of block {block} for {shapes}")
     for name, array in adapter.saved.items():
         if name not in entries:
-            found.append(f"{name}, for which the head {spec.head} has no place")
+            lines.append(f"{name}, for which the head {spec.head} has no place")
         elif array.shape != entries[name].shape:
-            found.append(f"{name} of {array.shape}, expected {entries[name].shape}")
-    return found
+            lines.append(f"{name} of {array.shape}, expected {entries[name].shape}")
+    return lines
 
 
 def _kernel(model, block: int, name: str) -> np.ndarray:

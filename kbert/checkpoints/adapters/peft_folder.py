@@ -75,7 +75,7 @@ def read(folder: Path) -> LoraAdapter:
         raise FileNotFoundError(f"{folder} has {CONFIG}, but no {' or '.join(_WEIGHTS)}")
     config = js.read(folder / CONFIG, _CONFIG)
     own = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
-    halves, saved = _sorted_out(weight_files.read_file(file), file)
+    halves, saved = _sort_tensors(weight_files.read_file(file), file)
     labels = own.get("labels")
     return LoraAdapter(
         _pairs(halves, config, file),
@@ -116,9 +116,9 @@ def write(bert, path: Path) -> None:
     column, classes = weight_names.column_of(bert.config), classes_of(bert.config)
     body = _PREFIX + (classes.prefix if bert.head != "encoder" else "")
     arrays = {}
-    for place, pair in adapter.pairs.items():
+    for matrix, pair in adapter.pairs.items():
         for half, array in (("A", pair.a), ("B", pair.b)):
-            name = f"{body}{peft_names.module(column, *place)}.lora_{half}.weight"
+            name = f"{body}{peft_names.module(column, *matrix)}.lora_{half}.weight"
             arrays[name] = np.ascontiguousarray(array)
     for name, array in adapter.saved.items():
         prefix = _PREFIX if name.startswith(classes.heads) else body
@@ -168,7 +168,9 @@ def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
 def _config(bert, adapter: LoraAdapter) -> dict:
     """adapter_config.json's content."""
     column = weight_names.column_of(bert.config)
-    of_modules = {peft_names.module(column, *place): pair for place, pair in adapter.pairs.items()}
+    of_modules = {
+        peft_names.module(column, *matrix): pair for matrix, pair in adapter.pairs.items()
+    }
     ranks = {name: pair.a.shape[0] for name, pair in of_modules.items()}
     alphas = {name: pair.scale * pair.a.shape[0] for name, pair in of_modules.items()}
     rank, alpha = max(ranks.values()), max(alphas.values())
@@ -195,7 +197,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
     }
 
 
-def _sorted_out(
+def _sort_tensors(
     tensors: list[Tensor], file: Path
 ) -> tuple[dict[Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return the halves of the adapters by their matrix, and what was saved beside them by name.
@@ -210,7 +212,7 @@ def _sorted_out(
             continue
         name = _WRAPPED.sub("", tensor.name.removeprefix(_PREFIX))
         match = _LORA.fullmatch(name)
-        module = peft_names.found(match[1]) if match else None
+        module = peft_names.parse_module(match[1]) if match else None
         if match is None and "lora_" not in name:
             saved[peft_names.split(name)[1]] = _array(tensor)
         elif match and module and len(tensor.shape) == 2:
@@ -227,7 +229,7 @@ def _sorted_out(
 
 def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
     order = list(MATRICES)
-    found = {}
+    pairs = {}
     for module in sorted(halves, key=lambda one: (one.block, order.index(one.matrix))):
         both = halves[module]
         if set(both) != {"A", "B"} or both["A"].shape[0] != both["B"].shape[1]:
@@ -239,8 +241,8 @@ def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[i
         rank = both["A"].shape[0]
         root = bool(config.get("use_rslora"))
         scale = _alpha(config, module.name) / (rank**0.5 if root else rank)
-        found[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
-    return found
+        pairs[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
+    return pairs
 
 
 def _alpha(config: dict, module: str) -> float:

@@ -34,7 +34,7 @@ class Module:
     matrix: str
 
 
-def found(name: str) -> Module | None:
+def parse_module(name: str) -> Module | None:
     """Return the matrix that a module's name means, in any family.
 
     None: it is no matrix of a block.
@@ -63,9 +63,9 @@ def modules(column: str) -> dict[str, str]:
 
     {i} is the block, from 0.
     """
-    rows = {(row.layer, row.variable): row for row in weight_names.templates_of("encoder")}
+    templates = {(row.layer, row.variable): row for row in weight_names.templates_of("encoder")}
     return {
-        name: getattr(rows[names.encoder("{n}", one.part), one.variable], column).removesuffix(
+        name: getattr(templates[names.encoder("{n}", one.part), one.variable], column).removesuffix(
             ".weight"
         )
         for name, one in MATRICES.items()
@@ -77,7 +77,7 @@ def module(column: str, block: int, matrix: str) -> str:
     return modules(column)[matrix].format(i=block - 1)
 
 
-def targets(column: str, places: list[tuple[int, str]], blocks: int) -> list[str] | str:
+def targets(column: str, matrices: list[tuple[int, str]], blocks: int) -> list[str] | str:
     """PEFT's target_modules: endings of modules' names where they say it, else a pattern.
 
     An ending is that of all blocks, and BERT's "output.dense" that of two matrices.
@@ -90,12 +90,12 @@ def targets(column: str, places: list[tuple[int, str]], blocks: int) -> list[str
     endings = {
         name: text.partition(".{i}.")[2]
         for name, text in modules(column).items()
-        if any(name == other for _, other in places)
+        if any(name == other for _, other in matrices)
     }
     alone = "output" in endings and "attention_output" not in endings
     both = not (alone and endings["output"] == "output.dense")
-    if both and len(places) == len(endings) * blocks:
+    if both and len(matrices) == len(endings) * blocks:
         return [_SURE.sub("", ending) for ending in endings.values()]
-    of_blocks = "|".join(str(number - 1) for number in sorted({block for block, _ in places}))
+    of_blocks = "|".join(str(number - 1) for number in sorted({block for block, _ in matrices}))
     of_matrices = "|".join(ending.replace(".", r"\.") for ending in endings.values())
     return rf".*\.layer\.({of_blocks})\.({of_matrices})"

@@ -33,7 +33,7 @@ def write(bert, path: str | os.PathLike) -> None:
     serving.refuse_too_large(model, _WHAT)
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
-        part.write_bytes(_converted(model))
+        part.write_bytes(_convert(model))
 
 
 def check(path: Path) -> None:
@@ -41,7 +41,7 @@ def check(path: Path) -> None:
     serving.check_backend(_WHAT)
 
 
-def _converted(model) -> bytearray:
+def _convert(model) -> bytearray:
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
@@ -49,19 +49,19 @@ def _converted(model) -> bytearray:
         converter = tf.lite.TFLiteConverter.from_saved_model(
             folder, signature_keys=["serving_default"]
         )
-        content = converter.convert()
+        model_bytes = converter.convert()
     inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
-    return _order_tensors(content, inputs, serving.output_names(model))
+    return _order_tensors(model_bytes, inputs, serving.output_names(model))
 
 
-def _order_tensors(content: bytes, inputs: list[str], outputs: list[str]) -> bytearray:
+def _order_tensors(model_bytes: bytes, inputs: list[str], outputs: list[str]) -> bytearray:
     """Put inputs and outputs, which TensorFlow takes from unordered maps, in the graph's order.
 
     The signature says which tensor has which name; the lists of tensors are changed in place.
     """
     from tensorflow.lite.python import schema_py_generated as schema
 
-    changed = bytearray(content)
+    changed = bytearray(model_bytes)
     model = schema.Model.GetRootAsModel(changed, 0)
     signature = model.SignatureDefs(0)
     graph = model.Subgraphs(signature.SubgraphIndex())
@@ -70,7 +70,7 @@ def _order_tensors(content: bytes, inputs: list[str], outputs: list[str]) -> byt
         (graph.OutputsAsNumpy(), signature.Outputs, signature.OutputsLength(), outputs),
     )
     for tensors, entry, count, order in sides:
-        entries = [entry(place) for place in range(count)]
+        entries = [entry(index) for index in range(count)]
         by_name = {one.Name().decode(): one.TensorIndex() for one in entries}
         tensors[:] = [by_name[name] for name in order]
     return changed

@@ -48,18 +48,18 @@ def write(
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
-        proto = converted(model, bert.config.positions)
+        proto = convert_model(model, bert.config.positions)
         if quantize is not None:
             names_of_inputs = [tensor.name for tensor in model.inputs]
 
             def feed(ids, segment_ids):
                 return dict(zip(names_of_inputs, (ids, segment_ids), strict=False))
 
-            proto = quantization.quantized(proto, bert, quantize, calibration, feed)
+            proto = quantization.quantize_graph(proto, bert, quantize, calibration, feed)
         part.write_bytes(proto.SerializeToString())
 
 
-def converted(model, positions: int):
+def convert_model(model, positions: int):
     """Return the ModelProto of a model with `inputs`, `weights` and `output_names`, checked.
 
     Raises:

@@ -63,14 +63,14 @@ def write(
     serving.check_backend(_WHAT, _BACKENDS)
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
-    proto = onnx.converted(_served(bert, name, path), bert.config.positions)
+    proto = onnx.convert_model(_build_served_model(bert, name, path), bert.config.positions)
     if quantize is not None:
         feed = functools.partial(_feed, _inputs(bert))
-        proto = quantization.quantized(proto, bert, quantize, calibration, feed)
+        proto = quantization.quantize_graph(proto, bert, quantize, calibration, feed)
 
-    def also(place: Path) -> None:
-        (place / folder.ONNX).parent.mkdir(exist_ok=True)
-        (place / folder.ONNX).write_bytes(proto.SerializeToString())
+    def also(part: Path) -> None:
+        (part / folder.ONNX).parent.mkdir(exist_ok=True)
+        (part / folder.ONNX).write_bytes(proto.SerializeToString())
 
     folder.write(bert, path, name, also)
 
@@ -89,7 +89,7 @@ def _feed(inputs: tuple[str, ...], ids, segment_ids) -> dict:
     return {name: arrays[name].astype("int64") for name in inputs}
 
 
-def _served(bert, architecture: str, path: Path):
+def _build_served_model(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
     import keras
 

@@ -43,7 +43,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
         extras.require(_WHAT, "onnx", "onnx", "onnxruntime")
 
 
-def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
+def quantize_graph(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
     """Return the graph with int8 products.
 
     Args:

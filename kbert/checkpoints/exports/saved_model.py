@@ -53,8 +53,8 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
         OSError: it cannot be written; an old one stays.
     """
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
-    model = serving.serving_model(bert, _WHAT, vectors=not text)
-    functions = _of_texts(bert, model) if text else None
+    model = serving.serving_model(bert, _WHAT, with_embedding=not text)
+    functions = _make_text_functions(bert, model) if text else None
     check(Path(path))
     if not text:
         serving.warn_of_untrained(bert, path, model)
@@ -105,7 +105,7 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
     # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
     saved = Served()
-    functions = functions or {"serving_default": _of_ids(model)}
+    functions = functions or {"serving_default": _make_id_function(model)}
     functions = functions | {"serve": functions["serving_default"]}
     for name, function in functions.items():
         if name != "serving_default":
@@ -120,7 +120,7 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
         raise OSError(errno.EIO, error.message, str(folder)) from None
 
 
-def _of_texts(bert, model) -> dict:
+def _make_text_functions(bert, model) -> dict:
     """Return the functions of strings.
 
     Raises:
@@ -142,7 +142,7 @@ def _of_texts(bert, model) -> dict:
     return text_answers.functions(bert, model)
 
 
-def _of_ids(model):
+def _make_id_function(model):
     import tensorflow as tf
 
     names = [tensor.name for tensor in model.inputs]

@@ -19,7 +19,7 @@ _logger = logging.getLogger("kbert")
 
 
 def serving_model(
-    bert, form: str, backends: Collection[str] = ("tensorflow",), vectors: bool = True
+    bert, form: str, backends: Collection[str] = ("tensorflow",), with_embedding: bool = True
 ):
     """Return the model of `bert` for a format.
 
@@ -27,7 +27,7 @@ def serving_model(
         bert: a `kbert.Bert`.
         form: what the format is called in errors.
         backends: Keras's backends that it is written on.
-        vectors: whether the output is added that the last sentence of this text is of.
+        with_embedding: whether to add the sentence embedding to the outputs, if there is one.
 
     Returns:
         The model itself, or where it has a fixed length or computes in another dtype, a copy of
@@ -46,7 +46,7 @@ def serving_model(
             f"{', '.join(inputs)}"
         )
     model = free_model(bert)
-    return _with_sentence_vector(bert, model) if vectors else model
+    return _with_sentence_vector(bert, model) if with_embedding else model
 
 
 def free_model(bert, **changes):
@@ -87,12 +87,12 @@ def parameter(name: str) -> str:
 
 def output_names(model) -> list[str]:
     """Return the names of the outputs: the field's for the encoder's two, else layer names."""
-    found = list(model.output_names)
-    if len(found) == 1 and found[0].startswith("Encoder-"):
-        found = ["sequence_output"]
-    if found[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
-        found[:2] = ["sequence_output", "pooled_output"]
-    return found
+    outputs = list(model.output_names)
+    if len(outputs) == 1 and outputs[0].startswith("Encoder-"):
+        outputs = ["sequence_output"]
+    if outputs[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
+        outputs[:2] = ["sequence_output", "pooled_output"]
+    return outputs
 
 
 def outputs_of(model, inputs: list) -> dict:
@@ -185,12 +185,12 @@ def sentence_vector(model, sentence: SentenceSettings):
 
     from kbert.model.probes import build_vectors
 
-    vectors = build_vectors(model, sentence.pooling, dense=sentence.dense).outputs[0]
+    embeddings = build_vectors(model, sentence.pooling, dense=sentence.dense).outputs[0]
     if sentence.normalize and sentence.dimensions is None:
-        return keras.layers.UnitNormalization(name=SENTENCE)(vectors)
+        return keras.layers.UnitNormalization(name=SENTENCE)(embeddings)
     if sentence.normalize:
-        vectors = keras.layers.UnitNormalization()(vectors)
-    return keras.layers.Identity(name=SENTENCE)(vectors[:, : sentence.dimensions])
+        embeddings = keras.layers.UnitNormalization()(embeddings)
+    return keras.layers.Identity(name=SENTENCE)(embeddings[:, : sentence.dimensions])
 
 
 def _computes_in_float32(model) -> bool:
@@ -206,11 +206,11 @@ def _copy(bert, changes: dict):
 
     model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
     expected = [tuple(weight.shape) for weight in model.weights]
-    found = [tuple(weight.shape) for weight in bert.model.weights]
-    if expected != found:
+    shapes = [tuple(weight.shape) for weight in bert.model.weights]
+    if expected != shapes:
         raise ValueError(
             f"the model must have the weights of head {bert.head} of its configuration, "
-            f"{len(expected)} of them, got {len(found)} weights or other shapes"
+            f"{len(expected)} of them, got {len(shapes)} weights or other shapes"
         )
     for new, old in zip(model.weights, bert.model.weights, strict=True):
         new.assign(keras.ops.convert_to_numpy(old))

@@ -86,14 +86,18 @@ def functions(bert, model) -> dict[str, Callable]:
     def inputs(texts, pairs=None):
         if own.default_prompt:
             texts = tf.strings.join([own.default_prompt, texts])
-        ids, segments = graph.framed(texts, pairs, limit)
-        return _padded(ids, pad_id), _padded(segments, 0)
+        ids, segments = graph.frame(texts, pairs, limit)
+        return _pad(ids, pad_id), _pad(segments, 0)
 
-    def served(answer, *spec):
-        return tf.function(lambda *given: answer(*inputs(*given)), spec, autograph=False)
+    def make_signature(answer, *spec):
+        return tf.function(lambda *arguments: answer(*inputs(*arguments)), spec, autograph=False)
 
-    found = {"serving_default": served(answer, text)}
-    return found if answer_pairs is None else found | {"pairs": served(answer_pairs, text, pair)}
+    signatures = {"serving_default": make_signature(answer, text)}
+    return (
+        signatures
+        if answer_pairs is None
+        else signatures | {"pairs": make_signature(answer_pairs, text, pair)}
+    )
 
 
 def _encoder(bert, model):
@@ -115,8 +119,8 @@ def _classifier(bert, model):
             return {"value": logits[:, 0]}
         probabilities = tf.sigmoid(logits) if each else tf.nn.softmax(logits)
         named = tf.broadcast_to(labels, tf.shape(logits))
-        found = {"probabilities": probabilities, "labels": named}
-        return found if each else found | {"label": tf.gather(labels, tf.argmax(logits, 1))}
+        results = {"probabilities": probabilities, "labels": named}
+        return results if each else results | {"label": tf.gather(labels, tf.argmax(logits, 1))}
 
     return answer, answer if _tells_two_texts(bert) else None
 
@@ -129,14 +133,14 @@ def _pretraining(bert, model):
     tokens = tf.constant(bert.tokenizer.tokens)
 
     def fill(ids, segments):
-        (vectors,) = _outputs(states, (ids, segments))
-        places = tf.where(ids == bert.tokenizer.mask_id)
-        at_masks = norm(dense(tf.gather_nd(vectors, places)[None]))
+        (hidden_states,) = _outputs(states, (ids, segments))
+        mask_indices = tf.where(ids == bert.tokenizer.mask_id)
+        at_masks = norm(dense(tf.gather_nd(hidden_states, mask_indices)[None]))
         logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
         named = tf.nn.softmax(logits)[:, : bert.tokenizer.vocab_size]
         best, chosen = tf.math.top_k(named, min(CANDIDATES, bert.tokenizer.vocab_size))
-        rows = tf.shape(ids, tf.int64)[0]
-        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], rows)
+        batch_size = tf.shape(ids, tf.int64)[0]
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, mask_indices[:, 0], batch_size)
         return {
             "tokens": by_text.with_values(tf.gather(tokens, chosen)).to_tensor(""),
             "probabilities": by_text.with_values(best).to_tensor(0.0),
@@ -161,11 +165,11 @@ def _next_sentence(bert, model):
 _ANSWERS = {"encoder": _encoder, "classifier": _classifier, "pretraining": _pretraining}
 
 
-def _padded(rows, filler: int):
+def _pad(ragged, filler: int):
     """Ragged rows filled up, (N, S); S is at least that of an empty text, 2."""
-    found = rows.to_tensor(filler)
-    more = tf.maximum(0, 2 - tf.shape(found)[1])
-    return tf.pad(found, [[0, 0], [0, more]], constant_values=filler)
+    padded = ragged.to_tensor(filler)
+    more = tf.maximum(0, 2 - tf.shape(padded)[1])
+    return tf.pad(padded, [[0, 0], [0, more]], constant_values=filler)
 
 
 def _outputs(view, ids) -> list:

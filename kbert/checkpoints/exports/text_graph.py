@@ -37,7 +37,7 @@ class TextGraph:
                 "a model that takes texts must cut them off on the right, got the truncation_side "
                 f"{vocabulary.truncation_side!r}"
             )
-        ids = {token: place for place, token in enumerate(vocabulary.all_tokens)}
+        ids = {token: index for index, token in enumerate(vocabulary.all_tokens)}
         special = vocabulary.special_tokens
         self._cls_id, self._sep_id = ids[special["cls"]], ids[special["sep"]]
         self._pad_id, self._pad = ids[special["pad"]], special["pad"]
@@ -46,14 +46,14 @@ class TextGraph:
         table = code_points.replacements(vocabulary)
         # Of two that begin at the same place the longer one is found, as the Rust package does.
         self._added = sorted((e["content"] for e in vocabulary.added), key=len, reverse=True)
-        free = _in_no_token(table.dropped, vocabulary.all_tokens)
-        self._nobody, self._found = next(free), next(free)
+        free = _list_free_characters(table.dropped, vocabulary.all_tokens)
+        self._nobody, self._mark = next(free), next(free)
         self._stand_ins = [next(free) for _ in self._added]
         self._table = table.with_words(map(ord, self._stand_ins))
         pieces = len(vocabulary.tokens)
         self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
         self._cutter = tf_text.FastWordpieceTokenizer(
-            [*_that_can_be_found(vocabulary.tokens, free), *self._stand_ins],
+            [*_replace_unfindable(vocabulary.tokens, free), *self._stand_ins],
             max_bytes_per_word=_BYTES * self._most,
             token_out_type=tf.int32,
             unknown_token=self._unknown,
@@ -63,7 +63,7 @@ class TextGraph:
         any_texts = tf.TensorSpec((None,), tf.string)
         self._pieces = tf.function(self._pieces_of, [any_texts], autograph=False)
 
-    def framed(self, texts, pairs, limit: int):
+    def frame(self, texts, pairs, limit: int):
         """Texts, or pairs of them, to token ids and segment ids, cut as `Tokenizer.encode` cuts.
 
         Args:
@@ -76,33 +76,33 @@ class TextGraph:
         """
         first = self._pieces(texts)
         if pairs is None:
-            framed = self._between([self._cls_id], first[:, : limit - 2])
+            framed = self._add_frame([self._cls_id], first[:, : limit - 2])
             return framed, tf.zeros_like(framed)
         second = self._pieces(pairs)
         counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
-        framed = self._between([self._cls_id], _beginning(first, counts[0]))
-        behind = self._between([], _beginning(second, counts[1]))
+        framed = self._add_frame([self._cls_id], _beginning(first, counts[0]))
+        behind = self._add_frame([], _beginning(second, counts[1]))
         segments = tf.zeros_like(framed), tf.ones_like(behind) * self._second_segment
         return tf.concat([framed, behind], 1), tf.concat(segments, 1)
 
     def _pieces_of(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
-        given = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
-        words = tf.strings.split(tf.strings.unicode_encode(self._cleaned(given), "UTF-8"))
-        long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
-        known = tf.where(long, self._unknown, words.flat_values)
-        pieces = self._cutter.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
+        points = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
+        tokens = tf.strings.split(tf.strings.unicode_encode(self._clean(points), "UTF-8"))
+        long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
+        known = tf.where(long, self._unknown, tokens.flat_values)
+        pieces = self._cutter.tokenize(tokens.with_flat_values(known)).merge_dims(1, 2)
         ids = tf.gather(self._ids, pieces.flat_values)
         # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
         message = f"a text must not hold {self._pad}, the padding token"
         tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
         return pieces.with_flat_values(ids)
 
-    def _between(self, before: list[int], ids):
+    def _add_frame(self, before: list[int], ids):
         """Return ids (N, None) with what stands before each row, and [SEP] behind it."""
-        rows = ids.nrows()
-        parts = [tf.fill([rows, 1], number) for number in before]
-        return tf.concat([*parts, ids, tf.fill([rows, 1], self._sep_id)], 1)
+        count = ids.nrows()
+        columns = [tf.fill([count, 1], number) for number in before]
+        return tf.concat([*columns, ids, tf.fill([count, 1], self._sep_id)], 1)
 
     def _with_stand_ins(self, texts):
         """Return texts in which each added token is one character: its stand-in, of private use.
@@ -110,38 +110,40 @@ class TextGraph:
         A character of a text that is a stand-in itself becomes another that is dropped.
         """
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        own = "".join([self._found, *self._stand_ins])
+        own = "".join([self._mark, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
-        any_of = "|".join(map(_quoted, self._added))
-        texts = tf.strings.regex_replace(texts, f"({any_of})", self._found + r"\1")
+        any_of = "|".join(map(_quote, self._added))
+        texts = tf.strings.regex_replace(texts, f"({any_of})", self._mark + r"\1")
         for token, stand_in in zip(self._added, self._stand_ins, strict=True):
-            texts = tf.strings.regex_replace(texts, self._found + _quoted(token), stand_in)
+            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
         return texts
 
-    def _cleaned(self, given):
+    def _clean(self, ragged):
         """Return code points (N, None) as the table says, with spaces between words."""
-        points, table = given.flat_values, self._table
+        points, table = ragged.flat_values, self._table
         row = tf.gather(table.pages, points // PAGE)
         number = tf.gather(table.rows.reshape(-1), row * PAGE + points % PAGE)
-        found = tf.gather(tf.RaggedTensor.from_row_splits(table.values, table.splits), number)
-        sources, values = found.value_rowids(), found.flat_values
+        replacements = tf.gather(
+            tf.RaggedTensor.from_row_splits(table.values, table.splits), number
+        )
+        sources, values = replacements.value_rowids(), replacements.flat_values
         values = tf.where(values == ITSELF, tf.gather(points, sources), values)
-        rows = tf.gather(given.value_rowids(), sources)
+        text_numbers = tf.gather(ragged.value_rowids(), sources)
         values = tf.cond(
             tf.reduce_any(values >= 1 << CLASS_BITS),
-            lambda: _in_canonical_order(values, rows),
+            lambda: _sort_marks(values, text_numbers),
             lambda: values,
         )
         values %= 1 << CLASS_BITS
         stays = values != GONE
-        values, rows = tf.boolean_mask(values, stays), tf.boolean_mask(rows, stays)
-        return tf.RaggedTensor.from_value_rowids(values, rows, given.nrows())
+        values, text_numbers = tf.boolean_mask(values, stays), tf.boolean_mask(text_numbers, stays)
+        return tf.RaggedTensor.from_value_rowids(values, text_numbers, ragged.nrows())
 
 
-def _in_canonical_order(values, rows):
+def _sort_marks(values, text_numbers):
     """Sort runs of marks by class (The Unicode Standard, D109)."""
     classes = values // (1 << CLASS_BITS)
-    run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + rows
+    run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + text_numbers
     return tf.gather(values, tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True))
 
 
@@ -153,10 +155,10 @@ def _longest_first(first, second, most: int):
     less, more = tf.minimum(first, second), tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)
     fits = less + more <= most
-    less_kept = tf.where(fits, less, tf.minimum(less, half))
-    more_kept = tf.where(fits, more, most - less_kept)
+    less_left = tf.where(fits, less, tf.minimum(less, half))
+    more_left = tf.where(fits, more, most - less_left)
     swapped = first > second
-    return tf.where(swapped, more_kept, less_kept), tf.where(swapped, less_kept, more_kept)
+    return tf.where(swapped, more_left, less_left), tf.where(swapped, less_left, more_left)
 
 
 def _beginning(ids, counts):
@@ -174,17 +176,17 @@ def _check_added(vocabulary: Vocabulary) -> None:
             )
 
 
-def _in_no_token(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
+def _list_free_characters(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
     """Return the characters of code points, the last one first, but for those that tokens have."""
     used = set("".join(tokens))
     return (chr(point) for point in reversed(points) if chr(point) not in used)
 
 
-def _that_can_be_found(tokens: Iterable[str], others: Iterator[str]) -> list[str]:
+def _replace_unfindable(tokens: Iterable[str], others: Iterator[str]) -> list[str]:
     """Replace those tokens that C++ reads as none, or as shorter ones."""
     return [next(others) if not token or "\0" in token else token for token in tokens]
 
 
-def _quoted(token: str) -> str:
+def _quote(token: str) -> str:
     r"""Return a token for RE2, between \Q and \E, in which \E itself ends nothing."""
     return r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"

@@ -34,10 +34,10 @@ class CachedModel:
 
 def list_cached_models() -> list[CachedModel]:
     """List the models in the caches, by name; datasets and spaces are left out."""
-    found = [_describe(path) for path in hugging_face.cache_folder().glob("models--*/snapshots/*")]
+    models = [_describe(path) for path in hugging_face.cache_folder().glob("models--*/snapshots/*")]
     versions = kaggle.cache_folder().glob("*/*/*/*/*")
-    found += [_describe(path) for path in versions if path.name.isdigit() and path.is_dir()]
-    return sorted((one for one in found if one), key=lambda one: (one.name.lower(), one.revision))
+    models += [_describe(path) for path in versions if path.name.isdigit() and path.is_dir()]
+    return sorted((one for one in models if one), key=lambda one: (one.name.lower(), one.revision))
 
 
 def _describe(folder: Path) -> CachedModel | None:
@@ -70,8 +70,8 @@ def measure_total() -> int:
 def _find_refs(folder: Path) -> tuple[str, ...]:
     refs = folder.parent.parent / "refs"  # Kaggle has none
     files = [file for file in refs.rglob("*") if file.is_file()]
-    found = [file for file in files if file.read_text(errors="replace").strip() == folder.name]
-    return tuple(sorted(file.relative_to(refs).as_posix() for file in found))
+    matches = [file for file in files if file.read_text(errors="replace").strip() == folder.name]
+    return tuple(sorted(file.relative_to(refs).as_posix() for file in matches))
 
 
 def _kind(folder: Path) -> str:

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from kbert.checkpoints.hub import hugging_face, kaggle
-from kbert.checkpoints.hub.names import ModelName, explain_missing, known_models
+from kbert.checkpoints.hub.names import ModelName, explain_missing, list_known_models
 from kbert.checkpoints.hub.needed_files import choose_files
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
@@ -159,7 +159,7 @@ def _parse(source: str | os.PathLike, *, local: bool = True) -> ModelName:
 @functools.cache  # once for each text
 def _warn_of_namesake(text: str) -> None:
     """Say that a local path is opened where a model has the same name."""
-    addresses = {name: row["address"] for name, row in known_models().items()}
+    addresses = {name: row["address"] for name, row in list_known_models().items()}
     address = addresses.get(text, text)
     folder = f"models--{text.replace('/', '--')}"
     if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():

@@ -64,8 +64,8 @@ def find_snapshot(root: Path, revision: str) -> Path | None:
         return None
     snapshot = root / "snapshots" / commit
     if not snapshot.is_dir() and re.fullmatch("[0-9a-f]{7,39}", commit):
-        found = list((root / "snapshots").glob(f"{commit}*"))  # a commit is often abbreviated
-        return found[0] if len(found) == 1 else None
+        matches = list((root / "snapshots").glob(f"{commit}*"))  # a commit is often abbreviated
+        return matches[0] if len(matches) == 1 else None
     return snapshot if snapshot.is_dir() else None
 
 
@@ -74,11 +74,11 @@ def describe_cached(name: ModelName) -> str:
     roots = [cache_folder() / f"models--{one.replace('/', '--')}" for one in other_repos(name.repo)]
     if any(find_snapshot(root, name.revision or "main") for root in roots):
         return f"{name.repo!r} is in the cache only in part"
-    found = [one.name[:8] for root in roots for one in (root / "snapshots").glob("*")]
-    if not found:
+    revisions = [one.name[:8] for root in roots for one in (root / "snapshots").glob("*")]
+    if not revisions:
         return f"{name.repo!r} is not a local path, is not in the cache"
     wanted = name.revision or "main"
-    return f"{name.repo!r} is in the cache at {', '.join(sorted(found))}, not at {wanted!r}"
+    return f"{name.repo!r} is in the cache at {', '.join(sorted(revisions))}, not at {wanted!r}"
 
 
 def list_files(folder: Path) -> list[str]:
@@ -99,8 +99,8 @@ def _is_whole(snapshot: Path, certain: bool) -> bool:
         return True
     absent = snapshot.parent.parent / ".no_exist" / snapshot.name
     if TOKENIZERS[0] not in names:  # vocab.txt alone does not say the casing
-        has_words = any(name in names for name in TOKENIZERS[1:])
-        wanted = _TOKENIZER_CONFIG if has_words else TOKENIZERS[0]
+        has_vocabulary = any(name in names for name in TOKENIZERS[1:])
+        wanted = _TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0]
         if wanted not in names and not (absent / wanted).is_file():
             return False
     if _MODULES in names:
@@ -139,14 +139,14 @@ def download(name: ModelName) -> Path:
     """
     from huggingface_hub import hf_hub_download
 
-    with explained_errors(name):
+    with explain_errors(name):
         commit, files = _list_repository(name)
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
         root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
         folder = root / "snapshots" / commit
         _remove_damaged(folder, files, settings + weights)
-        with shown_progress(False):  # one after the other: Ctrl-C ends it at once
+        with show_progress(False):  # one after the other: Ctrl-C ends it at once
             for file in settings:
                 hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
         _mark_absent(folder, files)
@@ -154,7 +154,7 @@ def download(name: ModelName) -> Path:
     for weight in weights:
         if not (folder / weight).is_file():
             _download_weights(name, folder, weight)
-            _check_content(folder / weight, files[weight])
+            _check_digest(folder / weight, files[weight])
     if (name.revision or "main") != commit:
         _write_ref(root / "refs" / (name.revision or "main"), commit)
     return folder
@@ -206,8 +206,8 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
 
     try:
         with (
-            explained_errors(name),
-            shown_progress(is_said()),
+            explain_errors(name),
+            show_progress(is_said()),
             warnings.catch_warnings(action="ignore"),  # of a full disk: an error follows
         ):
             hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
@@ -245,24 +245,24 @@ def _mark_absent(folder: Path, files) -> None:
             (absent / name).touch()
 
 
-def _check_content(file: Path, expected) -> None:
+def _check_digest(file: Path, expected) -> None:
     """Compare a downloaded file with the size and the SHA-256 that the repository states."""
     if not expected.lfs:  # small enough for git: huggingface_hub compares its size
         return
     stated = expected.lfs["sha256"]
     with open(file, "rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != stated:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != stated:
         os.unlink(os.path.realpath(file))
         file.unlink(missing_ok=True)
         raise OSError(
             f"{file.name} arrived damaged and was removed: its SHA-256 must be {stated[:12]}…, got "
-            f"{found[:12]}…: download it again"
+            f"{digest[:12]}…: download it again"
         )
 
 
 @contextlib.contextmanager
-def shown_progress(shown: bool) -> Iterator[None]:
+def show_progress(shown: bool) -> Iterator[None]:
     """Show huggingface_hub's progress bars, or not; its warnings of retries are left out."""
     from huggingface_hub.utils import (
         are_progress_bars_disabled,
@@ -284,7 +284,7 @@ def shown_progress(shown: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained_errors(name: ModelName) -> Iterator[None]:
+def explain_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import constants, errors, get_token
 

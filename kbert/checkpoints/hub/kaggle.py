@@ -29,8 +29,8 @@ def find_cached(name: ModelName) -> Path | None:
     if name.revision:
         versions = [name.revision]
     else:
-        found = folder.iterdir() if folder.is_dir() else ()
-        numbers = [entry.name for entry in found if entry.is_dir() and entry.name.isdigit()]
+        entries = folder.iterdir() if folder.is_dir() else ()
+        numbers = [entry.name for entry in entries if entry.is_dir() and entry.name.isdigit()]
         versions = sorted(numbers, key=int, reverse=True)
     return next((folder / version for version in versions if is_whole(folder / version)), None)
 
@@ -39,10 +39,10 @@ def is_whole(folder: Path) -> bool:
     """Return whether the files of a version are all there: kagglehub writes them in their place."""
     if not all((folder / name).is_file() for name in _NEEDED[:2]):
         return False
-    marks = folder.parent / ".complete" / folder.name
-    if folder.with_name(f"{folder.name}.complete").is_file() or not marks.parent.is_dir():
+    completed = folder.parent / ".complete" / folder.name
+    if folder.with_name(f"{folder.name}.complete").is_file() or not completed.parent.is_dir():
         return True  # without any marks it is a copy of somebody's cache
-    return all((marks / f"{name}.complete").is_file() for name in _NEEDED)
+    return all((completed / f"{name}.complete").is_file() for name in _NEEDED)
 
 
 def download(name: ModelName) -> Path:
@@ -56,14 +56,14 @@ def download(name: ModelName) -> Path:
     """
     extras.require(f"{name}, a model of Kaggle,", "kaggle", "kagglehub")
     # kagglehub writes what it does to stdout, where a command prints its result
-    with _explained_errors(name), contextlib.redirect_stdout(sys.stderr):
+    with _explain_errors(name), contextlib.redirect_stdout(sys.stderr):
         import kagglehub
 
         return Path(kagglehub.model_download(str(name).removeprefix("kaggle://")))
 
 
 @contextlib.contextmanager
-def _explained_errors(name: ModelName) -> Iterator[None]:
+def _explain_errors(name: ModelName) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # those of requests are OSErrors without a number

@@ -52,7 +52,7 @@ class Use(NamedTuple):
     inputs: str
 
 
-_TEXT, _WORDS = '"a fine film"', '"Ada lives in London"'
+_TEXT, _SENTENCE = '"a fine film"', '"Ada lives in London"'
 _QUESTION = '"Who wrote it?", "Ada wrote it in 1843."'
 _CLASSIFIER = "AutoModelForSequenceClassification"
 _USES = {  # by problem type, else by head
@@ -63,7 +63,7 @@ _USES = {  # by problem type, else by head
     "classifier": Use("text-classification", "text classification", "classify", _CLASSIFIER, _TEXT),
     "tokens": Use(
         *("token-classification", "token classification", "tag"),
-        *("AutoModelForTokenClassification", _WORDS),
+        *("AutoModelForTokenClassification", _SENTENCE),
     ),
     "qa": Use(
         *("question-answering", "question answering", "answer"),
@@ -135,7 +135,7 @@ def make_card(
     facts["Size"] += f"{params:,} parameters"
     for key, text in (training.facts if training else {}).items():
         facts.setdefault(key, text)
-    parts = [
+    sections = [
         f"---\n{_make_metadata(config.model_type, use, name, title, training, form)}\n---",
         f"# {title}",
         f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__} "
@@ -146,9 +146,9 @@ def make_card(
         _show_use(use, "<mask>" if config.family.first_position is not None else "[MASK]", form),
     ]
     if training:
-        rows = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
-        parts += ["## Hyperparameters", _table(("setting", "value"), rows)]
-    return "\n\n".join(parts) + "\n"
+        lines = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
+        sections += ["## Hyperparameters", _table(("setting", "value"), lines)]
+    return "\n\n".join(sections) + "\n"
 
 
 def fill_in_name(card: str, name: str) -> str:
@@ -218,7 +218,7 @@ def _describe_metrics(training: Training) -> list[str]:
     """Return the section of the metrics, or the sentence that there are none."""
     if not training.metrics:
         return ["## Metrics", "The run had no dev data, so there are no metrics."]
-    rows, note = [], "There are no intervals: these are means over batches of masked tokens."
+    lines, note = [], "There are no intervals: these are means over batches of masked tokens."
     if training.verb == "fine-tuned":
         note = (
             "There are no intervals: they need at least 10 dev examples, and so few that 50 "
@@ -226,7 +226,7 @@ def _describe_metrics(training: Training) -> list[str]:
         )
     for name, value in training.metrics.items():
         pair = training.intervals.get(name)
-        rows.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
+        lines.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
     if training.intervals:
         note = (
             "The intervals are bootstrap percentiles over the dev examples: how much a metric "
@@ -238,7 +238,7 @@ def _describe_metrics(training: Training) -> list[str]:
     columns = ("metric", f"dev data, {training.facts.get('Dev data', '')}", "95 % interval")[
         : 3 if training.intervals else 2
     ]
-    return ["## Metrics", _table(columns, rows), note]
+    return ["## Metrics", _table(columns, lines), note]
 
 
 def _show_use(use: Use, mask: str, form: str) -> str:
@@ -263,9 +263,9 @@ def _show_use(use: Use, mask: str, form: str) -> str:
     return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _table(header: Iterable[str], rows_text: Iterable[Iterable[str]]) -> str:
     header = list(header)
-    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in rows)]
+    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in rows_text)]
     return "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
 
 

@@ -60,8 +60,8 @@ class ModelName:
             text = f"hf://{page[1]}" + (f"@{page[2].rstrip('/')}" if page[2] else "")
         text = _CACHE_FOLDER.sub(r"\1/\2", text) if _CACHE_FOLDER.fullmatch(text) else text
         bare, _, revision = re.sub("^hf:/+", "", text).partition("@")
-        if bare in known_models():
-            name = cls.parse(known_models()[bare]["address"])
+        if bare in list_known_models():
+            name = cls.parse(list_known_models()[bare]["address"])
             if revision and not re.fullmatch(_REVISION, revision):
                 raise ValueError(f"a branch, a tag or a commit must follow @, got {text!r}")
             return cls(name.hub, name.repo, revision or name.revision) if name else None
@@ -79,7 +79,7 @@ class ModelName:
 
 
 @functools.cache
-def known_models() -> dict[str, dict[str, str]]:
+def list_known_models() -> dict[str, dict[str, str]]:
     """Return the rows of models.tsv by name."""
     text = (resources.files("kbert.checkpoints.hub") / "models.tsv").read_text(encoding="utf-8")
     return {row["name"]: row for row in csv.DictReader(text.splitlines(), delimiter="\t")}
@@ -92,13 +92,13 @@ def other_repos(repo: str) -> list[str]:
     were given that name cached them under it.
     """
     bare = repo.partition("/")[2]
-    is_known = known_models().get(bare, {}).get("address") == repo
+    is_known = list_known_models().get(bare, {}).get("address") == repo
     return [repo, bare] if is_known else [repo]
 
 
 def suggest(repo: str, cutoff: float = 0.6) -> str:
     """Return a sentence with the known model that a wrong name was meant to be; "" without one."""
-    addresses = [row["address"] for row in known_models().values()]
+    addresses = [row["address"] for row in list_known_models().values()]
     return hint(repo, [one for one in addresses if "://" not in one], "", cutoff=cutoff)
 
 
@@ -112,14 +112,14 @@ def explain_missing(text: str, *, local: bool = True) -> str:
     if text in PRESETS:
         return (
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
-            f"random ones, load({released_as(text)!r}) loads Google's"
+            f"random ones, load({find_release(text)!r}) loads Google's"
         )
-    near = hint_of_path(text, _may_be_checkpoint, known_models()) if local else ""
+    near = hint_of_path(text, _may_be_checkpoint, list_known_models()) if local else ""
     if text.endswith(_FILES) or "/" in text or os.sep in text:
         return f"{text}: there is no such file or folder" + (f": {near}" if near else "")
     way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
     return f"{text!r} is not a local path, and kbert knows no model of this name: " + (
-        near or hint(text, known_models(), "", beginnings=True) or way
+        near or hint(text, list_known_models(), "", beginnings=True) or way
     )
 
 
@@ -133,8 +133,8 @@ def _may_be_checkpoint(path: str) -> bool:
         return False
 
 
-def released_as(preset: str) -> str:
+def find_release(preset: str) -> str:
     """Return the name of Google's weights of a preset's sizes, but for the vocabulary's."""
     released = {"base": "base_uncased", "large": "large_uncased"}.get(preset, preset)
-    rows = known_models().values()
-    return next(r["name"] for r in rows if PRESETS.get(r["preset"]) == PRESETS[released])
+    models = list_known_models().values()
+    return next(r["name"] for r in models if PRESETS.get(r["preset"]) == PRESETS[released])

@@ -78,9 +78,9 @@ def _choose_weights(paths: Collection[PurePosixPath]) -> list[str]:
 
 def _find_first(paths: Collection[PurePosixPath], patterns: Iterable[str]) -> list[str]:
     for pattern in patterns:
-        found = [str(path) for path in paths if re.fullmatch(pattern, path.name)]
-        if found and is_whole(found):
-            return found
+        matches = [str(path) for path in paths if re.fullmatch(pattern, path.name)]
+        if matches and is_whole(matches):
+            return matches
     return []
 
 

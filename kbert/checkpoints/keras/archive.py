@@ -119,8 +119,8 @@ class KerasArchive:
 
     def variables(self) -> list[Variable]:
         """Return every variable, in the file's order."""
-        found = hdf5.datasets(self.path, self._weights, _FORM)
-        return [self._variable(path, dataset) for path, dataset in found.items()]
+        by_path = hdf5.datasets(self.path, self._weights, _FORM)
+        return [self._variable(path, dataset) for path, dataset in by_path.items()]
 
     def extract_weights(self, file: Path) -> None:
         """Write the HDF5 file of the variables to a file of its own."""
@@ -143,16 +143,16 @@ class KerasArchive:
 
     def _layer_names(self, path: str) -> tuple[str | None, str]:
         """Return the names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
-        parts = path.split("/")
-        if parts[0] != "layers" or len(parts) < 4:
+        levels = path.split("/")
+        if levels[0] != "layers" or len(levels) < 4:
             return None, ""
-        layer = self._weights["/".join([*parts[:2], "vars"])].attrs["name"]
-        sublayer = self._weights["/".join(parts[:-1])].attrs["name"] if len(parts) > 4 else ""
+        layer = self._weights["/".join([*levels[:2], "vars"])].attrs["name"]
+        sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if len(levels) > 4 else ""
         return str(layer), str(sublayer)
 
     def _numbers(self, dataset, dtype: str) -> np.ndarray:
         self._check_sum  # noqa: B018  (once, with the first numbers)
-        return hdf5.numbers(self.path, dataset, dtype, _FORM)
+        return hdf5.read_array(self.path, dataset, dtype, _FORM)
 
     @functools.cached_property
     def _weights(self):
@@ -160,16 +160,16 @@ class KerasArchive:
         import h5py
 
         info = self._zip.getinfo(_WEIGHTS)
-        content: IO[bytes] | _Part
+        file: IO[bytes] | _Part
         if info.compress_type == zipfile.ZIP_STORED:
             raw = self._stack.enter_context(self.path.open("rb"))
-            content = _Part(raw, self._start(raw, info), info.file_size)
+            file = _Part(raw, self._start(raw, info), info.file_size)
         else:
-            content = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
-            self._stack.callback(content.close)
-            self._unpack(info, content)
+            file = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
+            self._stack.callback(file.close)
+            self._unpack(info, file)
         with damage_in_one_line(self.path, _FORM):
-            return self._stack.enter_context(h5py.File(content, "r"))
+            return self._stack.enter_context(h5py.File(file, "r"))
 
     @functools.cached_property
     def _check_sum(self) -> None:
@@ -177,20 +177,20 @@ class KerasArchive:
         info = self._zip.getinfo(_WEIGHTS)
         if info.compress_type != zipfile.ZIP_STORED:
             return  # compared while it was unpacked
-        found, left = 0, info.file_size
+        crc, left = 0, info.file_size
         with open(self.path, "rb") as raw:
             raw.seek(self._start(raw, info))
             while left and (chunk := raw.read(min(_CHUNK, left))):
-                found, left = zlib.crc32(chunk, found), left - len(chunk)
-        if found != info.CRC or left:
-            raise self._damaged(f"a wrong check sum of {_WEIGHTS}")
+                crc, left = zlib.crc32(chunk, crc), left - len(chunk)
+        if crc != info.CRC or left:
+            raise self._damage_error(f"a wrong check sum of {_WEIGHTS}")
 
     def _start(self, raw, info: zipfile.ZipInfo) -> int:
         """Return where a member's bytes begin: after its header, name and extra field."""
         raw.seek(info.header_offset)
         header = raw.read(30)
         if len(header) < 30 or header[:4] != b"PK\3\4":
-            raise self._damaged(f"no header of {info.filename}")
+            raise self._damage_error(f"no header of {info.filename}")
         return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
 
     def _unpack(self, info: zipfile.ZipInfo, file) -> None:
@@ -198,7 +198,7 @@ class KerasArchive:
         with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
             shutil.copyfileobj(member, file, _CHUNK)
 
-    def _damaged(self, error) -> ValueError:
+    def _damage_error(self, error) -> ValueError:
         return ValueError(f"{self.path} must be a whole .keras file, got: {error}")
 
 
@@ -206,7 +206,7 @@ class _Part(io.RawIOBase):
     """A part of an open file as a file of its own, to be read."""
 
     def __init__(self, file, start: int, size: int):
-        self._file, self._start, self._size, self._place = file, start, size, 0
+        self._file, self._start, self._size, self._position = file, start, size, 0
 
     def readable(self) -> bool:
         return True
@@ -215,16 +215,16 @@ class _Part(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
-        self._place = base + offset
-        return self._place
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
 
     def readinto(self, buffer) -> int:
-        view = memoryview(buffer).cast("B")[: max(0, self._size - self._place)]
-        self._file.seek(self._start + self._place)
+        view = memoryview(buffer).cast("B")[: max(0, self._size - self._position)]
+        self._file.seek(self._start + self._position)
         count = self._file.readinto(view)
-        self._place += count
+        self._position += count
         return count

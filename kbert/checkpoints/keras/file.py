@@ -52,7 +52,7 @@ _SETTINGS = js.fields(
         "architecture": js.or_null(js.TEXT),
         "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
-        "newly_initialized": first_values.MARKS,
+        "newly_initialized": first_values.DIGESTS,
         "split_punctuation": js.or_null(js.TEXT),
         "sentence": js.or_null(js.fields(_SENTENCE, _MORE_OF_SENTENCE, closed=True)),
         "cross_encoder": js.or_null(
@@ -73,7 +73,7 @@ def is_one(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the checkpoint in a .keras or .h5 file, for as long as its tensors are read.
 
     Args:
@@ -85,7 +85,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ValueError: a damaged file, another graph than kbert builds, settings that contradict it.
     """
     if path.suffix != ".keras":
-        with h5_file.opened(path, config) as checkpoint:
+        with h5_file.open_checkpoint(path, config) as checkpoint:
             yield checkpoint
         return
     with contextlib.ExitStack() as stack:
@@ -106,7 +106,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         )
 
 
-def head_said(path: Path) -> str | None:
+def read_head(path: Path) -> str | None:
     """Return the head that kbert has written beside the weights."""
     if path.suffix != ".keras":
         return None
@@ -159,7 +159,7 @@ def _settings(bert) -> dict:
         "labels": bert.labels,
         "sentence": bert.sentence and bert.sentence.to_dict(),
         "problem_type": bert.problem_type,
-        "newly_initialized": first_values.make_marks(bert),
+        "newly_initialized": first_values.make_digests(bert),
         "split_punctuation": bert.split_punctuation,
         "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }
@@ -210,15 +210,15 @@ def _sentence(values: dict | None, archive: KerasArchive) -> SentenceSettings | 
 
 def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights by kbert's names, and other content: an optimizer's variables."""
-    places = _places(graph)
+    names = _list_names(graph)
     tensors, left_out = {}, []
     for variable in archive.variables():
         if variable.layer is None:
             left_out.append(variable.path)
             continue
-        place = (variable.layer, variable.sublayer, variable.number)
-        name = places.get(place, variable.path)
-        if place in places and variable.dtype not in _DTYPES:
+        key = (variable.layer, variable.sublayer, variable.number)
+        name = names.get(key, variable.path)
+        if key in names and variable.dtype not in _DTYPES:
             raise ValueError(
                 f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
                 f"{variable.dtype}: a quantized model"
@@ -227,16 +227,16 @@ def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, .
     return tensors, tuple(left_out)
 
 
-def _places(graph: GraphSpec) -> dict[tuple, str]:
+def _list_names(graph: GraphSpec) -> dict[tuple, str]:
     """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
     counts: dict[tuple[str, str], int] = {}
-    places = {}
+    names = {}
     for part in weight_names.parts_of(graph.head, graph.config):
         for row in weight_names.rows_of(part, graph.config):
             sublayer = row.variable.rpartition("/")[0]
             number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1
-            places[row.layer, sublayer, str(number)] = row.kbert
-    return places
+            names[row.layer, sublayer, str(number)] = row.kbert
+    return names
 
 
 def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
@@ -245,14 +245,14 @@ def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
     if not present:
         return None
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-")))
-    stack.enter_context(_named_as_in(archive.path, folder))
+    stack.enter_context(_rename_in_errors(archive.path, folder))
     for name in present:
         (folder / name).write_bytes(archive.text(f"kbert/{name}"))
     return folder
 
 
 @contextlib.contextmanager
-def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
+def _rename_in_errors(path: Path, folder: Path) -> Iterator[None]:
     """Make errors about an unpacked file name the archive that it is in."""
     try:
         yield

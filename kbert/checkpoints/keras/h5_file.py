@@ -28,13 +28,13 @@ def is_one(path: Path) -> bool:
     """Return whether a path is the .h5 file of a model that kbert built."""
     if path.suffix not in (".h5", ".hdf5") or not path.is_file():
         return False
-    with contextlib.suppress(ValueError), hdf5.opened(path) as file:
+    with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
         return f'"{_PACKAGE}TokenEmbedding"' in _read_text(path, file)
     return False
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the checkpoint in the file, for as long as its numbers are read; it has no vocabulary.
 
     Args:
@@ -45,21 +45,21 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         OSError: it cannot be read.
         ValueError: a damaged file, or another graph than kbert builds.
     """
-    with hdf5.opened(path) as file:
+    with hdf5.open_file(path) as file:
         values = js.parse(_read_text(path, file), _MODEL, f"{path}: {_CONFIG}")
         for layer in values["config"]["layers"]:
             if isinstance(name := layer.get("class_name"), str):
                 layer["class_name"] = name.removeprefix(_PACKAGE)
         tensors, left_out = {}, []
-        for place, dataset in hdf5.datasets(path, file).items():
-            part, _, name = place.partition("/")
+        for path_in_file, dataset in hdf5.datasets(path, file).items():
+            part, _, name = path_in_file.partition("/")
             if part != _WEIGHTS:
-                left_out.append(place)
+                left_out.append(path_in_file)
                 continue
             layer, _, inner = name.partition("/")
             name = inner if inner.startswith(f"{layer}/") else name
-            dtype = hdf5.dtype_of(path, place, dataset)
-            read = partial(hdf5.numbers, path, dataset, dtype)
+            dtype = hdf5.dtype_of(path, path_in_file, dataset)
+            read = partial(hdf5.read_array, path, dataset, dtype)
             tensors[name] = Tensor(name, dataset.shape, dtype, read)
         graph = read_graph(values, str(path), config)
         yield Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))

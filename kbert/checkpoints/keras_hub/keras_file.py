@@ -19,7 +19,7 @@ _PREPROCESSOR = js.fields({"config": js.fields({"tokenizer": _OBJECT})})
 
 
 @contextlib.contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpack(path: Path) -> Iterator[Path]:
     """Unpack the file into a preset's folder, which is gone when the context ends.
 
     Raises:

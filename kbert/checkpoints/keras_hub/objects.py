@@ -76,7 +76,7 @@ def preprocessor_object(task: str, tokenizer: dict, length: int) -> dict:
 def task_object(task: str, backbone: dict, preprocessor: dict | None, **settings) -> dict:
     """Return a task's object."""
     values = {"backbone": backbone, "preprocessor": preprocessor, "name": _MODULES[task]}
-    return _serialized(task, values | settings)
+    return _serialize(task, values | settings)
 
 
 def _object(name: str, dtype: str, **settings) -> dict:
@@ -86,12 +86,10 @@ def _object(name: str, dtype: str, **settings) -> dict:
         "config": {"name": dtype},
         "registered_name": None,
     }
-    return _serialized(
-        name, {"name": _MODULES[name], "trainable": True, "dtype": policy} | settings
-    )
+    return _serialize(name, {"name": _MODULES[name], "trainable": True, "dtype": policy} | settings)
 
 
-def _serialized(name: str, config: dict) -> dict:
+def _serialize(name: str, config: dict) -> dict:
     return {
         "module": f"keras_hub.src.models.bert.{_MODULES[name]}",
         "class_name": name,

@@ -20,7 +20,7 @@ from pathlib import Path
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import package_of
 from kbert.checkpoints.keras_hub import keras_file, objects
-from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, opened_tensors
+from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, open_tensors
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
@@ -60,7 +60,9 @@ def is_one(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None, source: str = "") -> Iterator[Checkpoint]:
+def open_checkpoint(
+    path: Path, config: BertConfig | None = None, source: str = ""
+) -> Iterator[Checkpoint]:
     """Open the checkpoint of a preset or of a .keras file.
 
     Args:
@@ -74,7 +76,10 @@ def opened(path: Path, config: BertConfig | None = None, source: str = "") -> It
         ValueError: a damaged file, another model's preset, a quantized one.
     """
     if path.is_file():
-        with keras_file.unpacked(path) as folder, opened(folder, config, str(path)) as checkpoint:
+        with (
+            keras_file.unpack(path) as folder,
+            open_checkpoint(folder, config, str(path)) as checkpoint,
+        ):
             yield checkpoint
         return
     source = source or str(path)
@@ -85,7 +90,7 @@ def opened(path: Path, config: BertConfig | None = None, source: str = "") -> It
     if (path / "task.json").is_file():
         task, settings = _task_of(js.read(path / "task.json", _OBJECT), str(path / "task.json"))
     config = config or _config(sizes, source, task, settings, vocabulary)
-    with opened_tensors(path, config, with_task=task in _HEADS) as (tensors, left_out):
+    with open_tensors(path, config, with_task=task in _HEADS) as (tensors, left_out):
         yield Checkpoint(
             source,
             "keras_hub",
@@ -100,7 +105,7 @@ def opened(path: Path, config: BertConfig | None = None, source: str = "") -> It
 
 
 @contextlib.contextmanager
-def opened_backbone(backbone) -> Iterator[Checkpoint]:
+def open_backbone(backbone) -> Iterator[Checkpoint]:
     """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it.
 
     The tokenizer is that of the task's preprocessor, where it has one.

@@ -26,7 +26,7 @@ WEIGHTS, INDEX = "model.weights.h5", "model.weights.json"
 _FILES = js.either(js.TEXT, js.list_of(js.TEXT))
 _INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
 TASK_WEIGHTS = "task.weights.h5"
-TASK_PARTS = ("mlm", "classifier")
+TASK_GROUPS = ("mlm", "classifier")
 
 _BACKBONE = re.compile(r"layers/[^/]+/(?=layers/)")  # a model within a model
 _OPTIMIZER = (np.int64(0), np.float32(5e-5))  # `compile` of TextClassifier and MaskedLM
@@ -52,7 +52,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def place_of(name: str) -> str:
+def path_of(name: str) -> str:
     """Return the place of a path's variable in a .weights.h5."""
     layer, *inner, variable = name.split("/")
     number = layer.removeprefix(_BLOCK)
@@ -66,13 +66,13 @@ def place_of(name: str) -> str:
 
 def name_within(path: str) -> str:
     """Return the path of a live variable from its layer on, without the scopes it was made in."""
-    parts = path.split("/")
-    known = [part in _LAYERS or part.startswith(_BLOCK) for part in parts]
-    return "/".join(parts[known.index(True) :]) if True in known else path
+    levels = path.split("/")
+    known = [part in _LAYERS or part.startswith(_BLOCK) for part in levels]
+    return "/".join(levels[known.index(True) :]) if True in known else path
 
 
 @contextlib.contextmanager
-def opened_tensors(
+def open_tensors(
     folder: Path, config: BertConfig, with_task: bool
 ) -> Iterator[tuple[dict[str, Tensor], tuple[str, ...]]]:
     """Open every tensor of a preset by its name, unread, and those that are not weights.
@@ -88,23 +88,25 @@ def opened_tensors(
         FileNotFoundError: a shard is missing.
         ValueError: a damaged file, one that links to others.
     """
-    of_body = tuple(part for part in weight_names.PARTS if part not in TASK_PARTS)
+    of_body = tuple(part for part in weight_names.PARTS if part not in TASK_GROUPS)
     files = {file: of_body for file in _weight_files(folder)}
     if with_task and (folder / TASK_WEIGHTS).is_file():
-        files[folder / TASK_WEIGHTS] = TASK_PARTS
+        files[folder / TASK_WEIGHTS] = TASK_GROUPS
     tensors: dict[str, Tensor] = {}
     with contextlib.ExitStack() as stack:
-        for file, parts in files.items():
-            datasets = hdf5.datasets(file, stack.enter_context(hdf5.opened(file)))
-            found = _part_of(datasets, of_task=parts is TASK_PARTS)
-            bounds.check_blocks(str(folder), config.num_hidden_layers, len(found))
+        for file, groups in files.items():
+            datasets = hdf5.datasets(file, stack.enter_context(hdf5.open_file(file)))
+            own = _part_of(datasets, of_task=groups is TASK_GROUPS)
+            bounds.check_blocks(str(folder), config.num_hidden_layers, len(own))
             names = {
-                _normal(place_of(entry.name)): entry.name
-                for part in parts
+                _normal(path_of(entry.name)): entry.name
+                for part in groups
                 for entry in weight_names.entries(part, config, "keras_hub")
             }
-            for place, dataset in found.items():
-                tensor = _tensor(file, place, names.get(_normal(place), place), dataset)
+            for path_in_file, dataset in own.items():
+                tensor = _tensor(
+                    file, path_in_file, names.get(_normal(path_in_file), path_in_file), dataset
+                )
                 tensors[tensor.name] = tensor
         left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
         yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
@@ -129,23 +131,23 @@ def write_weights(
 
     with open(file, "w+b", buffering=0) as raw:
         careful = _Careful(raw)
-        with h5py.File(careful, "w") as content:
-            content.create_group("vars").attrs["name"] = root
+        with h5py.File(careful, "w") as handle:
+            handle.create_group("vars").attrs["name"] = root
             for name, array in arrays.items():
-                content[place_of(name)] = array
-                content[place_of(name)].parent.attrs["name"] = name.split("/")[-2]
+                handle[path_of(name)] = array
+                handle[path_of(name)].parent.attrs["name"] = name.split("/")[-2]
                 if careful.error:
                     break
             if compiled and not careful.error:
-                _write_optimizer(content)
+                _write_optimizer(handle)
     if careful.error:
         code, why = careful.error.errno, careful.error.strerror
         raise OSError(code, f"the weights cannot be written, {why}", str(file))
 
 
-def _write_optimizer(content) -> None:
+def _write_optimizer(handle) -> None:
     """Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate."""
-    group = content.create_group("optimizer/vars")
+    group = handle.create_group("optimizer/vars")
     group.attrs["name"] = "adam"
     for number, value in enumerate(_OPTIMIZER):
         group[str(number)] = value
@@ -181,8 +183,8 @@ def _weight_files(folder: Path) -> list[Path]:
     """model.weights.h5, which KerasHub takes first, else the shards."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    places = js.read(folder / INDEX, _INDEX)["weight_map"]
-    lists = [value if isinstance(value, list) else [value] for value in places.values()]
+    groups = js.read(folder / INDEX, _INDEX)["weight_map"]
+    lists = [value if isinstance(value, list) else [value] for value in groups.values()]
     names = [name for value in lists for name in value]
     files = [folder / name for name in sorted(set(names))]
     for file in files:
@@ -195,22 +197,22 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _part_of(datasets: dict, of_task: bool) -> dict:
     """Return the backbone's datasets, or the others, of a file that has both: a task's .keras."""
-    inner = {place: _BACKBONE.sub("", place) for place in datasets if _BACKBONE.match(place)}
+    inner = {path: _BACKBONE.sub("", path) for path in datasets if _BACKBONE.match(path)}
     if not inner:
         return datasets
     if of_task:
-        return {place: datasets[place] for place in datasets if place not in inner}
-    return {name: datasets[place] for place, name in inner.items()}
+        return {path: datasets[path] for path in datasets if path not in inner}
+    return {name: datasets[path] for path, name in inner.items()}
 
 
-def _tensor(file: Path, place: str, name: str, dataset) -> Tensor:
-    dtype = hdf5.dtype_of(file, place, dataset)
-    return Tensor(name, dataset.shape, dtype, partial(hdf5.numbers, file, dataset, dtype))
+def _tensor(file: Path, path: str, name: str, dataset) -> Tensor:
+    dtype = hdf5.dtype_of(file, path, dataset)
+    return Tensor(name, dataset.shape, dtype, partial(hdf5.read_array, file, dataset, dtype))
 
 
-def _normal(place: str) -> str:
+def _normal(path: str) -> str:
     """Remove the underscores that attributes had in some versions of Keras."""
-    parts = [part.lstrip("_") for part in place.split("/")]
-    if parts[0] == "layer_checkpoint_dependencies":  # Keras 2.13's
-        parts[0] = "layers"
-    return "/".join(parts)
+    levels = [part.lstrip("_") for part in path.split("/")]
+    if levels[0] == "layer_checkpoint_dependencies":  # Keras 2.13's
+        levels[0] = "layers"
+    return "/".join(levels)

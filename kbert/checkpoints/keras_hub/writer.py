@@ -10,7 +10,7 @@ from kbert.checkpoints import first_values, fitting, transfer, weight_names
 from kbert.checkpoints.keras_hub import objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
-    TASK_PARTS,
+    TASK_GROUPS,
     TASK_WEIGHTS,
     WEIGHTS,
     write_weights,
@@ -57,8 +57,8 @@ def write(bert, path: Path) -> None:
         if of_task:
             name = files["task.json"]["config"]["name"]
             write_weights(folder / TASK_WEIGHTS, of_task, name, compiled=True)
-        for name, content in files.items():
-            (folder / name).write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
+        for name, values in files.items():
+            (folder / name).write_text(json.dumps(values, indent=4) + "\n", encoding="utf-8")
         if bert.tokenizer is not None:
             (folder / objects.VOCABULARY).parent.mkdir(parents=True)
             lines = "".join(f"{token}\n" for token in bert.tokenizer.tokens)
@@ -131,11 +131,11 @@ def _json_files(bert) -> dict[str, dict]:
 def _metadata(bert) -> dict:
     import keras
 
-    rows = closed_form.rows(GraphSpec(bert.config, "encoder"))
+    summary_rows = closed_form.rows(GraphSpec(bert.config, "encoder"))
     return {
         "keras_version": keras.version(),
         "keras_hub_version": objects.VERSION,
-        "parameter_count": sum(row.params for row in rows),
+        "parameter_count": sum(row.params for row in summary_rows),
         "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
     }
 
@@ -157,7 +157,7 @@ def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     of_task: dict[str, np.ndarray] = {}
     for part in weight_names.PARTS_OF_HEAD[bert.head]:
         entries = weight_names.entries(part, bert.config, "keras_hub", bert.spec.num_labels)
-        target = of_task if part in TASK_PARTS else body
+        target = of_task if part in TASK_GROUPS else body
         target.update(transfer.arrays_of(bert.model, entries))
     return body, of_task
 
@@ -175,26 +175,26 @@ def _warn_of_losses(bert, path: Path) -> None:
     if otherwise:
         what = "; ".join(otherwise)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
-    if lost := _lost(bert):
-        _logger.warning("%s: format keras_hub cannot store: %s", path, ", ".join(lost))
+    if losses := _list_losses(bert):
+        _logger.warning("%s: format keras_hub cannot store: %s", path, ", ".join(losses))
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     first_values.warn_of_untrained(bert, path, held)
 
 
-def _lost(bert) -> list[str]:
+def _list_losses(bert) -> list[str]:
     config = bert.config
-    lost = [] if bert.head != "pretraining" else ["NSP"]
+    losses = [] if bert.head != "pretraining" else ["NSP"]
     if bert.labels is not None:
-        lost.append("labels")
+        losses.append("labels")
     if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
-        lost.append("the way to a sentence vector: give pooling and normalize to embed")
+        losses.append("the way to a sentence vector: give pooling and normalize to embed")
     elif bert.sentence is not None:
         own = bert.sentence
         others = own.lowercase, any(own.prompts.values()), own.similarity != "cosine"
         names = ("do_lower_case", "prompts", "the similarity function")
-        lost += [name for name, other in zip(names, others, strict=True) if other]
+        losses += [name for name, other in zip(names, others, strict=True) if other]
     if bert.cross_encoder is not None:
-        lost.append("a cross-encoder's activation and prompt")
+        losses.append("a cross-encoder's activation and prompt")
     padding = bert.tokenizer.pad_id if bert.tokenizer else 0
     written = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,
@@ -204,4 +204,4 @@ def _lost(bert) -> list[str]:
     if bert.head != "classifier":
         written["classifier_dropout"] = None
     values = config.to_dict()
-    return lost + [f"{key}={values[key]}" for key, v in written.items() if values[key] != v]
+    return losses + [f"{key}={values[key]}" for key, v in written.items() if values[key] != v]

@@ -33,7 +33,7 @@ _logger = logging.getLogger("kbert")
 _CONFIG = js.fields(
     optional={
         "architectures": js.or_null(js.list_of(js.TEXT, "class names")),
-        first_values.KEY: first_values.MARKS,
+        first_values.KEY: first_values.DIGESTS,
     }
 )
 SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
@@ -49,7 +49,7 @@ def is_one(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the checkpoint of a folder, or of a file of weights.
 
     The prefix `bert.` (or its family's), what wrappers put before all names, the old names gamma
@@ -71,7 +71,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     root = folder_around(files.folder)
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     architecture = _architecture(values, files.config, classes)
-    tensors, left_out, notes = layout.named_tensors(files, classes)
+    tensors, left_out, notes = layout.name_tensors(files, classes)
     head = classes.named[architecture][0] if architecture else _head_of(tensors)
     if files.weights is not None and head != _head_of(tensors):
         head, architecture = _head_of(tensors), None  # the class is that of what was trained from
@@ -104,7 +104,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     )
 
 
-def head_said(path: Path) -> str | None:
+def read_head(path: Path) -> str | None:
     """Return the head of the class that config.json names."""
     files = layout.find_layout(path)
     if files.weights is not None:
@@ -144,28 +144,28 @@ def write(
     name = class_to_write(bert, architecture)
     _refuse_leftovers(bert, path, [] if also else [ONNX])
     labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
-    parts, column = classes.named[name][1], weight_names.column_of(bert.config)
+    groups, column = classes.named[name][1], weight_names.column_of(bert.config)
     has = weight_names.parts_of(bert.head, bert.config)
-    left_out = [part for part in has if part not in parts]
+    left_out = [part for part in has if part not in groups]
     if left_out:
         _logger.warning("%s is saved as %s, without: %s", path, name, ", ".join(left_out))
     entries = [
         entry
-        for part in parts
+        for part in groups
         for entry in weight_names.entries(part, bert.config, column, len(labels))
     ]
     arrays = transfer.arrays_of(bert.model, entries)
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [name], "dtype": "float32"}
     if bert.spec.has_labels:
-        values["id2label"] = {str(place): label for place, label in enumerate(labels)}
-        values["label2id"] = {label: place for place, label in enumerate(labels)}
+        values["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        values["label2id"] = {label: index for index, label in enumerate(labels)}
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
-    held = [row.layer for part in parts for row in weight_names.rows_of(part, bert.config)]
+    held = [row.layer for part in groups for row in weight_names.rows_of(part, bert.config)]
     first_values.warn_of_untrained(bert, path, held)
-    if marks := first_values.make_marks(bert, held):
-        values[first_values.KEY] = marks
+    if digests := first_values.make_digests(bert, held):
+        values[first_values.KEY] = digests
     if bert.split_punctuation is not None:
         values[SPLIT_PUNCTUATION] = bert.split_punctuation
     if bert.cross_encoder is not None and bert.cross_encoder.activation is not None:
@@ -269,19 +269,19 @@ def _architecture(values: dict, file: Path | None, classes: Classes) -> str | No
 
 
 def _problem_type(values: dict, file: Path | None) -> str | None:
-    found = values.get("problem_type")
-    if found is None or found in PROBLEM_TYPES:
-        return found
+    problem_type = values.get("problem_type")
+    if problem_type is None or problem_type in PROBLEM_TYPES:
+        return problem_type
     _logger.warning(
         "%s: problem_type must be one of %s, got %s: it is ignored",
-        *(file, ", ".join(PROBLEM_TYPES), js.shown(found)),
+        *(file, ", ".join(PROBLEM_TYPES), js.shown(problem_type)),
     )
     return None
 
 
 def _split_punctuation(values: dict) -> str | None:
-    found = values.get(SPLIT_PUNCTUATION)
-    return found if isinstance(found, str) else None
+    punctuation = values.get(SPLIT_PUNCTUATION)
+    return punctuation if isinstance(punctuation, str) else None
 
 
 def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | None:
@@ -289,8 +289,8 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
     names = values.get("id2label")
     if names is None or names == {}:
         return None
-    places = [str(place) for place in range(count)]
-    if not js.matches(names, _LABELS) or set(names) != set(places):
+    indices = [str(index) for index in range(count)]
+    if not js.matches(names, _LABELS) or set(names) != set(indices):
         _logger.warning(
             "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is ignored",
             file,
@@ -299,7 +299,7 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
             js.shown(names),
         )
         return None
-    return tuple(names[place] for place in places)
+    return tuple(names[index] for index in indices)
 
 
 def _new_labels(values: dict) -> tuple[str, ...] | None:
@@ -310,8 +310,8 @@ def _new_labels(values: dict) -> tuple[str, ...] | None:
     names = values.get("id2label") or {}
     count = values.get("num_labels") or values.get("_num_labels") or 0
     if not names and js.matches(count, js.whole(1, _MOST_LABELS)):
-        return tuple(f"LABEL_{place}" for place in range(count))
+        return tuple(f"LABEL_{index}" for index in range(count))
     if not js.matches(names, _LABELS):
         return None
-    labels = tuple(names[place] for place in map(str, range(len(names))) if place in names)
+    labels = tuple(names[index] for index in map(str, range(len(names))) if index in names)
     return labels if 0 < len(names) == len(set(labels)) else None

@@ -29,7 +29,7 @@ CONFIGS = ("config.json", "bert_config.json")
 _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
-_WORDS = "embeddings.word_embeddings.weight"
+_TOKEN_TABLE = "embeddings.word_embeddings.weight"
 # Modules that torch puts around another: DataParallel, torch.compile, FSDP, DeepSpeed in Lightning.
 _AROUND = ("module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module")
 
@@ -60,8 +60,10 @@ def is_keras_2_file(path: Path) -> bool:
     """Return whether a path is the .h5 of a Keras 2 model with a TFBertModel in it."""
     if path.suffix not in (".h5", ".hdf5") or not path.is_file():
         return False
-    with contextlib.suppress(ValueError), hdf5.opened(path) as file:
-        return any("/word_embeddings/" in place for place in hdf5.datasets(path, file))
+    with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
+        return any(
+            "/word_embeddings/" in path_in_file for path_in_file in hdf5.datasets(path, file)
+        )
     return False
 
 
@@ -101,28 +103,26 @@ def read_config(layout: Layout) -> BertConfig:
     return BertConfig.from_json(layout.config)
 
 
-def named_tensors(
-    files: Layout, classes: Classes
-) -> tuple[dict[str, Tensor], list[str], list[str]]:
+def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], list[str], list[str]]:
     """Return every tensor by its name in the table, unread.
 
     Return also the tensors that are no weights of their own, and notes.
     """
     tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
-    found, left_out, notes = read_all(files)
-    names = [tf_weights.torch_name(tensor.name) for tensor in found]
+    stored, left_out, notes = read_all(files)
+    names = [tf_weights.torch_name(tensor.name) for tensor in stored]
     names, taken = unwrap_names(names, classes.prefix, path)
     if taken:
         notes.append(f"the names of the tensors are read without {taken!r} before them")
-    for tensor, plain in zip(found, names, strict=True):
+    for tensor, plain in zip(stored, names, strict=True):
         name = _table_name(plain, classes.prefix)
         if _BUFFERS.search(name):
             left_out.append(tensor.name)
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
             tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
         else:
-            tensors[name] = tf_weights.as_torch(tensor)
+            tensors[name] = tf_weights.convert_to_torch(tensor)
     for copy, original in classes.tied.items():
         if copy not in tensors:
             continue
@@ -171,20 +171,22 @@ def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[
         ValueError: the file holds several models.
     """
     plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
-    found = dict.fromkeys(name[: -len(_WORDS)] for name in plain if _ends_with_table(name))
-    if len(found) > 1 and not {"", prefix} & set(found):
-        raise ValueError(f"{source} must hold one model, got several: {', '.join(found)}")
-    wrapper = next(iter(found)).removesuffix(prefix) if len(found) == 1 else ""
+    beginnings = dict.fromkeys(
+        name[: -len(_TOKEN_TABLE)] for name in plain if _ends_with_table(name)
+    )
+    if len(beginnings) > 1 and not {"", prefix} & set(beginnings):
+        raise ValueError(f"{source} must hold one model, got several: {', '.join(beginnings)}")
+    wrapper = next(iter(beginnings)).removesuffix(prefix) if len(beginnings) == 1 else ""
     around = [part for part in _AROUND if any(part in name.split(".") for name in names)]
     taken = ".".join([*around, wrapper.rstrip(".")] if wrapper else around)
-    return [_without(name, wrapper) for name in plain], taken
+    return [_strip_wrapper(name, wrapper) for name in plain], taken
 
 
 def _ends_with_table(name: str) -> bool:
-    return name == _WORDS or name.endswith(f".{_WORDS}")
+    return name == _TOKEN_TABLE or name.endswith(f".{_TOKEN_TABLE}")
 
 
-def _without(name: str, wrapper: str) -> str:
+def _strip_wrapper(name: str, wrapper: str) -> str:
     if name.startswith(wrapper):
         return name.removeprefix(wrapper)
     return f"{name} (outside of {wrapper.rstrip('.')})"

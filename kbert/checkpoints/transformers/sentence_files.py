@@ -150,7 +150,7 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
     names = [name for name, _ in modules]
     if settings.get("model_type") == "CrossEncoder":
         return None
-    middle = [place for name, place in modules[2:] if name == "Dense"]
+    middle = [inner for name, inner in modules[2:] if name == "Dense"]
     expected = ["Transformer", "Pooling", *["Dense"] * len(middle)]
     if names not in (expected, [*expected, "Normalize"]):
         raise ValueError(
@@ -163,8 +163,8 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
     pooling, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
     width = config.hidden_size * len(pooling)
     dense = []
-    for place in middle:
-        dense.append(_read_dense(root / place, width))
+    for inner in middle:
+        dense.append(_read_dense(root / inner, width))
         width = dense[-1].shape[1]
     prompts = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
     similarity = settings.get("similarity_fn_name")
@@ -185,7 +185,7 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
 
 def _modules(file: Path) -> list[tuple[str, str]]:
     """Return the modules' classes and folders; a dropout computes nothing, and is left out."""
-    found = []
+    modules = []
     for entry in js.read(file, _LISTED):
         package, _, name = entry["type"].rpartition(".")
         if package.partition(".")[0] != "sentence_transformers":
@@ -195,8 +195,8 @@ def _modules(file: Path) -> list[tuple[str, str]]:
         if Path(entry["path"]).name != entry["path"]:
             raise ValueError(f"{file}: a module must be in the same folder, got {entry['path']!r}")
         if name != "Dropout":
-            found.append(("Transformer" if name in _TRANSFORMERS else name, entry["path"]))
-    return found
+            modules.append(("Transformer" if name in _TRANSFORMERS else name, entry["path"]))
+    return modules
 
 
 def _read_optional(file: Path, kind: js.Kind) -> dict:
@@ -221,11 +221,11 @@ def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
     unknown = [key for key in values if key.startswith("pooling_mode_") and key not in MODES]
     if others := [key for key in unknown if values[key]]:
         raise ValueError(f"{file}: the pooling must be one of {', '.join(MODES)}, got {others[0]}")
-    found = values.get("pooling_mode")
-    if found is None:  # none is the mean, as in sentence-transformers
-        found = [mode for key, mode in MODES.items() if values.get(key)] or ["mean"]
-    found = [found] if isinstance(found, str) else found
-    return tuple(found), values.get("include_prompt", True)
+    modes = values.get("pooling_mode")
+    if modes is None:  # none is the mean, as in sentence-transformers
+        modes = [mode for key, mode in MODES.items() if values.get(key)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    return tuple(modes), values.get("include_prompt", True)
 
 
 def _check_module(file: Path, name: str) -> None:
@@ -243,10 +243,10 @@ def _read_dense(folder: Path, width: int) -> SentenceDense:
     expected: dict[str, tuple[int, ...]] = {"linear.weight": shape[::-1]}
     if values.get("bias", True):
         expected["linear.bias"] = shape[1:]
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if found != expected or shape[0] != width:
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes != expected or shape[0] != width:
         raise ValueError(
-            f"{folder}: a Dense of {width} numbers must have weights {expected}, got {found} of "
+            f"{folder}: a Dense of {width} numbers must have weights {expected}, got {shapes} of "
             f"{shape[0]} numbers"
         )
     arrays = {name: np.asarray(tensor.read(), "float32") for name, tensor in tensors.items()}

@@ -29,12 +29,12 @@ def write_sentence_settings(settings: SentenceSettings, config: BertConfig, fold
     modules += [(f"{len(modules)}_Normalize", "Normalize")] if settings.normalize else []
     listed = [
         {
-            "idx": place,
-            "name": str(place),
+            "idx": index,
+            "name": str(index),
             "path": path,
             "type": f"sentence_transformers.models.{name}",
         }
-        for place, (path, name) in enumerate(modules)
+        for index, (path, name) in enumerate(modules)
     ]
     files: dict[str, Any] = {
         MODULES: listed,

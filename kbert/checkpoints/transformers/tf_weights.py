@@ -28,18 +28,18 @@ def tensors_of(file: Path) -> list[Tensor]:
     Raises:
         ValueError: a damaged file, one that links to others, or a shared weight with two values.
     """
-    found: dict[str, Tensor] = {}
-    with hdf5.opened(file) as opened:
-        for place, dataset in hdf5.datasets(file, opened).items():
-            name = torch_name(place)
-            read = partial(_read, file, place)
-            tensor = Tensor(place, dataset.shape, hdf5.dtype_of(file, place, dataset), read)
-            if name in found and not np.array_equal(found[name].read(), read(), equal_nan=True):
+    by_name: dict[str, Tensor] = {}
+    with hdf5.open_file(file) as opened:
+        for path, dataset in hdf5.datasets(file, opened).items():
+            name = torch_name(path)
+            read = partial(_read, file, path)
+            tensor = Tensor(path, dataset.shape, hdf5.dtype_of(file, path, dataset), read)
+            if name in by_name and not np.array_equal(by_name[name].read(), read(), equal_nan=True):
                 raise ValueError(
-                    f"{file}: {place} must equal {found[name].name}, the same weight, got others"
+                    f"{file}: {path} must equal {by_name[name].name}, the same weight, got others"
                 )
-            found.setdefault(name, tensor)
-    return list(found.values())
+            by_name.setdefault(name, tensor)
+    return list(by_name.values())
 
 
 def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
@@ -52,25 +52,25 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     Raises:
         ValueError: a damaged file, or several models of transformers.
     """
-    found: dict[str, list[Tensor]] = {}
-    with hdf5.opened(file) as opened:
-        for place, dataset in hdf5.datasets(file, opened).items():
-            name = place.removeprefix(_WHOLE)
-            read = partial(_read, file, place)
-            tensor = Tensor(name, dataset.shape, hdf5.dtype_of(file, place, dataset), read)
-            found.setdefault(name.split("/")[0], []).append(tensor)
-    found.pop("optimizer_weights", None)
+    groups: dict[str, list[Tensor]] = {}
+    with hdf5.open_file(file) as opened:
+        for path, dataset in hdf5.datasets(file, opened).items():
+            name = path.removeprefix(_WHOLE)
+            read = partial(_read, file, path)
+            tensor = Tensor(name, dataset.shape, hdf5.dtype_of(file, path, dataset), read)
+            groups.setdefault(name.split("/")[0], []).append(tensor)
+    groups.pop("optimizer_weights", None)
     inner = [
         group
-        for group, tensors in found.items()
+        for group, tensors in groups.items()
         if any("/word_embeddings/" in tensor.name for tensor in tensors)
     ]
     if len(inner) > 1:
         raise ValueError(f"{file} must hold one model, got several: {', '.join(inner)}")
-    scope = found[inner[0]][0].name.split("/")[1]
+    scope = groups[inner[0]][0].name.split("/")[1]
     own: list[Tensor] = []
     others: list[Tensor] = []
-    for group, tensors in found.items():
+    for group, tensors in groups.items():
         for tensor in tensors:
             of_class = _CLASS.match(scope) and tensor.name.split("/")[1] == scope
             (own if group in inner or of_class else others).append(tensor)
@@ -82,7 +82,7 @@ def config_within(file: Path) -> dict | None:
 
     transformers 4 gives Keras its config.json as the settings of the layer.
     """
-    with hdf5.opened(file) as opened, damage_in_one_line(file, "HDF5"):
+    with hdf5.open_file(file) as opened, damage_in_one_line(file, "HDF5"):
         text = opened.attrs.get("model_config")
     if not isinstance(text, (str, bytes)):
         return None
@@ -93,12 +93,12 @@ def _find_config(value) -> dict | None:
     if isinstance(value, dict) and {"vocab_size", "hidden_size"} <= set(value):
         return value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for one in inner if (found := _find_config(one))), None)
+    return next((config for one in inner if (config := _find_config(one))), None)
 
 
-def as_torch(tensor: Tensor) -> Tensor:
+def convert_to_torch(tensor: Tensor) -> Tensor:
     """Return a tensor with torch's shape: TensorFlow's kernels are (outputs, inputs) there."""
-    if "/" not in tensor.name or _parts(tensor.name)[-1] != "kernel":
+    if "/" not in tensor.name or _split_levels(tensor.name)[-1] != "kernel":
         return tensor
     return dataclasses.replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)
 
@@ -109,18 +109,18 @@ def torch_name(name: str) -> str:
     transformers 4, convert_tf_weight_name_to_pt_weight_name: `layer_._0` is a level of two, and
     `mlm___cls` is cls. Before the first layer stand the scopes, and Keras's groups.
     """
-    parts = _parts(name)
-    places = [place for place, part in enumerate(parts) if part in _FIRST]
-    if "/" not in name or not places:
+    levels = _split_levels(name)
+    starts = [index for index, part in enumerate(levels) if part in _FIRST]
+    if "/" not in name or not starts:
         return name
-    return ".".join([*parts[places[-1] : -1], _LAST.get(parts[-1], parts[-1])])
+    return ".".join([*levels[starts[-1] : -1], _LAST.get(levels[-1], levels[-1])])
 
 
-def _parts(name: str) -> list[str]:
+def _split_levels(name: str) -> list[str]:
     levels = name.removesuffix(":0").replace("_._", "/").split("/")
     return [level.rsplit("___", 1)[-1] for level in levels]
 
 
-def _read(file: Path, place: str) -> np.ndarray:
-    with hdf5.opened(file) as opened, damage_in_one_line(file, "HDF5"):
-        return opened[place][()]
+def _read(file: Path, path: str) -> np.ndarray:
+    with hdf5.open_file(file) as opened, damage_in_one_line(file, "HDF5"):
+        return opened[path][()]

@@ -59,7 +59,7 @@ def tensors_of(file: Path) -> list[Tensor]:
     ]
 
 
-def _state_dict(torch, file: Path, content: dict) -> dict:
+def _state_dict(torch, file: Path, pickled: dict) -> dict:
     """Return the tensors by name, also of a training checkpoint, which has them under one key.
 
     Their names then begin with that key.
@@ -67,22 +67,22 @@ def _state_dict(torch, file: Path, content: dict) -> dict:
     Raises:
         ValueError: several keys hold tensors by name.
     """
-    found = [
+    keys = [
         key
         for key in _STATE_KEYS
-        if isinstance(held := content.get(key), dict)
+        if isinstance(held := pickled.get(key), dict)
         and held
         and all(isinstance(value, torch.Tensor) for value in held.values())
     ]
-    if len(found) > 1:
-        raise ValueError(f"{file} must hold one model, got several: {', '.join(found)}")
-    if not found:
-        return content
-    return {f"{found[0]}.{name}": value for name, value in content[found[0]].items()}
+    if len(keys) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(keys)}")
+    if not keys:
+        return pickled
+    return {f"{keys[0]}.{name}": value for name, value in pickled[keys[0]].items()}
 
 
 def _read(file: Path, archive, value) -> np.ndarray:
-    if archive and (member := archive.damaged()):
+    if archive and (member := archive.find_damaged()):
         raise ValueError(
             f"{file} must be a whole file of torch.save, got a wrong check sum of {member}"
         )
@@ -98,35 +98,35 @@ class _Archive:
     def __init__(self, file: Path):
         self._file = file
         self._lock = threading.Lock()
-        self._damaged: str | None = None
+        self._damaged_member: str | None = None
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise _Said("a compressed archive, which torch.save does not write")
+            raise _FileProblem("a compressed archive, which torch.save does not write")
         if sum(member.file_size for member in members) > file.stat().st_size:
-            raise _Said("members that lie over each other")
+            raise _FileProblem("members that lie over each other")
         # torch.serialization.set_crc32_options(False) leaves them out
         self._unread = members if any(member.CRC for member in members) else []
 
-    def pickled(self) -> bytes:
+    def read_pickle(self) -> bytes:
         """Return the pickle, without the numbers."""
         with zipfile.ZipFile(self._file) as archive:
             (member,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
             if member.file_size > bounds.HEADER:
-                raise _Said(f"a data.pkl of {member.file_size:,} bytes")
+                raise _FileProblem(f"a data.pkl of {member.file_size:,} bytes")
             if not self._unread:
                 del member.CRC  # zipfile then compares none
             return archive.read(member)
 
-    def damaged(self) -> str | None:
+    def find_damaged(self) -> str | None:
         """Return the member whose check sum is wrong; all are read, once."""
         with self._lock:
             if self._unread:
-                self._damaged = self._compared(self._unread)
+                self._damaged_member = self._find_damaged_member(self._unread)
                 self._unread = []
-            return self._damaged
+            return self._damaged_member
 
-    def _compared(self, members: list[zipfile.ZipInfo]) -> str | None:
+    def _find_damaged_member(self, members: list[zipfile.ZipInfo]) -> str | None:
         with zipfile.ZipFile(self._file) as archive:
             for member in members:
                 try:
@@ -138,24 +138,24 @@ class _Archive:
         return None
 
 
-class _Said(ValueError):
+class _FileProblem(ValueError):
     """Error that says what the file is."""
 
 
 def _check_pickle(file: Path, archive: _Archive | None) -> None:
     if archive:
-        found = _ALLOCATES in archive.pickled()
+        allocates = _ALLOCATES in archive.read_pickle()
     else:
         with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
-            found = bytes_.find(_ALLOCATES) >= 0
-    if found:
-        raise _Said("bytearray, which is no tensor (kbert unpickles nothing else)")
+            allocates = bytes_.find(_ALLOCATES) >= 0
+    if allocates:
+        raise _FileProblem("bytearray, which is no tensor (kbert unpickles nothing else)")
 
 
 def _why(error: Exception) -> str:
     """Return the message of torch's loader, without its advice to load the file unsafely."""
     text = " ".join(str(error).split())
-    if isinstance(error, _Said):
+    if isinstance(error, _FileProblem):
         return text
     for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
         if mark in text:

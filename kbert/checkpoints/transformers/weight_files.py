@@ -39,8 +39,8 @@ def read_tensors(folder: Path) -> list[Tensor]:
 
 
 def _read_shards(index: Path) -> list[Tensor]:
-    places = js.read(index, _INDEX)["weight_map"]
-    names = list(dict.fromkeys(places.values()))
+    shard_of = js.read(index, _INDEX)["weight_map"]
+    names = list(dict.fromkeys(shard_of.values()))
     if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
         raise ValueError(
             f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"
@@ -49,16 +49,16 @@ def _read_shards(index: Path) -> list[Tensor]:
         missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(f"{index.parent}: {what}: {', '.join(missing)}")
-    found = {name: read_file(index.parent / name) for name in names}
-    bounds.check_count(index, sum(map(len, found.values())))
+    by_shard = {name: read_file(index.parent / name) for name in names}
+    bounds.check_count(index, sum(map(len, by_shard.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
-    held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
-    if lost := [name for name, place in places.items() if (plain(name), place) not in held]:
+    held = {(plain(tensor.name), name) for name in names for tensor in by_shard[name]}
+    if absent := [name for name, shard in shard_of.items() if (plain(name), shard) not in held]:
         raise ValueError(
-            f"{index} must name what its shards hold, got {len(lost)} tensors that the shard named "
-            f"does not: {first_few(lost)}"
+            f"{index} must name what its shards hold, got {len(absent)} tensors that the shard named "
+            f"does not: {first_few(absent)}"
         )
-    return [tensor for tensors in found.values() for tensor in tensors]
+    return [tensor for tensors in by_shard.values() for tensor in tensors]
 
 
 def read_file(file: Path) -> list[Tensor]:
@@ -90,7 +90,7 @@ def _safetensors(file: Path) -> list[Tensor]:
         ) from None
     starts = _starts(file)
     return [
-        Tensor(name, shape, dtype, partial(_mapped, file, dtype, shape, starts[name]))
+        Tensor(name, shape, dtype, partial(_map_tensor, file, dtype, shape, starts[name]))
         for name, (dtype, shape) in kinds.items()
     ]
 
@@ -114,7 +114,7 @@ def _starts(file: Path) -> dict[str, int]:
     return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items()}
 
 
-def _mapped(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
+def _map_tensor(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
     """Return one tensor, not copied; the file is mapped for it alone: what was read is let go."""
     import ml_dtypes
 

@@ -16,12 +16,12 @@ def of_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
     Raises:
         FileNotFoundError, ValueError: as `kbert.load`.
     """
-    with formats.opened(source) as checkpoint:
+    with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         if fit.problems:
             raise ValueError(
                 f"{checkpoint.source} does not fit the model of its configuration: "
-                + fitting.summarized(fit.problems)
+                + fitting.summarize(fit.problems)
             )
         present = [entry for entry in fit.entries if entry.name in fit.tensors]
         places = {entry.name: f"{entry.layer}/{entry.variable}" for entry in fit.entries}

@@ -104,7 +104,7 @@ def check_types(path) -> None:
     found = inspect(path)
     text = inspection_text(found, every_tensor=True)
     assert printable.lines(text) == text
-    with formats.opened(path) as checkpoint:
+    with formats.open_checkpoint(path) as checkpoint:
         for owner in (checkpoint.spec.config, checkpoint.sentence or SentenceSettings("cls", True)):
             for name, hint in typing.get_type_hints(type(owner)).items():
                 assert is_of(getattr(owner, name), hint), (name, getattr(owner, name))
