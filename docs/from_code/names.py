@@ -12,7 +12,7 @@ def page() -> str:
 def _table(part: str) -> str:
     lines = []
     for row in templates_of(part):
-        named = [getattr(row, column) for column in COLUMNS]
+        named = [row.names.get(column) for column in COLUMNS]
         shape = " × ".join(row.shape)
         lines.append([*(f"`{name}`" if name else "" for name in named), shape])
     return table((*COLUMNS, "shape in transformers"), lines)

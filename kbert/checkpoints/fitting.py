@@ -89,7 +89,7 @@ def fit(
     )
     if problems:
         problems = _contradictions(config, column, tensors) + problems
-    nameless = [row.kbert for row in templates if getattr(row, column) is None]
+    nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
 
 
@@ -146,7 +146,7 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
     templates = [
         row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)
     ]
-    names = {(row.layer, row.variable): getattr(row, column) for row in templates}
+    names = {(row.layer, row.variable): row.names.get(column) for row in templates}
     sizes = {}
     for key, (layer, variable, dimension) in _SIZES.items():
         name = names.get((layer, variable)) or ""
@@ -168,7 +168,7 @@ def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]
     names = weight_names.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
     for block in range(_MOST_BLOCKS):
         of_block = names[block * per_block : (block + 1) * per_block]
-        if not any(getattr(row, column) in tensors for row in of_block):
+        if not any(row.names.get(column) in tensors for row in of_block):
             return block
     return _MOST_BLOCKS
 

@@ -110,7 +110,7 @@ def write(bert, path: Path) -> None:
     fitting.require_wordpiece_bert(bert, "google")
     groups = weight_names.PARTS_OF_HEAD[bert.head]
     templates = [row for part in groups for row in weight_names.rows_of(part, bert.config)]
-    if nameless := [row.kbert for row in templates if row.google is None]:
+    if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"

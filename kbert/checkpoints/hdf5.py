@@ -1,11 +1,13 @@
-"""HDF5 files: every dataset that is within one, and its numbers."""
+"""HDF5 files: the tensors in a file or in one of its groups."""
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds
 from kbert.io.bounds import damage_in_one_line
 
@@ -21,66 +23,61 @@ def open_file(file: Path) -> Iterator:
         yield handle
 
 
-def datasets(file: Path, group, form: str = "HDF5") -> dict:
-    """Return every dataset of a group by its place there, unread.
-
-    Links to elsewhere are not followed.
+def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
+    """Return every dataset of an open group by its path there, unread; follow no links elsewhere.
 
     Args:
-        file: what errors call the file.
-        group: the group.
-        form: what errors call the file's format.
+        file: the name of the file in errors.
+        group: h5py's group.
+        form: the name of the file's format in errors.
 
     Raises:
-        ValueError: a damaged file, one beyond `kbert.io.bounds`, or a dataset whose numbers are not
-            in it.
+        ValueError: a damaged file, one beyond `kbert.io.bounds`, a dataset whose numbers are not in
+            it, or whose attribute states another dtype.
     """
     import h5py
 
-    by_path = {}
+    datasets = {}
     count = depth = 0
 
     def visit(path: str, item) -> bool | None:
         nonlocal count, depth
         count, depth = count + 1, path.count("/")
         if isinstance(item, h5py.Dataset):
-            by_path[path] = item
+            datasets[path] = item
         return count > bounds.OBJECTS or depth > bounds.DEPTH or None  # but for None it ends
 
     with damage_in_one_line(file, form):
         group.visititems(visit)
-        lacking = _lacking(by_path)
-        size, unpacked = group.file.id.get_filesize(), sum(_size(item) for item in by_path.values())
+        lacking = _find_lacking(datasets)
+        size = group.file.id.get_filesize()
+        unpacked = sum(0 if one.shape is None else one.nbytes for one in datasets.values())
     if count > bounds.OBJECTS or depth > bounds.DEPTH:
         raise ValueError(
             f"{file} must have at most {bounds.OBJECTS:,} groups and datasets, {bounds.DEPTH} "
             "within each other, got more"
         )
-    bounds.check_count(file, len(by_path))
+    bounds.check_count(file, len(datasets))
     if lacking:
         raise ValueError(f"{file} must hold its own numbers, got {lacking}")
     bounds.check_unpacked(file, "its datasets", size, unpacked)
-    return by_path
+    return {path: _make_tensor(file, path, one, form) for path, one in datasets.items()}
 
 
-def dtype_of(file: Path, path: str, dataset, form: str = "HDF5") -> str:
-    """Return a dataset's dtype; Keras stores bfloat16 as bytes, and says so in an attribute.
-
-    Raises:
-        ValueError: a damaged file, or an attribute that cannot be true of the numbers.
-    """
+def _make_tensor(file: Path, path: str, dataset, form: str) -> Tensor:
+    """Return a dataset's tensor; Keras stores bfloat16 as bytes, and an attribute says so."""
     with damage_in_one_line(file, form):
-        dtype, stated = dataset.dtype, dataset.attrs.get("dtype")
-        stated = None if stated is None else str(stated)
-    if stated is None or stated == str(dtype):
-        return str(dtype)
-    if stated != "bfloat16" or dtype.kind != "V" or dtype.itemsize != 2:
-        raise ValueError(f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}")
-    return "bfloat16"
+        dtype, stated = str(dataset.dtype), str(dataset.attrs.get("dtype", dataset.dtype))
+    if stated != dtype:
+        kind = dataset.dtype
+        if stated != "bfloat16" or kind.kind != "V" or kind.itemsize != 2:
+            raise ValueError(
+                f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}"
+            )
+    return Tensor(path, dataset.shape, stated, partial(_read, file, dataset, stated, form))
 
 
-def read_array(file: Path, dataset, dtype: str | None = None, form: str = "HDF5") -> np.ndarray:
-    """Return a dataset's numbers, of `dtype_of` it; a ValueError where the file is damaged."""
+def _read(file: Path, dataset, dtype: str, form: str) -> np.ndarray:
     with damage_in_one_line(file, form):
         array = dataset[()]
     if dtype == "bfloat16":
@@ -90,13 +87,9 @@ def read_array(file: Path, dataset, dtype: str | None = None, form: str = "HDF5"
     return array
 
 
-def _size(item) -> int:
-    return 0 if item.shape is None else item.nbytes
-
-
-def _lacking(by_path: dict) -> str | None:
+def _find_lacking(datasets: dict) -> str | None:
     """Return the first dataset with its numbers elsewhere or nowhere: HDF5 would return zeros."""
-    for path, item in by_path.items():
+    for path, item in datasets.items():
         if item.shape is None:  # HDF5's null dataspace
             return f"{path} without any"
         if item.external or item.is_virtual:

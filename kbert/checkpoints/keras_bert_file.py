@@ -5,10 +5,10 @@ layer, one dataset a weight. kbert's layers have keras_bert's names.
 """
 
 import contextlib
+import dataclasses
 import logging
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from kbert.checkpoints import hdf5
@@ -92,12 +92,11 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
     a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.
     """
     tensors = {}
-    for path_in_file, dataset in hdf5.datasets(path, weights).items():
+    for path_in_file, tensor in hdf5.list_tensors(path, weights).items():
         group, *inner, weight = path_in_file.split("/")
         layer = group if _is_in_the_table(group) or not inner else inner[-1]
         key = f"{layer}/{weight.removesuffix(':0')}"
-        read = partial(hdf5.read_array, path, dataset)
-        tensors[key] = Tensor(key, dataset.shape, hdf5.dtype_of(path, path_in_file, dataset), read)
+        tensors[key] = dataclasses.replace(tensor, name=key)
     return tensors
 
 

@@ -12,9 +12,11 @@ column here. The shapes of the kernels differ too:
 The columns roberta (XLM-R's too) and distilbert are transformers' names of those families.
 """
 
+import csv
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -27,6 +29,8 @@ from kbert.graph.spec import GraphSpec
 
 COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
 OF_FAMILY = ("roberta", "distilbert")  # columns too
+_OUTPUTS_FIRST = ("transformers", *OF_FAMILY)  # columns whose kernels are (outputs, inputs)
+_HEADS_APART = ("keras_hub", "kbert")  # columns whose attention kernels have an axis of heads
 
 
 @dataclass(frozen=True)
@@ -34,39 +38,23 @@ class Template:
     """A row of the table: one parameter, or one parameter of every encoder block.
 
     Attributes:
-        transformers: its name in transformers' BertModel or in a class with heads; in this and the
-            next columns None means that there is no such parameter.
-        roberta: its name in RobertaModel or in a class with heads.
-        distilbert: its name in DistilBertModel or in a class with heads.
-        google: its name in google-research/bert's checkpoints.
-        keras_hub: the path of its variable in KerasHub's BertBackbone or a task.
-        keras_bert: its name in keras_bert, whose layers have kbert's names.
+        names: its name by column; a format without such a parameter is left out.
         shape: its shape in transformers, in formula letters; G is the number of segments, N of
             labels.
         layer: the kbert layer that has it.
         variable: its path within that layer.
     """
 
-    transformers: str | None
-    roberta: str | None
-    distilbert: str | None
-    google: str | None
-    keras_hub: str | None
-    keras_bert: str | None
+    names: Mapping[str, str]
     shape: tuple[str, ...]
     layer: str
     variable: str
 
-    @property
-    def kbert(self) -> str:
-        return f"{self.layer}/{self.variable}"
-
-    def of_block(self, index: int) -> "Template":
+    def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": names.from_checkpoint_index(index)}
-        named = (*COLUMNS[:-1], *OF_FAMILY, "layer")
-        texts = {name: text.format(**numbers) for name in named if (text := getattr(self, name))}
-        return dataclasses.replace(self, **texts)
+        filled = {column: name.format(**numbers) for column, name in self.names.items()}
+        return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
 
 
 @dataclass(frozen=True)
@@ -90,17 +78,14 @@ class Entry:
 
 def _read_table() -> dict[str, tuple[Template, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
-    table: dict[str, list[Template]] = {}
-    for line in text.splitlines()[1:]:
-        part, *others, shape, layer, variable = line.split("\t")
-        first, roberta, distilbert, google, keras_hub, keras_bert = (
-            None if name == "-" else name for name in others
-        )
-        of_transformers = (first, roberta, distilbert)
-        of_others = (google, keras_hub, keras_bert)
-        row = Template(*of_transformers, *of_others, tuple(shape.split()), layer, variable)
-        table.setdefault(part, []).append(row)
-    return {part: tuple(templates_) for part, templates_ in table.items()}
+    table: dict[str, tuple[Template, ...]] = {}
+    for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+        part, shape, layer, variable = map(row.pop, ("part", "shape", "layer", "variable"))
+        by_column = {column: name for column, name in row.items() if name != "-"}
+        by_column["kbert"] = f"{layer}/{variable}"
+        template = Template(by_column, tuple(shape.split()), layer, variable)
+        table[part] = (*table.get(part, ()), template)
+    return table
 
 
 _TABLE = _read_table()
@@ -139,7 +124,7 @@ def rows_of(part: str, config: BertConfig) -> list[Template]:
     if part != "encoder":
         segments = config.family.segments
         return [row for row in rows if segments or row.layer != names.SEGMENT_EMBEDDING]
-    return [row.of_block(index) for index in range(config.num_hidden_layers) for row in rows]
+    return [row.fill_in_block(index) for index in range(config.num_hidden_layers) for row in rows]
 
 
 def templates_of(part: str) -> tuple[Template, ...]:
@@ -153,12 +138,12 @@ def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> 
         Entry(
             name,
             _shape(row, column, config, num_labels),
-            _is_kernel(row) and _outputs_first(column, name),
+            _is_kernel(row) and _is_outputs_first(column, name),
             row.layer,
             row.variable,
         )
         for row in rows_of(part, config)
-        if (name := getattr(row, column))
+        if (name := row.names.get(column))
     ]
 
 
@@ -192,7 +177,7 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
     parameters = []
     for row in templates(config):
         shape = shape_of(row, config)
-        name = getattr(row, column_of(config))
+        name = row.names[column_of(config)]
         parameters.append(NamedParameter(name, shape, math.prod(shape)))
     return tuple(parameters)
 
@@ -206,23 +191,17 @@ def _is_kernel(row: Template) -> bool:
     return row.variable.endswith("kernel")
 
 
-def _outputs_first(column: str, name: str) -> bool:
-    return column in ("transformers", *OF_FAMILY) or (
-        column == "google" and name.endswith("output_weights")
-    )
+def _is_outputs_first(column: str, name: str) -> bool:
+    return column in _OUTPUTS_FIRST or (column == "google" and name.endswith("output_weights"))
 
 
 def _shape(row: Template, column: str, config: BertConfig, num_labels: int) -> tuple[int, ...]:
     shape = shape_of(row, config, num_labels)
-    if _is_kernel(row) and not _outputs_first(column, getattr(row, column)):
+    if _is_kernel(row) and not _is_outputs_first(column, row.names[column]):
         shape = shape[::-1]
-    if column in ("keras_hub", "kbert"):
-        return _heads_apart(row, shape, config)
-    return shape
-
-
-def _heads_apart(row: Template, shape: tuple[int, ...], config: BertConfig) -> tuple[int, ...]:
     heads = (config.num_attention_heads, config.head_size)
-    if row.variable.startswith(("query", "key", "value")):
+    if column in _HEADS_APART and row.variable.startswith(("query", "key", "value")):
         return (*shape[:-1], *heads)
-    return (*heads, shape[1]) if row.variable == "attention_output/kernel" else shape
+    if column in _HEADS_APART and row.variable == "attention_output/kernel":
+        return (*heads, shape[1])
+    return shape

@@ -34,7 +34,7 @@ def unpack(path: Path) -> Iterator[Path]:
         with damage_in_one_line(path, _FORM):
             archive.extractall(folder)
         inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
-        with _rename_in_errors(path, folder):
+        with rename_in_errors(folder, str(path)):
             yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
@@ -48,15 +48,15 @@ def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
 
 
 @contextlib.contextmanager
-def _rename_in_errors(path: Path, folder: Path) -> Iterator[None]:
-    """Errors name members by the archive, not by a folder that is gone when they are read."""
+def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
+    """Make errors call a temporary folder, which is gone when they are read, by another name."""
     try:
         yield
     except (OSError, ValueError) as error:
-        texts = [getattr(error, name, None) for name in ("errno", "strerror", "filename")]
+        texts = [getattr(error, one, None) for one in ("errno", "strerror", "filename")]
         texts = texts if getattr(error, "errno", None) else list(error.args)
         if not any(str(folder) in str(text) for text in texts):
             raise
-        named = [t.replace(str(folder), str(path)) if isinstance(t, str) else t for t in texts]
+        named = [t.replace(str(folder), name) if isinstance(t, str) else t for t in texts]
         kind = type(error) if isinstance(error, OSError) else ValueError
         raise kind(*named) from None

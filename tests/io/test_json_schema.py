@@ -202,17 +202,18 @@ def test_hdf5_dtype_attribute_must_match_the_data(file):
     path, opened = file
     for dtype, said in {"int32": "float32", "complex64": "float32", "float16": "bfloat16"}.items():
         dataset = opened.create_dataset(dtype, data=np.arange(5).astype(dtype))
-        assert hdf5.dtype_of(path, dtype, dataset) == dtype
+        assert hdf5.list_tensors(path, opened)[dtype].dtype == dtype
         dataset.attrs["dtype"] = said
         with pytest.raises(ValueError, match=f"must be of the dtype that it says, {said}, got"):
-            hdf5.dtype_of(path, dtype, dataset)
+            hdf5.list_tensors(path, opened)
+        del opened[dtype]
 
 
 def test_empty_hdf5_dataset_is_named(file):
     path, opened = file
     opened["bert/kernel:0"] = h5py.Empty("f4")
     with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
-        hdf5.datasets(path, opened)
+        hdf5.list_tensors(path, opened)
     opened.close()
     with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
         tf_weights.tensors_of(path)

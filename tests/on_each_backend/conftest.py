@@ -40,7 +40,7 @@ def fill():
 
     def assign(model, config, arrays) -> None:
         places = {
-            f"bert.{entry.transformers}": (entry.layer, entry.variable)
+            f"bert.{entry.names['transformers']}": (entry.layer, entry.variable)
             for entry in weight_names.templates(config)
         } | HEADS
         layers = {layer.name: layer for layer in model.layers}

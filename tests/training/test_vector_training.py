@@ -168,7 +168,7 @@ def test_sentence_transformers_equals_vectors_and_gradients(tuned, tmp_path):
             if entry.layer == names.POOLER:
                 continue
             (path,) = (one for one in gradients if is_of(entry, one))
-            array = expected[f"{name}.{entry.transformers}"]
+            array = expected[f"{name}.{entry.names['transformers']}"]
             array = array.T if entry.variable.endswith("kernel") else array
             array = array.reshape(gradients[path].shape)
             assert_allclose(gradients[path], array, atol=1e-5 * largest, err_msg=path)

@@ -73,7 +73,7 @@ class LoraAdapter:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
         templates = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-        return frozenset(row.layer for row in templates if getattr(row, column) in self.saved)
+        return frozenset(row.layer for row in templates if row.names.get(column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})

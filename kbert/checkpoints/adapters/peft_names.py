@@ -63,13 +63,11 @@ def modules(column: str) -> dict[str, str]:
 
     {i} is the block, from 0.
     """
-    templates = {(row.layer, row.variable): row for row in weight_names.templates_of("encoder")}
-    return {
-        name: getattr(templates[names.encoder("{n}", one.part), one.variable], column).removesuffix(
-            ".weight"
-        )
-        for name, one in MATRICES.items()
+    by_variable = {
+        (row.layer, row.variable): row.names for row in weight_names.templates_of("encoder")
     }
+    keys = {name: (names.encoder("{n}", one.part), one.variable) for name, one in MATRICES.items()}
+    return {name: by_variable[key][column].removesuffix(".weight") for name, key in keys.items()}
 
 
 def module(column: str, block: int, matrix: str) -> str:

@@ -52,7 +52,7 @@ class Use(NamedTuple):
     inputs: str
 
 
-_TEXT, _SENTENCE = '"a fine film"', '"Ada lives in London"'
+_TEXT, _WORDS = '"a fine film"', '"Ada lives in London"'
 _QUESTION = '"Who wrote it?", "Ada wrote it in 1843."'
 _CLASSIFIER = "AutoModelForSequenceClassification"
 _USES = {  # by problem type, else by head
@@ -63,7 +63,7 @@ _USES = {  # by problem type, else by head
     "classifier": Use("text-classification", "text classification", "classify", _CLASSIFIER, _TEXT),
     "tokens": Use(
         *("token-classification", "token classification", "tag"),
-        *("AutoModelForTokenClassification", _SENTENCE),
+        *("AutoModelForTokenClassification", _WORDS),
     ),
     "qa": Use(
         *("question-answering", "question answering", "answer"),

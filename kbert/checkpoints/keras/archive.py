@@ -13,6 +13,7 @@ A file that lies otherwise is refused: every weight that is missing or unexpecte
 """
 
 import contextlib
+import dataclasses
 import functools
 import io
 import os
@@ -21,15 +22,15 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from kbert.checkpoints import hdf5
+from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.bounds import damage_in_one_line
@@ -39,27 +40,17 @@ _FORM = ".keras"
 _CHUNK = 2**22  # bytes
 
 
-@dataclass(frozen=True)
-class Variable:
-    """One variable of the file, not read yet.
+class Variable(NamedTuple):
+    """A variable of the file: its tensor, by the path in the HDF5 file, and its layer.
 
-    Attributes:
-        path: where it is in the HDF5 file.
-        layer: the name of its layer; None: it is no layer's, but an optimizer's.
-        sublayer: the name of the layer within that layer; "": the layer itself.
-        number: its place among the variables of that layer, from "0".
-        shape: its shape.
-        dtype: its dtype.
-        read: gives the numbers.
+    `layer` is None for an optimizer's. `sublayer` is the layer within that layer, else "".
+    `number` is the variable's place in its layer, from "0".
     """
 
-    path: str
+    tensor: Tensor
     layer: str | None
     sublayer: str
     number: str
-    shape: tuple[int, ...]
-    dtype: str
-    read: Callable[[], np.ndarray]
 
 
 def package_of(path: Path) -> str:
@@ -119,27 +110,18 @@ class KerasArchive:
 
     def variables(self) -> list[Variable]:
         """Return every variable, in the file's order."""
-        by_path = hdf5.datasets(self.path, self._weights, _FORM)
-        return [self._variable(path, dataset) for path, dataset in by_path.items()]
+        variables = []
+        for path, tensor in hdf5.list_tensors(self.path, self._weights, _FORM).items():
+            with damage_in_one_line(self.path, _FORM):
+                layer, sublayer = self._layer_names(path)
+            checked = dataclasses.replace(tensor, read=partial(self._read, tensor))
+            variables.append(Variable(checked, layer, sublayer, path.rpartition("/")[2]))
+        return variables
 
     def extract_weights(self, file: Path) -> None:
         """Write the HDF5 file of the variables to a file of its own."""
         with file.open("wb") as opened:
             self._unpack(self._zip.getinfo(_WEIGHTS), opened)
-
-    def _variable(self, path: str, dataset) -> Variable:
-        dtype = hdf5.dtype_of(self.path, path, dataset, _FORM)
-        with damage_in_one_line(self.path, _FORM):
-            layer, sublayer = self._layer_names(path)
-        return Variable(
-            path,
-            layer,
-            sublayer,
-            path.rsplit("/", 1)[-1],
-            dataset.shape,
-            dtype,
-            lambda: self._numbers(dataset, dtype),
-        )
 
     def _layer_names(self, path: str) -> tuple[str | None, str]:
         """Return the names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
@@ -150,9 +132,9 @@ class KerasArchive:
         sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if len(levels) > 4 else ""
         return str(layer), str(sublayer)
 
-    def _numbers(self, dataset, dtype: str) -> np.ndarray:
+    def _read(self, tensor: Tensor) -> np.ndarray:
         self._check_sum  # noqa: B018  (once, with the first numbers)
-        return hdf5.read_array(self.path, dataset, dtype, _FORM)
+        return tensor.read()
 
     @functools.cached_property
     def _weights(self):

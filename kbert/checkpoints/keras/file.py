@@ -23,6 +23,7 @@ from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
+from kbert.checkpoints.zip_archive import rename_in_errors
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
@@ -208,22 +209,21 @@ def _sentence(values: dict | None, archive: KerasArchive) -> SentenceSettings | 
         ) from None
 
 
-def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the weights by kbert's names, and other content: an optimizer's variables."""
+def _tensors(archive: KerasArchive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the weights by kbert's names, and the paths of others: an optimizer's variables."""
     names = _list_names(graph)
     tensors, left_out = {}, []
-    for variable in archive.variables():
-        if variable.layer is None:
-            left_out.append(variable.path)
+    for tensor, *key in archive.variables():
+        if key[0] is None:
+            left_out.append(tensor.name)
             continue
-        key = (variable.layer, variable.sublayer, variable.number)
-        name = names.get(key, variable.path)
-        if key in names and variable.dtype not in _DTYPES:
+        name = names.get(tuple(key), tensor.name)
+        if name != tensor.name and tensor.dtype not in _DTYPES:
             raise ValueError(
                 f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
-                f"{variable.dtype}: a quantized model"
+                f"{tensor.dtype}: a quantized model"
             )
-        tensors[name] = Tensor(name, variable.shape, variable.dtype, variable.read)
+        tensors[name] = dataclasses.replace(tensor, name=name)
     return tensors, tuple(left_out)
 
 
@@ -231,11 +231,10 @@ def _list_names(graph: GraphSpec) -> dict[tuple, str]:
     """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
     counts: dict[tuple[str, str], int] = {}
     names = {}
-    for part in weight_names.parts_of(graph.head, graph.config):
-        for row in weight_names.rows_of(part, graph.config):
-            sublayer = row.variable.rpartition("/")[0]
-            number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1
-            names[row.layer, sublayer, str(number)] = row.kbert
+    for row in weight_names.entries_of(graph, "kbert"):
+        sublayer = row.variable.rpartition("/")[0]
+        number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1
+        names[row.layer, sublayer, str(number)] = row.name
     return names
 
 
@@ -245,16 +244,7 @@ def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
     if not present:
         return None
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-")))
-    stack.enter_context(_rename_in_errors(archive.path, folder))
+    stack.enter_context(rename_in_errors(folder, f"{archive.path}: kbert"))
     for name in present:
         (folder / name).write_bytes(archive.text(f"kbert/{name}"))
     return folder
-
-
-@contextlib.contextmanager
-def _rename_in_errors(path: Path, folder: Path) -> Iterator[None]:
-    """Make errors about an unpacked file name the archive that it is in."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(str(error).replace(str(folder), f"{path}: kbert")) from None

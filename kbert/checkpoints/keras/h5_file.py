@@ -8,12 +8,12 @@ Nothing in the file is run: the graph is compared with kbert's, and the numbers 
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from kbert.checkpoints import hdf5
-from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.io import json_schema as js
@@ -51,16 +51,14 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             if isinstance(name := layer.get("class_name"), str):
                 layer["class_name"] = name.removeprefix(_PACKAGE)
         tensors, left_out = {}, []
-        for path_in_file, dataset in hdf5.datasets(path, file).items():
-            part, _, name = path_in_file.partition("/")
-            if part != _WEIGHTS:
+        for path_in_file, tensor in hdf5.list_tensors(path, file).items():
+            group, _, name = path_in_file.partition("/")
+            if group != _WEIGHTS:
                 left_out.append(path_in_file)
                 continue
             layer, _, inner = name.partition("/")
             name = inner if inner.startswith(f"{layer}/") else name
-            dtype = hdf5.dtype_of(path, path_in_file, dataset)
-            read = partial(hdf5.read_array, path, dataset, dtype)
-            tensors[name] = Tensor(name, dataset.shape, dtype, read)
+            tensors[name] = dataclasses.replace(tensor, name=name)
         graph = read_graph(values, str(path), config)
         yield Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from kbert.checkpoints.keras.archive import KerasArchive
 from kbert.checkpoints.keras_hub.objects import VOCABULARY
 from kbert.checkpoints.keras_hub.weights import TASK_WEIGHTS, WEIGHTS
+from kbert.checkpoints.zip_archive import rename_in_errors
 from kbert.io import json_schema as js
 
 _VOCABULARY = "assets/preprocessor/tokenizer/vocabulary.txt"
@@ -20,21 +21,14 @@ _PREPROCESSOR = js.fields({"config": js.fields({"tokenizer": _OBJECT})})
 
 @contextlib.contextmanager
 def unpack(path: Path) -> Iterator[Path]:
-    """Unpack the file into a preset's folder, which is gone when the context ends.
-
-    Raises:
-        ValueError: a damaged file, or no model of KerasHub.
-    """
+    """Unpack the file into a preset's folder, which is gone when the context ends."""
     with (
         tempfile.TemporaryDirectory(prefix="kbert-") as temporary,
         KerasArchive(path) as archive,
+        rename_in_errors(folder := Path(temporary), str(path)),
     ):
-        folder = Path(temporary)
-        try:
-            _write_files(archive, folder)
-            yield folder
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(folder), str(path))) from None
+        _write_files(archive, folder)
+        yield folder
 
 
 def _write_files(archive: KerasArchive, folder: Path) -> None:

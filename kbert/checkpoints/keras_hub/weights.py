@@ -9,9 +9,9 @@ Big presets are split: model.weights.json says which groups are in which file.
 """
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,18 +75,9 @@ def name_within(path: str) -> str:
 def open_tensors(
     folder: Path, config: BertConfig, with_task: bool
 ) -> Iterator[tuple[dict[str, Tensor], tuple[str, ...]]]:
-    """Open every tensor of a preset by its name, unread, and those that are not weights.
+    """Open every tensor of a preset by its name, unread; name those that are not weights.
 
-    A tensor that has no name in the table has its place in the file as its name.
-
-    Args:
-        folder: the preset.
-        config: its configuration.
-        with_task: whether task.weights.h5 is read as well.
-
-    Raises:
-        FileNotFoundError: a shard is missing.
-        ValueError: a damaged file, one that links to others.
+    A tensor without a name in the table is called by its path in the file.
     """
     of_body = tuple(part for part in weight_names.PARTS if part not in TASK_GROUPS)
     files = {file: of_body for file in _weight_files(folder)}
@@ -95,19 +86,17 @@ def open_tensors(
     tensors: dict[str, Tensor] = {}
     with contextlib.ExitStack() as stack:
         for file, groups in files.items():
-            datasets = hdf5.datasets(file, stack.enter_context(hdf5.open_file(file)))
-            own = _part_of(datasets, of_task=groups is TASK_GROUPS)
+            every = hdf5.list_tensors(file, stack.enter_context(hdf5.open_file(file)))
+            own = _select_tensors(every, of_task=groups is TASK_GROUPS)
             bounds.check_blocks(str(folder), config.num_hidden_layers, len(own))
             names = {
                 _normal(path_of(entry.name)): entry.name
                 for part in groups
                 for entry in weight_names.entries(part, config, "keras_hub")
             }
-            for path_in_file, dataset in own.items():
-                tensor = _tensor(
-                    file, path_in_file, names.get(_normal(path_in_file), path_in_file), dataset
-                )
-                tensors[tensor.name] = tensor
+            for path, tensor in own.items():
+                name = names.get(_normal(path), path)
+                tensors[name] = dataclasses.replace(tensor, name=name)
         left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
         yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
 
@@ -115,17 +104,10 @@ def open_tensors(
 def write_weights(
     file: Path, arrays: dict[str, np.ndarray], root: str, compiled: bool = False
 ) -> None:
-    """Write a .weights.h5.
+    """Write a .weights.h5 of a model called `root`; `arrays` are by the paths of their variables.
 
-    Args:
-        file: where to.
-        arrays: by the paths of their variables.
-        root: the name of the model.
-        compiled: whether it is a task's: KerasHub compiles tasks as it makes them, and finds its
-            optimizer's variables in the file.
-
-    Raises:
-        OSError: it cannot be written.
+    A task's is `compiled`: KerasHub compiles tasks as it makes them, and looks for the optimizer's
+    variables in the file.
     """
     import h5py
 
@@ -195,19 +177,14 @@ def _weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _part_of(datasets: dict, of_task: bool) -> dict:
-    """Return the backbone's datasets, or the others, of a file that has both: a task's .keras."""
-    inner = {path: _BACKBONE.sub("", path) for path in datasets if _BACKBONE.match(path)}
+def _select_tensors(tensors: dict, of_task: bool) -> dict:
+    """Return the backbone's tensors, or the others, of a file that has both: a task's .keras."""
+    inner = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
     if not inner:
-        return datasets
+        return tensors
     if of_task:
-        return {path: datasets[path] for path in datasets if path not in inner}
-    return {name: datasets[path] for path, name in inner.items()}
-
-
-def _tensor(file: Path, path: str, name: str, dataset) -> Tensor:
-    dtype = hdf5.dtype_of(file, path, dataset)
-    return Tensor(name, dataset.shape, dtype, partial(hdf5.read_array, file, dataset, dtype))
+        return {path: tensor for path, tensor in tensors.items() if path not in inner}
+    return {name: tensors[path] for path, name in inner.items()}
 
 
 def _normal(path: str) -> str:

@@ -61,9 +61,7 @@ def is_keras_2_file(path: Path) -> bool:
     if path.suffix not in (".h5", ".hdf5") or not path.is_file():
         return False
     with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
-        return any(
-            "/word_embeddings/" in path_in_file for path_in_file in hdf5.datasets(path, file)
-        )
+        return any("/word_embeddings/" in name for name in hdf5.list_tensors(path, file))
     return False
 
 

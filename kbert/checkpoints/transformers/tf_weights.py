@@ -29,16 +29,12 @@ def tensors_of(file: Path) -> list[Tensor]:
         ValueError: a damaged file, one that links to others, or a shared weight with two values.
     """
     by_name: dict[str, Tensor] = {}
-    with hdf5.open_file(file) as opened:
-        for path, dataset in hdf5.datasets(file, opened).items():
-            name = torch_name(path)
-            read = partial(_read, file, path)
-            tensor = Tensor(path, dataset.shape, hdf5.dtype_of(file, path, dataset), read)
-            if name in by_name and not np.array_equal(by_name[name].read(), read(), equal_nan=True):
-                raise ValueError(
-                    f"{file}: {path} must equal {by_name[name].name}, the same weight, got others"
-                )
-            by_name.setdefault(name, tensor)
+    for tensor in _list_tensors(file):
+        same = by_name.setdefault(torch_name(tensor.name), tensor)
+        if same is not tensor and not np.array_equal(same.read(), tensor.read(), equal_nan=True):
+            raise ValueError(
+                f"{file}: {tensor.name} must equal {same.name}, the same weight, got others"
+            )
     return list(by_name.values())
 
 
@@ -53,12 +49,10 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
         ValueError: a damaged file, or several models of transformers.
     """
     groups: dict[str, list[Tensor]] = {}
-    with hdf5.open_file(file) as opened:
-        for path, dataset in hdf5.datasets(file, opened).items():
-            name = path.removeprefix(_WHOLE)
-            read = partial(_read, file, path)
-            tensor = Tensor(name, dataset.shape, hdf5.dtype_of(file, path, dataset), read)
-            groups.setdefault(name.split("/")[0], []).append(tensor)
+    for tensor in _list_tensors(file):
+        name = tensor.name.removeprefix(_WHOLE)
+        group = groups.setdefault(name.split("/")[0], [])
+        group.append(dataclasses.replace(tensor, name=name))
     groups.pop("optimizer_weights", None)
     inner = [
         group
@@ -121,6 +115,15 @@ def _split_levels(name: str) -> list[str]:
     return [level.rsplit("___", 1)[-1] for level in levels]
 
 
+def _list_tensors(file: Path) -> list[Tensor]:
+    """Return every tensor of a file; each opens the file again when it is read."""
+    with hdf5.open_file(file) as handle:
+        tensors = hdf5.list_tensors(file, handle)
+    return [
+        dataclasses.replace(one, read=partial(_read, file, one.name)) for one in tensors.values()
+    ]
+
+
 def _read(file: Path, path: str) -> np.ndarray:
-    with hdf5.open_file(file) as opened, damage_in_one_line(file, "HDF5"):
-        return opened[path][()]
+    with hdf5.open_file(file) as handle, damage_in_one_line(file, "HDF5"):
+        return handle[path][()]

@@ -42,7 +42,7 @@ def variables(head: str) -> list[dict]:
                 {
                     "layer": row.layer,
                     "variable": row.variable,
-                    "names": {column: getattr(row, column) for column in weight_names.COLUMNS},
+                    "names": {column: row.names.get(column) for column in weight_names.COLUMNS},
                     "shapes": {column: shapes[column].get(place) for column in shapes},
                 }
             )
