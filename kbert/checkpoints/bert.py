@@ -401,10 +401,7 @@ def _hint(problems: list[str]) -> str:
 def _whole(
     report: transfer.TransferReport, fit: fitting.Fit, model, checkpoint: Checkpoint
 ) -> transfer.TransferReport:
-    """Add to the report what the format has no names for, and what the checkpoint marks.
-
-    Both have newly initialized weights.
-    """
+    """Add weights without names in the format, and those marked as untrained, to the report."""
     marked = first_values.find_unchanged(model, checkpoint.untrained)
     layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless), *marked]
     names = [entry.name for entry in fit.entries if entry.layer in marked]

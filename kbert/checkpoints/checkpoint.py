@@ -17,14 +17,7 @@ PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "r
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a checkpoint, not read yet.
-
-    Attributes:
-        name: its name in the file.
-        shape: its shape.
-        dtype: its dtype, by the file's name.
-        read: returns the numbers.
-    """
+    """A tensor of a checkpoint, not read yet; `dtype` is the file's name for it."""
 
     name: str
     shape: tuple[int, ...]
@@ -93,12 +86,10 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
 
     def replace_pad_id(self, pad_id: int) -> "Checkpoint":
-        """Give the checkpoint with its tokenizer's padding token, which goes before config.json's.
+        """Return the checkpoint with its tokenizer's padding token instead of config.json's.
 
-        transformers masks what the tokenizer pads with, whatever config.json says.
-
-        Raises:
-            ValueError: another padding token of RoBERTa, whose positions go by config.json's.
+        transformers masks the tokenizer's padding token, whatever config.json says. Raise a
+        ValueError for another one of a RoBERTa, whose positions depend on config.json's.
         """
         config = self.spec.config
         if pad_id == config.pad_token_id or pad_id >= config.vocab_size:

@@ -51,13 +51,7 @@ def find_untrained(bert) -> list[str]:
 
 
 def with_untrained(bert, layers: Collection[str]):
-    """Return a `kbert.Bert` that knows which of its layers no training has reached.
-
-    Args:
-        bert: a model that was trained.
-        layers: the layers, of all heads, that began with newly initialized weights and were not
-            trained.
-    """
+    """Return a `kbert.Bert` whose report lists the `layers` that training has not reached."""
     own = [layer.name for layer in bert.model.layers if layer.name in layers]
     if not own:
         return bert
@@ -67,12 +61,7 @@ def with_untrained(bert, layers: Collection[str]):
 
 
 def make_digests(bert, layers: Collection[str] | None = None) -> dict[str, list[str]]:
-    """Return what a file keeps: the digests of each untrained layer, one per precision.
-
-    Args:
-        bert: a `kbert.Bert`.
-        layers: the layers that the file has; None: all.
-    """
+    """Return the digests of each untrained layer, one per precision; of `layers` only, if given."""
     untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
     by_precision = [digests(bert.model, untrained, precision) for precision in _PRECISIONS]
     return {layer: [all_digests[layer] for all_digests in by_precision] for layer in untrained}
@@ -87,13 +76,10 @@ def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[
 def warn_of_untrained(
     bert, path, layers: Collection[str] | None = None, outputs: Iterable[str] = ()
 ) -> None:
-    """Log which weights of a file that is written are newly initialized and untrained.
+    """Log which weights of a file are newly initialized and untrained.
 
-    Args:
-        bert: a `kbert.Bert`.
-        path: the file or folder.
-        layers: the layers that the file has; None: all.
-        outputs: the names of the file's outputs that depend on them.
+    `layers` are those that the file has, None: all. `outputs` are the file's outputs that depend on
+    them.
     """
     untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
     if not untrained:

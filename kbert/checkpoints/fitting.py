@@ -33,8 +33,7 @@ class Fit:
         nameless: parameters of the graph that it has no names for, as "layer/variable".
         tensors: tensors of the checkpoint that may be loaded into the graph.
         others: tensors with the name of a parameter that belong to another head.
-        problems: mismatches, one line each: first the configuration's keys whose sizes differ from
-            the tensors', then every tensor.
+        problems: mismatches, one line each: configuration keys first, then tensors.
     """
 
     entries: list[Entry]
@@ -52,13 +51,10 @@ def fit(
 ) -> Fit:
     """Compare a checkpoint with a graph of its configuration.
 
-    A part of which the checkpoint has nothing may be missing, and so may a part of another head
-    be there; a part of which it has something must be whole. A classifier of another number of
-    labels is another head.
-
-    Raises:
-        ValueError: `allow_missing` or `ignore` is no list of names, or names what neither the
-            checkpoint nor any graph has.
+    A part of which the checkpoint has nothing may be missing, and a part of another head may be
+    there; a part of which it has something must be whole. A classifier with another number of
+    labels is another head. Raise a ValueError if `allow_missing` or `ignore` has a name that
+    neither the checkpoint nor any graph has.
     """
     config, column = spec.config, checkpoint.column
     allow_missing = _resolve_names("allow_missing", allow_missing, checkpoint)
@@ -174,10 +170,7 @@ def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]
 
 
 def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
-    """Return the names as the table has them.
-
-    A name that stands nowhere is a mistake in writing.
-    """
+    """Return the names as the table has them; raise a ValueError for one that stands nowhere."""
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
     in_table = {

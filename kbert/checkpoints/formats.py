@@ -62,13 +62,7 @@ def open_checkpoint(
     config: BertConfig | None = None,
     form: str | None = None,
 ) -> "Iterator[Checkpoint]":
-    """Open a checkpoint by path or name, or a KerasHub backbone; its numbers are read within.
-
-    Raises:
-        FileNotFoundError: nothing is there, or no checkpoint is.
-        ValueError: two formats in one folder, an archive with members outside it, a format that
-            is unknown or not read.
-    """
+    """Open a checkpoint by path or name, or a KerasHub backbone; read its tensors meanwhile."""
     if not isinstance(source, (str, os.PathLike)):
         with _reader("keras_hub").open_backbone(source) as checkpoint:
             yield checkpoint
@@ -86,13 +80,10 @@ def open_checkpoint(
 
 
 def locate(source: str | os.PathLike) -> Path:
-    """Return the file or folder that a path or a model's name means; download it if necessary.
+    """Return the file or folder of a path or a model's name; download the model if necessary.
 
-    A run means its model, Google's prefix the index of that name.
-
-    Raises:
-        FileNotFoundError: nothing is there, no model has this name, or a run has no model yet.
-        OSError: no regular file, and no folder; a model that cannot be downloaded.
+    A run's folder leads to its model, Google's prefix to the index of that name. Raise a
+    FileNotFoundError if nothing is there, or a run has no model yet.
     """
     path = Path(source)
     if not os.fspath(source):
@@ -108,12 +99,7 @@ def locate(source: str | os.PathLike) -> Path:
 
 
 def recognize(path: Path) -> str:
-    """Return the format that lies at a path, one of `READERS`.
-
-    Raises:
-        FileNotFoundError: no format's files are there.
-        ValueError: two formats' files are, or those of one that kbert does not read.
-    """
+    """Return the format at a path, one of `READERS`; raise for none, several or unread ones."""
     matches = [form for form in READERS if _reader(form).is_one(path)]
     if len(matches) > 1:
         forms = " and of ".join(matches)
@@ -137,13 +123,7 @@ def recognize(path: Path) -> str:
 
 
 def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
-    """Return the head that a checkpoint's own description says, its tensors unread.
-
-    None: it does not.
-
-    Raises:
-        FileNotFoundError, ValueError: as `open_checkpoint`, where no checkpoint is there.
-    """
+    """Return the head that a checkpoint's own description states; None if it states none."""
     path = locate(source)
     if path.suffix == ".zip":
         return None
@@ -155,11 +135,7 @@ def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
 
 
 def format_for(path: Path) -> str:
-    """Return the format that a path to write to means by its ending.
-
-    Raises:
-        ValueError: an ending that kbert reads and does not write.
-    """
+    """Return the format for the ending of a path to write to; refuse those that are only read."""
     suffix = Path(path).suffix
     if suffix in (".zip", ".h5"):
         raise ValueError(
@@ -170,11 +146,7 @@ def format_for(path: Path) -> str:
 
 
 def writer(form: str):
-    """Return the function (bert, path) that writes a format.
-
-    Raises:
-        ValueError: no such format.
-    """
+    """Return the function (bert, path) that writes a format."""
     if form not in list(WRITERS):
         raise ValueError(unknown_choice("format", WRITERS, form))
     return importlib.import_module(WRITERS[form]).write
@@ -189,13 +161,10 @@ def check_options(form: str, options: Collection[str]) -> None:
 
 
 def check_destination(path: Path, form: str) -> None:
-    """Raise where a format cannot be written to a path, before anything is computed.
+    """Raise if a format cannot be written to a path, before anything is computed.
 
-    Raises:
-        ValueError: an ending or a backend that the format does not go with; a folder with another
-            checkpoint.
-        OSError: a folder where a file is meant, or the other way round; no such folder.
-        ImportError: a package that the format needs is not installed.
+    The reasons: an ending or a backend that does not go with the format, a folder with another
+    checkpoint, a folder in the place of a file or the other way round, a package that is missing.
     """
     module = importlib.import_module(WRITERS[form])
     if form in _ENDINGS.values():

@@ -53,22 +53,12 @@ def is_one(path: Path) -> bool:
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
 
-    Adam's slots and the step counter are left out. The head is read from the names: cls/squad,
-    run_classifier.py's output_weights, either of the pretraining heads. The release does not say
-    whether its vocabulary is cased: tokenizer_config.json does where there is one, else the
-    folder's name ("uncased", "cased", or one of those in tokenization.py's lists), else the
-    vocabulary: cased where a token has a capital letter, uncased where a thousand tokens have
-    letters and none has a capital; else `lowercase` stays None.
-
-    Args:
-        path: the folder, or the .index file of one of several checkpoints in it.
-        config: the configuration to go by; None: bert_config.json's.
-
-    Raises:
-        FileNotFoundError: no configuration, no checkpoint, or one whose data are missing.
-        ValueError: several checkpoints and nothing that says which; a damaged one; another
-            model's.
-        ImportError: TensorFlow is not installed.
+    `path` may be the .index file of one of several. Adam's slots and the step counter are left out.
+    The head is read from the names: cls/squad, run_classifier.py's output_weights, either of the
+    pretraining heads. The casing is that of tokenizer_config.json if there is one, else of the
+    folder's name ("uncased", "cased", or one of tokenization.py's lists), else of the vocabulary:
+    cased if a token has a capital letter, uncased if a thousand tokens have letters and none a
+    capital, else unknown.
     """
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
@@ -95,15 +85,6 @@ def write(bert, path: Path) -> None:
     """Write bert_config.json, bert_model.ckpt.* and the tokenizer's files: all, or none.
 
     vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the folder.
-
-    Raises:
-        ValueError: a classifier of tokens, for which Google has no names; the path of a .zip.
-        ImportError: TensorFlow is not installed.
-        OSError: it cannot be written.
     """
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
@@ -143,10 +124,7 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
 
 
 def _read_latest_name(folder: Path) -> str | None:
-    """Return a run's latest checkpoint, from its file `checkpoint`, a protocol buffer's text.
-
-    Its path may be that of the machine that trained: only the name is taken.
-    """
+    """Return the name of a run's latest checkpoint, by the protocol buffer `checkpoint`."""
     file = folder / "checkpoint"
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)

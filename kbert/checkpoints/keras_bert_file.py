@@ -50,16 +50,8 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     """Open the file's checkpoint.
 
     A whole model says its sizes, heads, rates, epsilon (1e-14) and activation; keras_bert's "gelu"
-    is the tanh form, kbert's "gelu_new". There is no vocabulary in it. Layers that a user put on
-    top of keras_bert's are tensors beside the table, called layer/weight.
-
-    Args:
-        path: the file.
-        config: the configuration to go by; None: the model's own.
-
-    Raises:
-        ValueError: a damaged file, one of another model or of Keras 3, weights without a
-            configuration, layers or settings that kbert's graph does not have.
+    is the tanh form, kbert's "gelu_new". It has no vocabulary. Layers that a user put on top of
+    keras_bert's are tensors beside the table, called layer/weight.
     """
     if path.is_dir():
         raise ValueError(f"{path} must be keras_bert's .h5 file, got a folder")
@@ -105,10 +97,7 @@ def _is_in_the_table(layer: str) -> bool:
 
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
-    """Return the layers' configurations by name, those of models within among them.
-
-    None: weights only.
-    """
+    """Return the layers' configurations by name, also within models; None for weights alone."""
     with damage_in_one_line(path, "HDF5"):
         text = file.attrs.get("model_config")
     if text is None:
@@ -120,10 +109,7 @@ def _layers(path: Path, file) -> dict[str, dict] | None:
 
 
 def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
-    """Yield the layers of a model and of those within.
-
-    Keras 2's Sequential had no object around them.
-    """
+    """Yield the layers of a model and of models within; a Keras 2 Sequential is a bare list."""
     config = js.check(model, _MODEL, source)["config"]
     layers = config if isinstance(config, list) else config.get("layers", [])
     js.check(layers, js.list_of(_LAYER, "a list of layers"), source, "config.layers")

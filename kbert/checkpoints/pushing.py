@@ -61,14 +61,7 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
 
 
 def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
-    """Upload the model in a folder, see `push`.
-
-    Args:
-        path: the model's folder, no run's.
-        target: the name to give the model.
-        card: for a folder without a README.md; None: it is made of the configuration.
-        private: see `push`.
-    """
+    """Upload the model in a folder, see `push`; `card` is for a folder without a README.md."""
     files = _choose(path)
     card = _find_card(path, card, README in files)
     _require_token()
@@ -108,12 +101,7 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
 
 
 def check_target(name: str, form: str) -> ModelName:
-    """Return the name of a model to write; raise where it cannot be pushed, before it is written.
-
-    Raises:
-        ValueError: a name that is none of Hugging Face's; a format that kbert does not open there.
-        PermissionError: not logged in.
-    """
+    """Return the name of a model to write; raise if it cannot be pushed, before it is written."""
     target = _parse_target(name)
     if form not in _FORMATS:
         raise ValueError(
@@ -125,11 +113,7 @@ def check_target(name: str, form: str) -> ModelName:
 
 
 def _parse_target(name: str) -> ModelName:
-    """Read the name of a model to write.
-
-    Raises:
-        ValueError: it is not Hugging Face's owner/name.
-    """
+    """Read the name of a model to write; refuse all but Hugging Face's owner/name."""
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     if str(name).startswith("kaggle:"):
@@ -173,11 +157,7 @@ def _find_model(folder: str | os.PathLike) -> Path:
 
 
 def _find_card(path: Path, card: str | None, is_there: bool) -> str:
-    """Return the card in a folder if one is there, else `card`, else one of its configuration.
-
-    Raises:
-        ValueError, OSError: no checkpoint is there, or the card is not UTF-8.
-    """
+    """Return the card in a folder if one is there, else `card`, else one of its configuration."""
     with formats.open_checkpoint(path) as checkpoint:
         made = card or make_card(checkpoint, base=checkpoint.address, form=checkpoint.format)
     try:

@@ -29,11 +29,7 @@ def find_card(model: Path) -> str | None:
 
 
 def model_of(path: Path) -> Path:
-    """Return the model in a run's folder.
-
-    Raises:
-        FileNotFoundError: the run is not finished, or its model is gone.
-    """
+    """Return the model in a run's folder; raise a FileNotFoundError if the run is not finished."""
     task = js.read(path / "settings.json", _TASK)["task"]
     if not (path / "result.json").is_file():
         way_on = f"kbert {task} --resume {path}"

@@ -155,11 +155,7 @@ class SentenceSettings:
     def from_dict(
         cls, values: Mapping[str, Any], arrays: "Mapping[str, np.ndarray]"
     ) -> "SentenceSettings":
-        """Create the settings from the results of `to_dict` and `arrays`.
-
-        Raises:
-            ValueError: a value of another type, a dense layer without weights.
-        """
+        """Create the settings from the results of `to_dict` and `arrays`."""
         dense = []
         for number, activation in enumerate(values.get("dense", ())):
             if f"{number}.kernel" not in arrays:
@@ -203,12 +199,7 @@ DEFAULT = SentenceSettings("mean", False)  # of a checkpoint that says nothing
 def settings_of(bert, task: str) -> SentenceSettings:
     """Return a model's settings for sentence embeddings; mean pooling if the checkpoint has none.
 
-    Args:
-        bert: a `kbert.Bert`.
-        task: the task that needs them, for the error message.
-
-    Raises:
-        ValueError: the checkpoint has settings that kbert cannot compute.
+    Raise a ValueError, which names the task, for settings that kbert cannot compute.
     """
     if bert.sentence_problem is not None:
         raise ValueError(

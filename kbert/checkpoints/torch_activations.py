@@ -22,12 +22,8 @@ IDENTITY = f"{_LINEAR}.Identity"
 def keras_activation(path: object, source: str) -> str:
     """Return the name of Keras's function for the dotted path of torch's class.
 
-    Args:
-        path: such as "torch.nn.modules.activation.Tanh" or "torch.nn.Tanh".
-        source: the file and key, for the error.
-
-    Raises:
-        ValueError: another path; nothing is imported by a name in a file.
+    The path is such as "torch.nn.modules.activation.Tanh" or "torch.nn.Tanh"; any other is refused,
+    as nothing is imported by a name in a file. `source` is the file and key, for the error.
     """
     module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
     if module not in ("torch.nn", _LINEAR, _ACTIVATION) or name not in _KERAS:

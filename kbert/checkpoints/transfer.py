@@ -56,14 +56,7 @@ def problems(
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> list[str]:
-    """Return the reasons why a checkpoint does not fit: missing, unexpected and mismatched tensors.
-
-    Args:
-        entries: the model's parameters in the checkpoint's format.
-        tensors: the checkpoint's tensors, by their names there.
-        allow_missing: names that the checkpoint may lack.
-        ignore: names in the checkpoint that the model need not have.
-    """
+    """Return why a checkpoint does not fit: missing, unexpected and mismatched tensors."""
     expected = {entry.name for entry in entries}
     lines = [
         f"missing: {entry.name}"

@@ -59,14 +59,9 @@ class Template:
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter in one format.
+    """One parameter in one format: its name and shape there, and its layer and path within it.
 
-    Attributes:
-        name: its name there.
-        shape: its shape there.
-        outputs_first: whether it is a kernel stored as (outputs, inputs).
-        layer: the kbert layer that has it.
-        variable: its path within that layer.
+    `outputs_first` says that it is a kernel stored as (outputs, inputs).
     """
 
     name: str

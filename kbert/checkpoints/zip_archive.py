@@ -14,13 +14,7 @@ _FORM = ".zip"
 
 @contextlib.contextmanager
 def unpack(path: Path) -> Iterator[Path]:
-    """Unpack an archive to a folder; errors about its files name their place in the archive.
-
-    Raises:
-        OSError: it cannot be read, or there is no room for it.
-        ValueError: a damaged archive, one with members outside it, one that unpacks to many times
-            its size.
-    """
+    """Unpack an archive to a folder; errors about its files name their path in the archive."""
     with open(path, "rb") as raw, tempfile.TemporaryDirectory(prefix="kbert-") as parent:
         folder = Path(parent) / (path.stem.strip(".") or "zip")  # Google's names say the casing
         folder.mkdir()

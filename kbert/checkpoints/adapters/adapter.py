@@ -95,20 +95,11 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
 
 
 def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str) -> LoraAdapter:
-    """Add an adapter to a model's weights and put in what was saved with it.
+    """Merge an adapter into a model's weights, and put in the weights that were saved with it.
 
-    Args:
-        model: the base, of the spec's graph; its head's weights are overwritten.
-        spec: what its graph is.
-        adapter: what is added.
-        source: where the adapter is from, for errors.
-        base: what the model is, for errors.
-
-    Returns:
-        The adapter, with the digests of the matrices before and after.
-
-    Raises:
-        ValueError: an adapter of another base: other shapes, other blocks, other weights.
+    `model` is the base, of the spec's graph. `source` and `base` are the names of the adapter and
+    the base in errors. Return the adapter with the digests of the matrices before and after. Raise
+    a ValueError for an adapter of another base: other shapes, other blocks, other weights.
     """
     column, tied = weight_names.column_of(spec.config), classes_of(spec.config).tied
     entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
@@ -135,7 +126,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
 
 
 def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
-    """Return the adapter without copies of weights; a ValueError where one is none.
+    """Return the adapter without copies of tied weights; raise a ValueError for one that differs.
 
     PEFT's own training of a masked language model's head trains a copy of the token table.
     """

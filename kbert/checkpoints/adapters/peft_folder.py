@@ -61,12 +61,7 @@ _WRAPPED = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 
 
 def read(folder: Path) -> LoraAdapter:
-    """Return the adapter in a folder, its numbers read.
-
-    Raises:
-        FileNotFoundError: no adapter there.
-        ValueError: one that is no LoRA, is damaged, or is of no BERT.
-    """
+    """Read the adapter in a folder; raise a ValueError for one that is no LoRA or of no BERT."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
@@ -92,15 +87,9 @@ def read(folder: Path) -> LoraAdapter:
 
 
 def write(bert, path: Path) -> None:
-    """Write the adapter that a model's weights have in them.
+    """Write the adapter of a `kbert.Bert` whose weights it is merged into.
 
-    Args:
-        bert: a `kbert.Bert` with an `adapter`.
-        path: the folder.
-
-    Raises:
-        ValueError: it has none, or its weights are others by now.
-        OSError: it cannot be written.
+    Raise a ValueError if there is no adapter, or if the weights have changed since the merge.
     """
     from safetensors.numpy import save_file
 
@@ -200,11 +189,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
 def _sort_tensors(
     tensors: list[Tensor], file: Path
 ) -> tuple[dict[Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return the halves of the adapters by their matrix, and what was saved beside them by name.
-
-    Raises:
-        ValueError: an adapter of something that is no matrix of BERT's blocks.
-    """
+    """Return the halves of the adapters by their matrix, and the other saved weights by name."""
     halves: dict[Module, dict[str, np.ndarray]] = {}
     saved, others = {}, []
     for tensor in tensors:

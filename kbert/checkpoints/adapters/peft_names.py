@@ -19,13 +19,10 @@ _SURE = re.compile(r"^(attention\.self|attention(?=\.\w+_lin$)|ffn)\.")
 
 @dataclass(frozen=True)
 class Module:
-    """A matrix's module as a file names it.
+    """A matrix's module as a file names it: with the prefix of its family, if it has one.
 
-    Attributes:
-        name: with the family's prefix, where it has one.
-        column: the family; None: BERT or RoBERTa.
-        block: of 1 … L.
-        matrix: one of `kbert.graph.trained_parts.MATRICES`.
+    `column` is the family, None: BERT or RoBERTa. `block` is 1 … L; `matrix` one of
+    `kbert.graph.trained_parts.MATRICES`.
     """
 
     name: str
@@ -35,10 +32,7 @@ class Module:
 
 
 def parse_module(name: str) -> Module | None:
-    """Return the matrix that a module's name means, in any family.
-
-    None: it is no matrix of a block.
-    """
+    """Return the matrix of a module's name in any family; None if it is no matrix of a block."""
     prefix, bare = split(name)
     for column in classes_by_column():
         for matrix, text in modules(column).items():
@@ -59,10 +53,7 @@ def split(name: str) -> tuple[str | None, str]:
 
 @functools.cache
 def modules(column: str) -> dict[str, str]:
-    """Return the modules of `MATRICES` in a family, without its prefix.
-
-    {i} is the block, from 0.
-    """
+    """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
     by_variable = {
         (row.layer, row.variable): row.names for row in weight_names.templates_of("encoder")
     }
@@ -76,14 +67,10 @@ def module(column: str, block: int, matrix: str) -> str:
 
 
 def targets(column: str, matrices: list[tuple[int, str]], blocks: int) -> list[str] | str:
-    """PEFT's target_modules: endings of modules' names where they say it, else a pattern.
+    """Return PEFT's target_modules: endings of modules' names if they suffice, else a pattern.
 
-    An ending is that of all blocks, and BERT's "output.dense" that of two matrices.
-
-    Args:
-        column: the family.
-        places: (block, matrix) of each adapter.
-        blocks: of the model.
+    An ending stands for all `blocks`, and BERT's "output.dense" for two matrices. `matrices` are
+    (block, name).
     """
     endings = {
         name: text.partition(".{i}.")[2]

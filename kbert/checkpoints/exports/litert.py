@@ -11,23 +11,11 @@ _WHAT = "a LiteRT file"
 
 
 def write(bert, path: str | os.PathLike) -> None:
-    """Write the model as one file of LiteRT's own operations: no TensorFlow is needed to run it.
+    """Write the model as one file of LiteRT's own operations, which needs no TensorFlow to run.
 
-    The signature `serving_default` takes int32 arrays of any batch and length, up to the
-    configuration's positions: Input_Token, Input_Segment and, where the model has one, Input_Masked
-    (B, S) or Input_Positions (B, M). It gives float32 arrays by the names of the output layers;
-    those of an encoder and of a sentence vector as in ONNX. Without names, inputs and outputs have
-    the graph's order. `Interpreter.get_signature_runner` resizes by itself; without it, call
-    `resize_tensor_input`. An id outside its table gives NaN or the runtime's own error. The file
-    holds no vocabulary.
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the file; an old one there is replaced once the new one is whole.
-
-    Raises:
-        ValueError: a backend that is not TensorFlow; weights of 2 GiB or more.
-        OSError: it cannot be written; an old one stays.
+    Inputs and outputs are those of `serving`, with the names of a SavedModel. Without names they
+    have the graph's order. `Interpreter.get_signature_runner` resizes by itself; without it, call
+    `resize_tensor_input`.
     """
     model = serving.serving_model(bert, _WHAT)
     serving.refuse_too_large(model, _WHAT)
@@ -55,10 +43,7 @@ def _convert(model) -> bytearray:
 
 
 def _order_tensors(model_bytes: bytes, inputs: list[str], outputs: list[str]) -> bytearray:
-    """Put inputs and outputs, which TensorFlow takes from unordered maps, in the graph's order.
-
-    The signature says which tensor has which name; the lists of tensors are changed in place.
-    """
+    """Put inputs and outputs, which TensorFlow does not order, in the graph's order."""
     from tensorflow.lite.python import schema_py_generated as schema
 
     changed = bytearray(model_bytes)

@@ -25,22 +25,8 @@ def write(
 ) -> None:
     """Write the model as one file, from TensorFlow (tf2onnx) or torch (torch.onnx).
 
-    Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
-    Input-Masked, int32 (batch, length), or Input-Positions (batch, M); any batch, any length up to
-    the configuration's positions. Outputs are float32, by the names of their layers, the encoder's
-    two sequence_output and pooled_output, in the graph's order; where the checkpoint says how a
-    sentence vector is made, sentence_embedding (batch, H) is `kbert.embed`'s. An id outside its
-    table gives NaN or the runtime's own error. The file holds no vocabulary.
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the file; an old one there is replaced once the new one is whole.
-        quantize, calibration: as for `kbert.save`.
-
-    Raises:
-        ValueError: the backend JAX; weights of 2 GiB or more; what `quantization` refuses.
-        ImportError: onnx, tf2onnx or onnxscript is not installed.
-        OSError: it cannot be written; an old one stays.
+    Inputs and outputs are those of `serving`; `quantize` and `calibration` are those of
+    `kbert.save`.
     """
     quantization.check(bert, quantize, calibration)
     model = serving.serving_model(bert, _WHAT, _BACKENDS)
@@ -60,12 +46,7 @@ def write(
 
 
 def convert_model(model, positions: int):
-    """Return the ModelProto of a model with `inputs`, `weights` and `output_names`, checked.
-
-    Raises:
-        ValueError: weights of 2 GiB or more.
-        ImportError: a package is missing.
-    """
+    """Return the checked ModelProto of a model with `inputs`, `weights` and `output_names`."""
     import keras
 
     serving.refuse_too_large(model, _WHAT)

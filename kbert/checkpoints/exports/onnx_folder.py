@@ -42,23 +42,11 @@ def write(
 ) -> None:
     """Write the folder of `kbert.checkpoints.transformers.folder`, and onnx/model.onnx.
 
-    Its inputs are int64 (batch, length) of any size, up to the configuration's positions; what
-    attention_mask has 0 at is not attended to, and stands behind a RoBERTa's text, whose positions
-    are counted from its start. Only a BERT has token_type_ids. Outputs are float32, by the class:
-    last_hidden_state (a class with no head), logits, start_logits and end_logits,
-    prediction_logits and seq_relationship_logits.
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the folder.
-        architecture: transformers' class to write.
-        quantize, calibration: as for `kbert.save`, of the ONNX file; the other weights stay.
-
-    Raises:
-        ValueError: the backend JAX; weights of 2 GiB or more; what the writer of the folder or
-            `quantization` refuses.
-        ImportError: a package is missing.
-        OSError: it cannot be written; an old one stays.
+    Its inputs are int64 (batch, length) of any size, up to the configuration's positions. Positions
+    with 0 in attention_mask are not attended to; of a RoBERTa they must follow the text. Only a
+    BERT has token_type_ids. Outputs are float32, by the class: last_hidden_state (a class with no
+    head), logits, start_logits and end_logits, prediction_logits and seq_relationship_logits.
+    `quantize` and `calibration` are those of `kbert.save`, for the ONNX file alone.
     """
     serving.check_backend(_WHAT, _BACKENDS)
     quantization.check(bert, quantize, calibration)

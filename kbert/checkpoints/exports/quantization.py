@@ -22,12 +22,7 @@ _FUSIONS = ["MatMulAddFusion", "GemmSumFusion"]  # which put the bias into a pro
 
 
 def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None:
-    """Raise for an unknown way, and for calibration that is missing or goes with none.
-
-    Raises:
-        ValueError: as said; no tokenizer.
-        ImportError: onnxruntime is not installed.
-    """
+    """Raise for an unknown way, a missing or useless calibration, and without onnxruntime."""
     if quantize is not None and quantize not in WAYS:
         raise ValueError(unknown_choice("quantize", WAYS, quantize))
     if (calibration is not None) != (quantize == "int8"):
@@ -44,14 +39,10 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
 
 
 def quantize_graph(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
-    """Return the graph with int8 products.
+    """Return a float32 ModelProto with int8 products.
 
-    Args:
-        proto: the ModelProto in float32.
-        bert: whose tokenizer cuts the calibration texts.
-        quantize: one of `WAYS`.
-        calibration: texts.
-        feed: of int32 ids and segment ids (1, S), the graph's inputs by name.
+    `bert`'s tokenizer encodes the `calibration` texts. `feed` makes the graph's inputs, by name,
+    from int32 ids and segment ids (1, S).
     """
     import onnx
     import onnxruntime

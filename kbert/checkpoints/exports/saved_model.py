@@ -20,37 +20,19 @@ _FILES = {  # of a SavedModel, TensorFlow's and Keras's
 def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     """Write the model as a folder; the tokenizer's files go into its folder `tokenizer`.
 
-    The signature `serving_default`, also called `serve`, takes int32 tensors of any batch and
-    length, up to the configuration's positions: Input_Token, Input_Segment and, where the model has
-    one, Input_Masked (B, S) or Input_Positions (B, M). It gives float32 tensors by the names of the
-    output layers; those of an encoder and of a sentence vector as in ONNX. An id outside its table
-    gives NaN or TensorFlow's own error.
+    The signature `serving_default`, also called `serve`, has the inputs and outputs of `serving`.
 
-    With `text` the signatures take strings: `serving_default` the tensor `texts` (N,), `pairs`,
-    where the model answers to two texts, `texts` and `pairs`. They are cut into the tokens that the
-    model's own tokenizer makes of them, and to the length that `kbert.embed` and `classify` cut to.
-    Bytes that are not UTF-8 are dropped. What opens it needs tensorflow_text. Given are, by the
-    head:
+    With `text` the signatures take strings: `serving_default` the tensor `texts` (N,); `pairs`, if
+    the model takes two texts, `texts` and `pairs`. The graph tokenizes as the model's own tokenizer
+    and truncates as `kbert.embed` and `classify`. Bytes that are not UTF-8 are dropped. Opening it
+    needs tensorflow_text. The outputs, by the head:
 
         encoder      sentence_embedding, float32 (N, H): as `kbert.embed`
-        classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); where
-                     they are of one choice, label, the most likely, (N,); of a regression value,
-                     float32 (N,)
-        pretraining  of every [MASK] the most likely tokens, (N, masks, 5), and their probabilities,
-                     float32, filled up with "" and 0; of pairs probability, float32 (N,), that the
+        classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); of one
+                     choice, label, the most likely, (N,); for a regression value, float32 (N,)
+        pretraining  the most likely tokens of every [MASK], (N, masks, 5), and their probabilities,
+                     float32, padded with "" and 0; for pairs probability, float32 (N,), that the
                      second text is next
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the folder; an old SavedModel there is replaced once the new one is whole.
-        text: whether it takes texts, and not ids.
-
-    Raises:
-        ValueError: a backend that is not TensorFlow; a folder with other files than a
-            SavedModel's; with `text` a tokenizer that is no WordPiece, the head tokens or qa, a
-            head with random weights.
-        ImportError: tensorflow_text is needed and not there, or of another TensorFlow.
-        OSError: it cannot be written; an old one stays.
     """
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
     model = serving.serving_model(bert, _WHAT, with_embedding=not text)
@@ -84,14 +66,8 @@ def require_text() -> None:
 def save(model, folder: Path, functions: dict | None = None) -> None:
     """Write a model of any length into a folder.
 
-    Args:
-        model: the model.
-        folder: the folder.
-        functions: TensorFlow functions by their signatures' names, "serving_default" among them,
-            which is called `serve` too; None: that of the model's own inputs.
-
-    Raises:
-        OSError: it cannot be written.
+    `functions` are TensorFlow functions by signature, "serving_default" among them; None: one of
+    the model's own inputs.
     """
     import tensorflow as tf
 
@@ -121,12 +97,7 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
 
 
 def _make_text_functions(bert, model) -> dict:
-    """Return the functions of strings.
-
-    Raises:
-        ImportError: tensorflow_text is missing, or another TensorFlow's.
-        ValueError: a model that cannot answer to texts.
-    """
+    """Return the functions of strings; raise an ImportError without a tensorflow_text that fits."""
     require_text()
     import tensorflow as tf
 

@@ -1,4 +1,12 @@
-"""The model that is exported: any batch and length, float32, inference alone; and its names."""
+"""The model that is exported: any batch and length, float32, inference alone; and its names.
+
+Inputs are int32 with the graph's names: Input-Token, Input-Segment and, if the model has one,
+Input-Masked (B, S) or Input-Positions (B, M); any batch, any length up to the configuration's
+positions. A SavedModel and a LiteRT file write Input_Token. Outputs are float32 with the names of
+their layers, an encoder's two sequence_output and pooled_output. If the checkpoint has settings for
+sentence embeddings, sentence_embedding (B, H) is `kbert.embed`'s. An id outside its table gives NaN
+or the runtime's own error. An ONNX and a LiteRT file have no vocabulary.
+"""
 
 import contextlib
 import dataclasses
@@ -21,21 +29,10 @@ _logger = logging.getLogger("kbert")
 def serving_model(
     bert, form: str, backends: Collection[str] = ("tensorflow",), with_embedding: bool = True
 ):
-    """Return the model of `bert` for a format.
+    """Return the model to export: the model itself, or a copy of any length in float32.
 
-    Args:
-        bert: a `kbert.Bert`.
-        form: what the format is called in errors.
-        backends: Keras's backends that it is written on.
-        with_embedding: whether to add the sentence embedding to the outputs, if there is one.
-
-    Returns:
-        The model itself, or where it has a fixed length or computes in another dtype, a copy of
-        any length in float32: `kbert.model.builder.build` with its weights. Where the checkpoint
-        says how a sentence vector is made, one more output.
-
-    Raises:
-        ValueError: another backend, with the one to set; a model that kbert did not build.
+    `form` is the name of the format in errors, `backends` those of Keras that write it. The
+    sentence embedding becomes one more output if the checkpoint has settings for it.
     """
     check_backend(form, backends)
     inputs = [tensor.name for tensor in bert.model.inputs]
@@ -50,10 +47,7 @@ def serving_model(
 
 
 def free_model(bert, **changes):
-    """Return the model of any length in float32, itself or a copy.
-
-    `changes` are those of its spec.
-    """
+    """Return the model of any length in float32, itself or a copy; `changes` are of its spec."""
     changes = {"seq_len": None} | changes
     same = all(getattr(bert.spec, name) == value for name, value in changes.items())
     return bert.model if same and _computes_in_float32(bert.model) else _copy(bert, changes)
@@ -106,11 +100,7 @@ def outputs_of(model, inputs: list) -> dict:
 def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None:
     """Log which outputs of an export depend on newly initialized, untrained weights.
 
-    Args:
-        bert: the `kbert.Bert` that is exported.
-        path: the file or folder.
-        model: its model as it is exported, with the same layers' names.
-        outputs: symbolic tensors of the model by the export's names; None: the model's own.
+    `outputs` are symbolic tensors of the exported model by the export's names; None: its own.
     """
     import keras
 
@@ -175,12 +165,7 @@ def _lacking(bert) -> str | None:
 
 
 def sentence_vector(model, sentence: SentenceSettings):
-    """`kbert.embed`'s vector of a text, a tensor (B, D) of the model's graph.
-
-    Args:
-        model: a functional model that kbert built.
-        sentence: how the vector is made; with a pooler only where the model has one.
-    """
+    """Return `kbert.embed`'s embedding of a text, a symbolic tensor (B, D) of the model's graph."""
     import keras
 
     from kbert.model.probes import build_vectors

@@ -66,15 +66,10 @@ def _check_sentence(sentence: SentenceSettings, tokenizer) -> None:
 
 
 def functions(bert, model) -> dict[str, Callable]:
-    """TensorFlow functions of strings (N,), by the names of their signatures.
+    """Return TensorFlow functions of strings (N,), by the names of their signatures.
 
-    Args:
-        bert: a `kbert.Bert` that `check` lets pass.
-        model: its model of any length.
-
-    Returns:
-        "serving_default" of `texts`; and where the head answers to two texts, "pairs" of `texts`
-        and `pairs`. Each gives tensors by name; see `saved_model.write`.
+    These are "serving_default" of `texts`; and if the head takes two texts, "pairs" of `texts` and
+    `pairs`. Each gives tensors by name; see `saved_model.write`.
     """
     graph = TextGraph(require_wordpiece(bert.tokenizer, _WHAT))
     text = tf.TensorSpec((None,), tf.string, "texts")

@@ -20,14 +20,10 @@ _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of added tokens, t
 
 
 class TextGraph:
-    """A vocabulary's tokenizer in TensorFlow's operations, for a `tf.function` to call.
+    """A WordPiece tokenizer in TensorFlow's operations, for a `tf.function` to call.
 
-    Args:
-        vocabulary: of WordPiece.
-
-    Raises:
-        ValueError: an added token that is looked for in the cleaned text, or by what is beside it;
-            texts that are cut off on the left.
+    Raise a ValueError for an added token that is matched in the cleaned text or by its neighbours,
+    and for a vocabulary that truncates on the left.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -64,15 +60,10 @@ class TextGraph:
         self._pieces = tf.function(self._pieces_of, [any_texts], autograph=False)
 
     def frame(self, texts, pairs, limit: int):
-        """Texts, or pairs of them, to token ids and segment ids, cut as `Tokenizer.encode` cuts.
+        """Return token ids and segment ids of texts or pairs, truncated as by `Tokenizer`.
 
-        Args:
-            texts: strings (N,), UTF-8.
-            pairs: the second texts, the same, or None.
-            limit: tokens of a row at most, [CLS] and [SEP] included.
-
-        Returns:
-            int32 (N, None), ragged, twice.
+        `texts` and `pairs` are strings (N,), UTF-8; `limit` counts [CLS] and [SEP]. The results are
+        int32 (N, None), ragged.
         """
         first = self._pieces(texts)
         if pairs is None:
@@ -105,9 +96,9 @@ class TextGraph:
         return tf.concat([*columns, ids, tf.fill([count, 1], self._sep_id)], 1)
 
     def _with_stand_ins(self, texts):
-        """Return texts in which each added token is one character: its stand-in, of private use.
+        """Replace each added token in texts by one character of private use: its stand-in.
 
-        A character of a text that is a stand-in itself becomes another that is dropped.
+        A stand-in that a text itself has becomes another character that is dropped.
         """
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         own = "".join([self._mark, *self._stand_ins])
@@ -148,9 +139,9 @@ def _sort_marks(values, text_numbers):
 
 
 def _longest_first(first, second, most: int):
-    """How many tokens of two texts stay, int64 (N,) each: the longer one is cut until both fit.
+    """Return the tokens of two texts that stay, int64 (N,) each: the longer one is cut first.
 
-    Of an odd number the longer text has one more; of two that are as long, the second.
+    Of an odd number the longer text has one more; of equally long texts, the second.
     """
     less, more = tf.minimum(first, second), tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)

@@ -20,13 +20,9 @@ _HUBS = {"hf": hugging_face, "kaggle": kaggle}
 
 
 def locate(source: str | os.PathLike) -> Path:
-    """Return the path that a path or a model's name means; download the model if necessary.
+    """Return the path of a path or a model's name; download the model if it is in no cache.
 
     A local path goes before a model of the same name; the log says so.
-
-    Raises:
-        FileNotFoundError: neither a path nor a model.
-        OSError: it cannot be downloaded, see `hugging_face.download`.
     """
     path = Path(source)
     if path.exists():
@@ -36,11 +32,7 @@ def locate(source: str | os.PathLike) -> Path:
 
 
 def pin(source: str | os.PathLike) -> str:
-    """Return what opens the same model later: its address with the commit, or an absolute path.
-
-    Raises:
-        OSError: as `locate`, for the name of a model.
-    """
+    """Return what opens the same model later: its address with the commit, or an absolute path."""
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
@@ -53,12 +45,7 @@ def pin(source: str | os.PathLike) -> str:
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:
-    """Return the folder of a model in the caches; download it if it is not there.
-
-    Args:
-        name: the model.
-        update: whether to ask the hub for a newer commit than the one in the cache.
-    """
+    """Return the folder of a model in the caches; download a missing one, or to `update` it."""
     hub = _HUBS[name.hub]
     cached = hub.find_cached(name)
     if cached is not None and not (update and cached.name != name.revision):
@@ -129,11 +116,7 @@ def forget_source(folder: Path) -> None:
 
 
 def address_of(path: Path) -> str | None:
-    """Return the address, with commit or version, of a model in a hub's cache, or copied from it.
-
-    Args:
-        path: its folder, or a file or folder in it.
-    """
+    """Return the address, with commit or version, of a path in a hub's cache or a copy."""
     if (path / _SOURCE).is_file():  # `download` wrote the folder
         address = js.read_object(path / _SOURCE).get("address")
         return address if isinstance(address, str) else None
@@ -170,11 +153,7 @@ def _warn_of_namesake(text: str) -> None:
 
 
 def _open_cache_folder(path: Path) -> Path:
-    """Return the snapshot in a model's folder of Hugging Face's cache; other paths as they are.
-
-    Raises:
-        ValueError: several snapshots, and nothing says which is the newest.
-    """
+    """Return the snapshot in a model's folder of Hugging Face's cache; other paths as they are."""
     root = path.absolute()
     root = root.parent if root.name == "snapshots" else root
     if not root.name.startswith("models--") or not (root / "snapshots").is_dir():

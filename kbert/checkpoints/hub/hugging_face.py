@@ -38,15 +38,10 @@ def cache_folder() -> Path:
 
 
 def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
-    """Find a model in the cache; this opens no connection.
+    """Find a model's snapshot in the cache, without a connection; None if it is not whole.
 
-    Args:
-        name: the model.
-        certain: whether every file that the model may need must be known to be there, or known
-            not to exist; else weights and configuration are enough.
-
-    Returns:
-        The snapshot's folder; None if it is not there, or not whole.
+    If `certain`, every file that the model may need must be there or known not to exist; else
+    weights and configuration are enough.
     """
     for repo in other_repos(name.repo):
         root = cache_folder() / f"models--{repo.replace('/', '--')}"
@@ -128,14 +123,8 @@ def download(name: ModelName) -> Path:
     """Download the files that kbert reads into the cache, and return the snapshot's folder.
 
     The settings come first and the weights last: a snapshot with weights is whole. The branch or
-    tag gets the new commit at the end. Connections that break off are resumed by huggingface_hub,
-    a few times. Sizes and SHA-256 are compared with the repository's.
-
-    Raises:
-        FileNotFoundError: no such model or revision, or a model without weights that kbert reads.
-        PermissionError: a gated model, or a token that is refused.
-        ConnectionError: no network, or the hub does not answer.
-        OSError: the cache cannot be written, or a file arrived damaged.
+    tag gets the new commit at the end. huggingface_hub resumes broken connections, a few times.
+    Sizes and SHA-256 are compared with the repository's.
     """
     from huggingface_hub import hf_hub_download
 
@@ -161,11 +150,7 @@ def download(name: ModelName) -> Path:
 
 
 def _list_repository(name: ModelName) -> tuple[str, dict]:
-    """Ask the hub for the commit of a revision, and for its files by name.
-
-    Raises:
-        ConnectionError: what answers is no hub.
-    """
+    """Ask the hub for the commit of a revision, and for its files by name."""
     from huggingface_hub import HfApi, errors
 
     try:

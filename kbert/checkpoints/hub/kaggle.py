@@ -46,14 +46,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def download(name: ModelName) -> Path:
-    """Download a preset by kagglehub, and return its folder in the cache.
-
-    Raises:
-        ImportError: kagglehub is not installed.
-        FileNotFoundError: no such model or version.
-        PermissionError: it needs a login.
-        ConnectionError: no network, or Kaggle does not answer.
-    """
+    """Download a preset by kagglehub, and return its folder in the cache."""
     extras.require(f"{name}, a model of Kaggle,", "kaggle", "kagglehub")
     # kagglehub writes what it does to stdout, where a command prints its result
     with _explain_errors(name), contextlib.redirect_stdout(sys.stderr):

@@ -110,13 +110,10 @@ def make_card(
     training: Training | None = None,
     form: str = "transformers",
 ) -> str:
-    """Make the text of a model's README.md.
+    """Make the text of a model's README.md; the weights are not read.
 
-    Args:
-        model: the model; its weights are not read.
-        base: the address of the model on a hub that it was made from; None: the training's.
-        training: how it was trained; None: unknown.
-        form: the format of the folder that the card is for.
+    `base` is the address of the model that it was made from, None: the training's. `form` is the
+    format of the folder that the card is for.
     """
     from kbert import __version__
 

@@ -33,12 +33,10 @@ _FILES = (*_WEIGHTS, ".json", ".onnx", ".tflite", ".txt", ".tsv")
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model on a hub.
+    """A model on a hub: "hf" for Hugging Face, "kaggle" for Kaggle.
 
-    Attributes:
-        hub: "hf" for Hugging Face, "kaggle" for Kaggle.
-        repo: owner/name; on Kaggle owner/model/framework/variation.
-        revision: a branch, a tag or a commit; on Kaggle the version's number. None: the newest.
+    `repo` is owner/name, on Kaggle owner/model/framework/variation. `revision` is a branch, a tag
+    or a commit, on Kaggle the version's number; None: the newest.
     """
 
     hub: str
@@ -51,11 +49,7 @@ class ModelName:
 
     @classmethod
     def parse(cls, text: str) -> "ModelName | None":
-        """Read a name; return None for what can only be a path.
-
-        Raises:
-            ValueError: an address of a hub that is not written as one.
-        """
+        """Read a name; return None for a path, and raise a ValueError for a malformed address."""
         if page := _PAGE.fullmatch(text):
             text = f"hf://{page[1]}" + (f"@{page[2].rstrip('/')}" if page[2] else "")
         text = _CACHE_FOLDER.sub(r"\1/\2", text) if _CACHE_FOLDER.fullmatch(text) else text
@@ -103,12 +97,7 @@ def suggest(repo: str, cutoff: float = 0.6) -> str:
 
 
 def explain_missing(text: str, *, local: bool = True) -> str:
-    """Say what is wrong with a text that is neither a path nor a model's name, and what to do.
-
-    Args:
-        text: the text.
-        local: whether it could be a path.
-    """
+    """Say what is wrong with a text that is neither a path nor a model's name, and what to do."""
     if text in PRESETS:
         return (
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "

@@ -29,16 +29,10 @@ _ADAPTERS = (r"adapter_model\.safetensors", r"adapter_model\.bin")
 
 
 def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Choose the files to download from those of a repository.
+    """Choose the settings and tokenizer's files, and the weights, to download from a repository.
 
-    Of several formats of weights in a folder, one is taken: safetensors first, then torch's where
+    If a folder has several formats of weights, one is taken: safetensors first, then torch's if
     torch is installed, TensorFlow's, torch's, KerasHub's, Google's.
-
-    Args:
-        names: paths in the repository, with slashes.
-
-    Returns:
-        The settings and the tokenizer's files; the files of weights.
     """
     folders: dict[str, list[PurePosixPath]] = {}
     for name in sorted(names):

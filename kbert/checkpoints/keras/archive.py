@@ -62,12 +62,7 @@ def package_of(path: Path) -> str:
 
 
 class KerasArchive:
-    """A .keras file, opened; use it in a `with`.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: here and in every method, a file that is damaged or no .keras.
-    """
+    """A .keras file to use in a `with`; every method raises a ValueError for a damaged file."""
 
     def __init__(self, path: Path):
         self.path = path

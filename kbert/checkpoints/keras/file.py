@@ -75,15 +75,9 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open the checkpoint in a .keras or .h5 file, for as long as its tensors are read.
+    """Open the checkpoint in a .keras or .h5 file, from `write` or a plain `model.save`.
 
-    Args:
-        path: the file, from `write` or a plain `model.save`.
-        config: the configuration to go by; None: the file's.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: a damaged file, another graph than kbert builds, settings that contradict it.
+    Raise a ValueError for another graph than kbert builds, or settings that contradict it.
     """
     if path.suffix != ".keras":
         with h5_file.open_checkpoint(path, config) as checkpoint:
@@ -125,11 +119,7 @@ def check(path: Path) -> None:
 def write(bert, path: str | os.PathLike) -> None:
     """Write a `kbert.Bert` as one file; after `import kbert`, `keras.saving.load_model` opens it.
 
-    The model is saved as it is: its length, dtype policy and, where it is compiled, its optimizer.
-
-    Raises:
-        ValueError: a path that does not end in .keras, as Keras wants it.
-        OSError: it cannot be written; an old file stays.
+    The model keeps its length, dtype policy and, if it is compiled, its optimizer.
     """
     path = Path(path)
     check(path)

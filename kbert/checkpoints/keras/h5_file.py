@@ -35,16 +35,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open the checkpoint in the file, for as long as its numbers are read; it has no vocabulary.
-
-    Args:
-        path: the file.
-        config: the configuration to go by; None: as the layers tell.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: a damaged file, or another graph than kbert builds.
-    """
+    """Open the checkpoint in the file, which has no vocabulary."""
     with hdf5.open_file(path) as file:
         values = js.parse(_read_text(path, file), _MODEL, f"{path}: {_CONFIG}")
         for layer in values["config"]["layers"]:

@@ -63,17 +63,9 @@ def is_one(path: Path) -> bool:
 def open_checkpoint(
     path: Path, config: BertConfig | None = None, source: str = ""
 ) -> Iterator[Checkpoint]:
-    """Open the checkpoint of a preset or of a .keras file.
+    """Open the checkpoint of a preset or a .keras file; messages call it `source`.
 
-    Args:
-        path: the folder or the file.
-        config: the configuration to go by, with hidden_act="gelu" for weights that were trained
-            with erf GELU; None: config.json's, with KerasHub's tanh GELU.
-        source: what messages call it; "": its path.
-
-    Raises:
-        FileNotFoundError: a shard is missing.
-        ValueError: a damaged file, another model's preset, a quantized one.
+    Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
     if path.is_file():
         with (
@@ -108,10 +100,7 @@ def open_checkpoint(
 def open_backbone(backbone) -> Iterator[Checkpoint]:
     """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it.
 
-    The tokenizer is that of the task's preprocessor, where it has one.
-
-    Raises:
-        ValueError: anything else.
+    The tokenizer is that of the task's preprocessor, if it has one.
     """
     name = _keras_hub_class(backbone)
     task = None if name == "BertBackbone" else name
@@ -209,10 +198,7 @@ def _sentence(task: str | None, settings: dict) -> SentenceSettings | None:
 
 
 def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
-    """Return the vocabulary's file, and whether it is uncased.
-
-    None where kbert cannot tokenize alike.
-    """
+    """Return the vocabulary and whether it is uncased; None if kbert cannot tokenize alike."""
     file, description = path / objects.VOCABULARY, path / "tokenizer.json"
     if not file.is_file():
         return None, None

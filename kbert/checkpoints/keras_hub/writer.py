@@ -33,18 +33,10 @@ def write(bert, path: Path) -> None:
     """Write a preset folder, all of it or nothing.
 
     The pretraining heads become a BertMaskedLM, without NSP; a classifier a BertTextClassifier; an
-    encoder with its own way to a sentence vector a BertTextEmbedder. What KerasHub computes
-    otherwise, or has no place for, is logged.
-
-    Args:
-        bert: a `kbert.Bert`.
-        path: the folder.
-
-    Raises:
-        ValueError: a head that KerasHub does not have; an activation that is no GELU; special
-            tokens under other names; a folder with files that would be read with the new ones;
-            the path of a .zip.
-        OSError: it cannot be written.
+    encoder with sentence settings a BertTextEmbedder. The log names what KerasHub computes
+    differently or cannot store. Raise a ValueError for a head that KerasHub does not have, an
+    activation other than GELU, special tokens of other names, and files of another preset in the
+    folder.
     """
     path = Path(path)
     _check(bert, path)

@@ -52,18 +52,9 @@ def is_one(path: Path) -> bool:
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open the checkpoint of a folder, or of a file of weights.
 
-    The prefix `bert.` (or its family's), what wrappers put before all names, the old names gamma
-    and beta, TensorFlow's names, position_ids buffers and the decoder's copies of tied weights are
-    dealt with here.
-
-    Args:
-        path: the folder or the file.
-        config: the configuration to go by; None: config.json's.
-
-    Raises:
-        FileNotFoundError: no weights, or a shard that the index names and the folder lacks.
-        ValueError: a file that is damaged, or a decoder that is not tied.
-        ImportError: a pytorch_model.bin where torch is not installed.
+    This removes the prefix `bert.` (or its family's) and wrappers' prefixes, and handles the old
+    names gamma and beta, TensorFlow's names, position_ids buffers and the decoder's copies of tied
+    weights.
     """
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
@@ -128,17 +119,8 @@ def write(
 ) -> None:
     """Write config.json, model.safetensors, the tokenizer's files and the card, or nothing.
 
-    Args:
-        bert: a `kbert.Bert`.
-        path: the folder.
-        architecture: the class of transformers to write; None: the one that it was read from,
-            else the one that has the whole head.
-        also: writes further files of this model into a folder, `onnx/model.onnx` among them.
-
-    Raises:
-        ValueError: a class that is unknown or has another head; a folder with other weights, an
-            ONNX file that would stay, a vocabulary or modules.json where this model has none.
-        OSError: it cannot be written.
+    `architecture` is the class of transformers to write; None: the one that it was read from, else
+    the one that has the whole head. `also` writes further files, `onnx/model.onnx` among them.
     """
     classes = classes_of(bert.config)
     name = class_to_write(bert, architecture)
@@ -254,10 +236,7 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
 
 
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
-    """Return the class that config.json names; None if there is none of this family.
-
-    None where it names none, or another of the family's.
-    """
+    """Return the class that config.json names; None for none or one that kbert does not know."""
     names = values.get("architectures") or ()
     family = classes.bare.removesuffix("Model")
     if names and not any(name.startswith(family) for name in names):
@@ -303,10 +282,7 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
 
 
 def _new_labels(values: dict) -> tuple[str, ...] | None:
-    """Return the labels that transformers gives a newly initialized head.
-
-    None: it has two of its own.
-    """
+    """Return the labels that transformers gives a newly initialized head; None: its own two."""
     names = values.get("id2label") or {}
     count = values.get("num_labels") or values.get("_num_labels") or 0
     if not names and js.matches(count, js.whole(1, _MOST_LABELS)):

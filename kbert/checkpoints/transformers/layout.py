@@ -41,7 +41,7 @@ class Layout:
     Attributes:
         folder: the folder with the tokenizer's files.
         weights: the file of weights; None: those that the folder holds.
-        config: the configuration's file; None: there is none.
+        config: the configuration's file, if there is one.
     """
 
     folder: Path
@@ -84,11 +84,7 @@ def find_layout(path: Path) -> Layout:
 
 
 def read_config(layout: Layout) -> BertConfig:
-    """Read the configuration beside the weights, or within a Keras 2 model.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Read the configuration beside the weights, or within a Keras 2 model."""
     file = layout.weights
     values = tf_weights.config_within(file) if file and is_keras_2_file(file) else None
     if values is not None:
@@ -102,10 +98,7 @@ def read_config(layout: Layout) -> BertConfig:
 
 
 def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], list[str], list[str]]:
-    """Return every tensor by its name in the table, unread.
-
-    Return also the tensors that are no weights of their own, and notes.
-    """
+    """Return every tensor by its name in the table, the names of tensors left out, and notes."""
     tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
     stored, left_out, notes = read_all(files)
@@ -152,21 +145,11 @@ def read_all(layout: Layout) -> tuple[list[Tensor], list[str], list[str]]:
 
 
 def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[str], str]:
-    """Take off what training code puts before all names, "module." or "model.".
+    """Remove prefixes of training code, such as "module."; return names and prefix.
 
-    The name of the token table says what that is. What stands outside of it is no part of the model
-    and gets a name that no model has.
-
-    Args:
-        names: the names in torch's form.
-        prefix: the family's own, "bert.".
-        source: what an error calls the file.
-
-    Returns:
-        The names without it, and what was taken off; "" for nothing.
-
-    Raises:
-        ValueError: the file holds several models.
+    The name of the token table shows the prefix. A tensor outside of it is no part of the model and
+    gets a name that no model has. `prefix` is the family's own, "bert.". Raise a ValueError for a
+    file with several models.
     """
     plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
     beginnings = dict.fromkeys(

@@ -101,12 +101,9 @@ def transformer_folder(root: Path) -> Path:
 def read_sentence_settings(
     root: Path, folder: Path, config: BertConfig
 ) -> tuple[SentenceSettings | None, str | None]:
-    """Return the sentence settings, where there are any, and why they cannot be obeyed, or None.
+    """Return the sentence settings, if there are any, and why kbert cannot compute them, or None.
 
-    Args:
-        root: the folder with modules.json.
-        folder: the model's own, in it or itself.
-        config: the model's.
+    `root` is the folder with modules.json, `folder` the model's own, in it or itself.
     """
     if not (root / MODULES).is_file():
         return None, None
@@ -119,14 +116,10 @@ def read_sentence_settings(
 
 
 def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
-    """Return a cross-encoder's settings, where the folder says any.
+    """Return a cross-encoder's settings, if the folder has any.
 
-    Args:
-        root: the folder with modules.json, which cross-encoders have since version 5.4.
-        values: config.json's, where older versions keep them.
-
-    Raises:
-        ValueError: a damaged file.
+    `root` is the folder with modules.json, which cross-encoders have since version 5.4. `values`
+    are config.json's, which have them in older versions.
     """
     own = values.get("sentence_transformers")
     activation = own.get("activation_fn") if isinstance(own, dict) else None

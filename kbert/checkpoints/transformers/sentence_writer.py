@@ -15,11 +15,7 @@ _FIRST_MODES = list(MODES)[:4]  # text-embeddings-inference wants these
 
 
 def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:
-    """Write modules.json and what it names, which sentence-transformers opens.
-
-    Raises:
-        ValueError: a pooling that sentence-transformers does not have.
-    """
+    """Write modules.json and the files that it names, which sentence-transformers opens."""
     poolings = settings.poolings
     if other := [pooling for pooling in poolings if pooling not in MODES.values()]:
         known = ", ".join(MODES.values())

@@ -23,11 +23,7 @@ _LAST = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": 
 
 
 def tensors_of(file: Path) -> list[Tensor]:
-    """Every weight of a .h5 file, unread, once: Keras writes a shared layer's beside each user.
-
-    Raises:
-        ValueError: a damaged file, one that links to others, or a shared weight with two values.
-    """
+    """Return every weight of a .h5 file once, unread: Keras repeats a shared layer's."""
     by_name: dict[str, Tensor] = {}
     for tensor in _list_tensors(file):
         same = by_name.setdefault(torch_name(tensor.name), tensor)
@@ -44,9 +40,6 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     Keras keeps the weights of each layer in a group. The model of transformers is one layer; an
     optimizer's variables and the layers around it are the others. A class with a head that was
     saved itself has a layer for its encoder and one for the head, both in the scope of the class.
-
-    Raises:
-        ValueError: a damaged file, or several models of transformers.
     """
     groups: dict[str, list[Tensor]] = {}
     for tensor in _list_tensors(file):
@@ -72,10 +65,7 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
 
 
 def config_within(file: Path) -> dict | None:
-    """Return the configuration of the model of transformers in a Keras 2 model; None: none there.
-
-    transformers 4 gives Keras its config.json as the settings of the layer.
-    """
+    """Return the configuration of the transformers layer in a Keras 2 model."""
     with hdf5.open_file(file) as opened, damage_in_one_line(file, "HDF5"):
         text = opened.attrs.get("model_config")
     if not isinstance(text, (str, bytes)):

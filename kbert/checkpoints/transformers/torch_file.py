@@ -21,12 +21,7 @@ _ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor 
 
 
 def tensors_of(file: Path) -> list[Tensor]:
-    """Return every tensor of the file, unread; check sums are compared with the first numbers.
-
-    Raises:
-        ValueError: a file that is damaged or holds more than tensors.
-        ImportError: torch is not installed.
-    """
+    """Return every tensor of the file, unread; check sums are compared with the first numbers."""
     extras.require(str(file), "torch", "torch", instead="or save it as model.safetensors")
     import torch
 
@@ -60,13 +55,7 @@ def tensors_of(file: Path) -> list[Tensor]:
 
 
 def _state_dict(torch, file: Path, pickled: dict) -> dict:
-    """Return the tensors by name, also of a training checkpoint, which has them under one key.
-
-    Their names then begin with that key.
-
-    Raises:
-        ValueError: several keys hold tensors by name.
-    """
+    """Return the tensors by name; a training checkpoint's key comes before the names."""
     keys = [
         key
         for key in _STATE_KEYS

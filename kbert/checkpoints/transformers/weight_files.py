@@ -23,14 +23,7 @@ FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are 
 
 
 def read_tensors(folder: Path) -> list[Tensor]:
-    """Return every tensor of a folder's weights, unread, by its name in the file.
-
-    Raises:
-        FileNotFoundError: no weights, or shards that the index names and the folder lacks.
-        ValueError: a file that is damaged or holds more than tensors; an index that is none, that
-            leaves the folder, or that names tensors which its shards lack.
-        ImportError: a pytorch_model.bin where torch is not installed.
-    """
+    """Return every tensor of a folder's weights, unread, by its name in the file."""
     for name in FILES:
         if (folder / name).is_file():
             read = _read_shards if name.endswith(".index.json") else read_file
@@ -53,10 +46,10 @@ def _read_shards(index: Path) -> list[Tensor]:
     bounds.check_count(index, sum(map(len, by_shard.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
     held = {(plain(tensor.name), name) for name in names for tensor in by_shard[name]}
-    if absent := [name for name, shard in shard_of.items() if (plain(name), shard) not in held]:
+    if absent := [name for name, one in shard_of.items() if (plain(name), one) not in held]:
         raise ValueError(
-            f"{index} must name what its shards hold, got {len(absent)} tensors that the shard named "
-            f"does not: {first_few(absent)}"
+            f"{index} must name what its shards hold, got {len(absent)} tensors that the shard "
+            f"named does not: {first_few(absent)}"
         )
     return [tensor for tensors in by_shard.values() for tensor in tensors]
 
