@@ -177,15 +177,14 @@ def load(
     with formats.open_checkpoint(path, config, format) as checkpoint:
         head = aliases.resolve("head", head) or _own_head(checkpoint)
         _check_labels_fit(checkpoint, head, num_labels, labels)
-        tokenizer_of_checkpoint = _tokenizer(checkpoint, lowercase) if tokenizer else None
-        checkpoint = (
-            checkpoint.replace_pad_id(tokenizer_of_checkpoint.pad_id)
-            if tokenizer_of_checkpoint
-            else checkpoint
-        )
-        asked = seq_len, allow_missing, ignore, tokenizer_of_checkpoint, num_labels, labels
-        given = added.layers(checkpoint.spec.config) if added else ()
-        bert = _build(checkpoint, head, *asked, given=given)
+        own_tokenizer = _load_tokenizer(checkpoint, lowercase) if tokenizer else None
+        if own_tokenizer is not None:
+            checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
+        spec, labels = _choose_spec(checkpoint, head, seq_len, num_labels, labels)
+        fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
+        _check_fit(checkpoint, fit, own_tokenizer)
+        elsewhere = added.layers(spec.config) if added else frozenset()
+        bert = _build(checkpoint, spec, labels, fit, own_tokenizer, elsewhere)
     return bert if added is None else merge_adapter(bert, added, str(adapter), str(path))
 
 
@@ -233,9 +232,9 @@ def save(
     require_bert(bert, "save")
     if not str(path):
         raise ValueError("path must be a folder or a file, got an empty path")
-    given: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
-    given["text"] = text or None
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    options["text"] = text or None
+    options = {name: value for name, value in options.items() if value is not None}
     if os.fspath(path).startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
         _save_to_hub(bert, os.fspath(path), format or "transformers", options)
         return
@@ -261,68 +260,80 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
         pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
 
 
-def _build(
+def _choose_spec(
     checkpoint: Checkpoint,
-    head,
-    seq_len,
-    allow_missing,
-    ignore,
-    tokenizer,
-    num_labels,
-    labels,
-    given,
-) -> Bert:
-    """Build a checkpoint's model; `given` names layers whose weights come from elsewhere."""
-    from kbert.model import builder
-
-    own_spec = checkpoint.spec
-    own = head == own_spec.head
-    new_labels = () if own or head not in HEADS_WITH_LABELS else checkpoint.new_labels or ()
-    num_labels = num_labels or (own_spec.num_labels if own else len(new_labels) or 2)
+    head: str,
+    seq_len: int | None,
+    num_labels: int | None,
+    labels: tuple[str, ...] | None,
+) -> tuple[GraphSpec, tuple[str, ...] | None]:
+    """Return the spec to build, and the labels that are the caller's or a new head's."""
+    own = checkpoint.spec
+    new_labels: tuple[str, ...] = ()
+    if head != own.head and head in HEADS_WITH_LABELS:
+        new_labels = checkpoint.new_labels or ()
+    num_labels = num_labels or (own.num_labels if head == own.head else len(new_labels) or 2)
     if labels is None and len(new_labels) == num_labels:
         labels = new_labels
-    spec = GraphSpec(own_spec.config, head, seq_len=seq_len, num_labels=num_labels)
-    fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
+    return GraphSpec(own.config, head, seq_len=seq_len, num_labels=num_labels), labels
+
+
+def _check_fit(checkpoint: Checkpoint, fit: fitting.Fit, tokenizer: "Tokenizer | None") -> None:
     tokens = tokenizer.vocab_size if tokenizer else None
-    if problems := fit.problems + fitting.vocabulary_problems(tokens, spec.config):
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise ValueError(
-            f"{checkpoint.source} does not fit the model of its configuration, {count}: "
-            + fitting.summarize(problems)
-            + _hint(problems)
-        )
+    problems = fit.problems + fitting.vocabulary_problems(tokens, checkpoint.spec.config)
+    if not problems:
+        return
+    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+    unexpected = any(problem.startswith("unexpected") for problem in problems)
+    raise ValueError(
+        f"{checkpoint.source} does not fit the model of its configuration, {count}: "
+        + fitting.summarize(problems)
+        + (" (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else "")
+    )
+
+
+def _build(
+    checkpoint: Checkpoint,
+    spec: GraphSpec,
+    labels: tuple[str, ...] | None,
+    fit: fitting.Fit,
+    tokenizer: "Tokenizer | None",
+    elsewhere: Collection[str],
+) -> Bert:
+    """Build a checkpoint's model; `elsewhere` names layers whose weights an adapter brings."""
+    from kbert.model import builder
+
     with deferred.without_values():
         model = builder.build(spec)
     with transfer.Reading(fit.entries, fit.tensors) as reading:
-        report = _whole(transfer.fill(model, reading), fit, model, checkpoint)
-    if own and num_labels != own_spec.num_labels and not given:
+        report = _complete_report(transfer.fill(model, reading), fit, model, checkpoint)
+    own = checkpoint.spec
+    is_own = spec.head == own.head
+    is_same = is_own and spec.num_labels == own.num_labels
+    if is_same or (is_own and elsewhere):
+        labels = labels or checkpoint.labels
+    elif is_own:
         _logger.warning(
             "%s has a head for %d labels, but num_labels is %d: a new head is initialized",
-            checkpoint.source,
-            own_spec.num_labels,
-            num_labels,
+            *(checkpoint.source, own.num_labels, spec.num_labels),
         )
-    elif own:
-        labels = labels or checkpoint.labels
-    elsewhere = {entry.name for entry in fit.entries if entry.layer in given}
-    _warn(checkpoint, report, tokenizer, [n for n in report.initialized if n not in elsewhere])
+    of_adapter = {entry.name for entry in fit.entries if entry.layer in elsewhere}
+    _warn(checkpoint, report, tokenizer, [n for n in report.initialized if n not in of_adapter])
     return Bert(
         spec.config,
-        head,
+        spec.head,
         model,
         tokenizer,
         report,
-        architecture=checkpoint.architecture if own else None,
+        architecture=checkpoint.architecture if is_own else None,
         labels=labels,
         sentence=checkpoint.sentence,
-        problem_type=checkpoint.problem_type if own else None,
-        split_punctuation=checkpoint.split_punctuation if own else None,
+        problem_type=checkpoint.problem_type if is_own else None,
+        split_punctuation=checkpoint.split_punctuation if is_own else None,
         sentence_problem=checkpoint.sentence_problem,
-        cross_encoder=checkpoint.cross_encoder
-        if own and num_labels == own_spec.num_labels
-        else None,
+        cross_encoder=checkpoint.cross_encoder if is_same else None,
         source=checkpoint.address,
-        card=checkpoint.card if own and num_labels == own_spec.num_labels else None,
+        card=checkpoint.card if is_same else None,
     )
 
 
@@ -393,12 +404,7 @@ def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> 
         )
 
 
-def _hint(problems: list[str]) -> str:
-    unexpected = any(problem.startswith("unexpected") for problem in problems)
-    return " (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else ""
-
-
-def _whole(
+def _complete_report(
     report: transfer.TransferReport, fit: fitting.Fit, model, checkpoint: Checkpoint
 ) -> transfer.TransferReport:
     """Add weights without names in the format, and those marked as untrained, to the report."""
@@ -442,7 +448,7 @@ def _warn(
         )
 
 
-def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":
+def _load_tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":
     if checkpoint.vocabulary is None:
         return None
     from kbert.data.tokenization.tokenizer import Tokenizer
