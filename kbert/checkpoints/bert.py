@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import first_values, fitting, formats, transfer
+from kbert.checkpoints import fitting, formats, transfer, untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -408,7 +408,7 @@ def _complete_report(
     report: transfer.TransferReport, fit: fitting.Fit, model, checkpoint: Checkpoint
 ) -> transfer.TransferReport:
     """Add weights without names in the format, and those marked as untrained, to the report."""
-    marked = first_values.find_unchanged(model, checkpoint.untrained)
+    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
     layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless), *marked]
     names = [entry.name for entry in fit.entries if entry.layer in marked]
     initialized = (*report.initialized, *fit.nameless, *names)
@@ -417,7 +417,7 @@ def _complete_report(
         initialized=tuple(dict.fromkeys(initialized)),
         initialized_layers=tuple(dict.fromkeys(layers)),
         ignored=(*report.ignored, *fit.others),
-        first_values=first_values.digests(model, layers),
+        first_values=untrained_weights.digests(model, layers),
     )
 
 

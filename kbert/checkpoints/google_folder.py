@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, fitting, transfer, weight_names
+from kbert.checkpoints import fitting, transfer, untrained_weights, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import ACTIVATIONS, BertConfig
@@ -237,7 +237,7 @@ def _warn_of_losses(bert, path: Path) -> None:
             "pooling=%r, normalize=%r (--pooling %s --%s)",
             *(path, pooling, normalize, pooling, option),
         )
-    first_values.warn_of_untrained(bert, path)
+    untrained_weights.warn_of_untrained(bert, path)
     config = bert.config
     unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
     if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:

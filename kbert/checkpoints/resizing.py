@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
@@ -149,8 +149,10 @@ def _report(bert: Bert, model):
     if bert.report is None:
         return None
     first = dict(bert.report.first_values)
-    same = set(first) - first_values.find_changed(bert.model, first)
-    return dataclasses.replace(bert.report, first_values=first | first_values.digests(model, same))
+    same = set(first) - untrained_weights.find_changed(bert.model, first)
+    return dataclasses.replace(
+        bert.report, first_values=first | untrained_weights.digests(model, same)
+    )
 
 
 def _reader(keras, weight, change):

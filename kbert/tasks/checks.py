@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, load, require_bert
 from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
@@ -126,7 +126,7 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
 
     It says the way to `head`, by default the model's.
     """
-    untrained = first_values.find_untrained(bert)
+    untrained = untrained_weights.find_untrained(bert)
     if lacking := [layer for layer in layers if layer in untrained]:
         way = _WAY_TO[head or bert.head]
         raise ValueError(

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph import names
 
@@ -104,7 +104,7 @@ def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None
     """
     import keras
 
-    untrained = set(first_values.find_untrained(bert))
+    untrained = set(untrained_weights.find_untrained(bert))
     if not untrained:
         return
     if outputs is None:
@@ -115,7 +115,7 @@ def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None
     }
     used = set().union(*layers_of.values())
     meaningless = [name for name, layers in layers_of.items() if layers & untrained]
-    first_values.warn_of_untrained(bert, path, used, meaningless)
+    untrained_weights.warn_of_untrained(bert, path, used, meaningless)
 
 
 def refuse_too_large(model, form: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import label_names
 from kbert.checkpoints.exports import serving
 from kbert.checkpoints.exports.text_graph import TextGraph
@@ -178,5 +178,5 @@ def _tells_two_texts(bert) -> bool:
 
 def _lacking(bert, layers: list[str]) -> list[str]:
     """Return those of the layers that are newly initialized and untrained."""
-    untrained = first_values.find_untrained(bert)
+    untrained = untrained_weights.find_untrained(bert)
     return [layer for layer in layers if layer in untrained]

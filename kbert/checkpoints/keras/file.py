@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints import first_values, weight_names
+from kbert.checkpoints import untrained_weights, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
@@ -53,7 +53,7 @@ _SETTINGS = js.fields(
         "architecture": js.or_null(js.TEXT),
         "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
-        "newly_initialized": first_values.DIGESTS,
+        "newly_initialized": untrained_weights.DIGESTS,
         "split_punctuation": js.or_null(js.TEXT),
         "sentence": js.or_null(js.fields(_SENTENCE, _MORE_OF_SENTENCE, closed=True)),
         "cross_encoder": js.or_null(
@@ -123,7 +123,7 @@ def write(bert, path: str | os.PathLike) -> None:
     """
     path = Path(path)
     check(path)
-    first_values.warn_of_untrained(bert, path)
+    untrained_weights.warn_of_untrained(bert, path)
     with atomic_file(path) as part, part_folder_of(path) as folder:
         whole = folder / "bert.keras"
         bert.model.save(whole)
@@ -150,7 +150,7 @@ def _settings(bert) -> dict:
         "labels": bert.labels,
         "sentence": bert.sentence and bert.sentence.to_dict(),
         "problem_type": bert.problem_type,
-        "newly_initialized": first_values.make_digests(bert),
+        "newly_initialized": untrained_weights.make_digests(bert),
         "split_punctuation": bert.split_punctuation,
         "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, fitting, transfer, weight_names
+from kbert.checkpoints import fitting, transfer, untrained_weights, weight_names
 from kbert.checkpoints.keras_hub import objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
@@ -170,7 +170,7 @@ def _warn_of_losses(bert, path: Path) -> None:
     if losses := _list_losses(bert):
         _logger.warning("%s: format keras_hub cannot store: %s", path, ", ".join(losses))
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
-    first_values.warn_of_untrained(bert, path, held)
+    untrained_weights.warn_of_untrained(bert, path, held)
 
 
 def _list_losses(bert) -> list[str]:

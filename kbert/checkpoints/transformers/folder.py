@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values, transfer, weight_names
+from kbert.checkpoints import transfer, untrained_weights, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.hub.model_card import README
 from kbert.checkpoints.transformers import layout
@@ -33,7 +33,7 @@ _logger = logging.getLogger("kbert")
 _CONFIG = js.fields(
     optional={
         "architectures": js.or_null(js.list_of(js.TEXT, "class names")),
-        first_values.KEY: first_values.DIGESTS,
+        untrained_weights.KEY: untrained_weights.DIGESTS,
     }
 )
 SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
@@ -87,7 +87,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
         other_head=next((n for n in values.get("architectures") or () if _OTHER in n), None),
-        untrained=values.get(first_values.KEY) or {},
+        untrained=values.get(untrained_weights.KEY) or {},
         split_punctuation=_split_punctuation(values),
         vocabulary=files.folder if has_tokens else None,
         left_out=tuple(left_out),
@@ -145,9 +145,9 @@ def write(
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
     held = [row.layer for part in groups for row in weight_names.rows_of(part, bert.config)]
-    first_values.warn_of_untrained(bert, path, held)
-    if digests := first_values.make_digests(bert, held):
-        values[first_values.KEY] = digests
+    untrained_weights.warn_of_untrained(bert, path, held)
+    if digests := untrained_weights.make_digests(bert, held):
+        values[untrained_weights.KEY] = digests
     if bert.split_punctuation is not None:
         values[SPLIT_PUNCTUATION] = bert.split_punctuation
     if bert.cross_encoder is not None and bert.cross_encoder.activation is not None:

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
@@ -178,7 +178,7 @@ class VectorTraining(Finetuning):
         sentence = dataclasses.replace(self._own, max_length=length)
         words = self.bert.tokenizer
         bert = Bert(self.bert.config, self.task.head, model, words, sentence=sentence)
-        bert = first_values.with_untrained(bert, self._untrained([names.POOLER]))
+        bert = untrained_weights.with_untrained(bert, self._untrained([names.POOLER]))
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine, self._base_path())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub import fetching
@@ -301,7 +301,7 @@ class Finetuning(Recipe):
 
     def _untrained(self, never: Collection[str] = ()) -> set[str]:
         """Return the layers that were newly initialized, and frozen or otherwise never trained."""
-        new = {*self._new_layers(), *first_values.find_untrained(self.bert)}
+        new = {*self._new_layers(), *untrained_weights.find_untrained(self.bert)}
         return new & {*self._parts.frozen, *never}
 
     def evaluation(self, engine, run):
@@ -328,7 +328,7 @@ class Finetuning(Recipe):
             if self.task.problem_type == "regression"
             else None,
         )
-        bert = first_values.with_untrained(bert, self._untrained())
+        bert = untrained_weights.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine, self._base_path())

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.checkpoints import first_values
+from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub.model_card import Training, make_card
@@ -208,7 +208,7 @@ class Pretraining(Recipe):
             bert = load(init, head="pretraining", tokenizer=False)
         except OSError:  # a run that goes on may have lost it
             return set()
-        return never & set(first_values.find_untrained(bert))
+        return never & set(untrained_weights.find_untrained(bert))
 
     def evaluation(self, engine, run):
         if self.held_out is None:
@@ -225,7 +225,7 @@ class Pretraining(Recipe):
         any_length = dataclasses.replace(self.spec, seq_len=None, max_predictions=None)
         model = build_with(any_length, layers_of(engine.model))
         bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
-        bert = first_values.with_untrained(bert, self._untrained())
+        bert = untrained_weights.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine, self._places.get("init"))
