@@ -166,24 +166,18 @@ def test_a_zip_opens_as_released(release, arrays, tmp_path, inside):
     assert_array_equal(bert.model.get_layer("NSP").get_weights()[1], arrays[f"{NSP.split()[2]}"])
 
 
-@pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/../../out.txt", "C:\\out.txt"])
+@pytest.mark.parametrize(
+    "name", ["../out.txt", "/out.txt", "a/../../out.txt", "C:\\out.txt", "link"]
+)
 def test_a_zips_members_cannot_leave_their_folder(release, tmp_path, name):
     path = zipped(tmp_path / "evil.zip", release, "", junk=False)
+    member = zipfile.ZipInfo(name)
+    member.external_attr = 0o120777 << 16 if name == "link" else 0
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(name, "out")
-    with pytest.raises(ValueError, match="must stay within their folder") as raised:
+        archive.writestr(member, "/etc/passwd")
+    with pytest.raises(ValueError, match="must stay within their folder, got") as raised:
         kbert.load(path)
     assert "\n" not in str(raised.value)
-
-
-def test_a_zips_symbolic_link_is_refused(release, tmp_path):
-    path = zipped(tmp_path / "evil.zip", release, "", junk=False)
-    link = zipfile.ZipInfo("link")
-    link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(link, "/etc/passwd")
-    with pytest.raises(ValueError, match="must stay within their folder, got 'link'"):
-        kbert.load(path)
 
 
 WORDS = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzaeio"]
@@ -249,18 +243,6 @@ def test_a_damaged_release_is_one_line(release, tmp_path, name, change, message)
         kbert.load(folder)
     assert "\n" not in str(raised.value)
     assert "uncased" in str(raised.value)
-
-
-def test_every_problem_stands_in_one_error(arrays, tmp_path):
-    changed = dict(arrays) | {"bert/extra": np.float32([1])}
-    changed["bert/pooler/dense/bias"] = changed["bert/pooler/dense/bias"][:-1]
-    del changed["bert/encoder/layer_1/output/dense/bias"]
-    folder = write_release(tmp_path / "in", changed)
-    with pytest.raises(ValueError, match="3 problems") as raised:
-        kbert.load(folder)
-    for part in ("missing: bert/encoder/layer_1/output/dense/bias", "unexpected: bert/extra"):
-        assert part in str(raised.value)
-    assert "shape of bert/pooler/dense/bias: expected (24,), found (23,)" in str(raised.value)
 
 
 def test_another_models_checkpoint_is_named(tmp_path):

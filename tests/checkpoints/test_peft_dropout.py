@@ -30,6 +30,7 @@ MODULES = {
     "intermediate": "intermediate.dense",
     "output": "output.dense",
 }
+TARGETS = {"lora_targets": ",".join(MODULES)}
 
 
 def mask_of(shape) -> np.ndarray:
@@ -61,7 +62,18 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
         one.b.assign(random.normal(0, 0.2, one.b.shape).astype("float32"))
     batch = batch_of(arrays("classifier", 1, BATCH), 0)
     found = engine.gradients(batch, 0)
-    expected = pefts(tmp_path / "base", engine, batch)
+    expected, counts = pefts(tmp_path / "base", engine, batch)
+    for name in ("kernel", "bias"):
+        path = next(path for path in found if path.endswith(f"Classifier/{name}"))
+        np.testing.assert_allclose(found[path], expected[name], atol=2e-6, rtol=1e-3)
+    assert len(found) == 2 + 2 * len(adapters_of(engine.model))
+    account = kbert.account(config, head="classifier", num_labels=5, lora_rank=4, **TARGETS)
+    # PEFT keeps the head that was there beside the one that it trains
+    head = 5 * 24 + 5
+    assert counts == (
+        account.trainable_params,
+        account.params + account.trained.adapter_params + head,
+    )
     for one in adapters_of(engine.model):
         for half, variable in (("A", one.a), ("B", one.b)):
             wanted = expected[one.matrix.block, one.matrix.name, half]
@@ -71,8 +83,8 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
             )
 
 
-def pefts(base, engine, batch) -> dict:
-    """PEFT's gradients, by block, matrix and half."""
+def pefts(base, engine, batch) -> tuple[dict, tuple[int, int]]:
+    """PEFT's gradients, by block, matrix and half, and its counts of parameters."""
     import peft
     import torch
     import transformers
@@ -102,4 +114,7 @@ def pefts(base, engine, batch) -> dict:
     labels = torch.tensor(batch.labels[names.CLASSIFIER], dtype=torch.long)
     inputs = {"input_ids": tokens, "token_type_ids": segments, "labels": labels}
     model(**inputs, attention_mask=(tokens != 0).long()).loss.backward()
-    return {place: weight.grad.numpy() for place, weight in places.items()}
+    gradients = {place: weight.grad.numpy() for place, weight in places.items()}
+    head = model.base_model.model.classifier.modules_to_save["default"]
+    gradients |= {"kernel": head.weight.grad.numpy().T, "bias": head.bias.grad.numpy()}
+    return gradients, model.get_nb_trainable_parameters()

@@ -91,11 +91,6 @@ def cut(folder):
     file.write_bytes(file.read_bytes()[:70_000])
 
 
-def link(file):
-    del file[BIAS]
-    file.create_dataset(BIAS, (31,), "f4", external=[("/etc/passwd", 0, 124)])
-
-
 def set_shared(file):
     file[SHARED][3] = 7.0
 
@@ -108,10 +103,8 @@ def rename(file):
     ("damage", "said"),
     [
         (cut, "tf_model.h5 must be a whole HDF5 file, got"),
-        (lambda f: (f / "tf_model.h5").write_bytes(b""), "must be a whole HDF5 file, got"),
         (edited(lambda file: file.pop(BIAS)), "1 problem: missing: cls.predictions.bias"),
         (edited(rename), "unexpected: cls.predictions.offset"),
-        (edited(link), f"must hold its own numbers, got {BIAS} in another file"),
         (edited(set_shared), f"{SHARED} must equal bert/tf_bert_for_pre_training/bert/embeddings/"),
         (lambda f: (f / "config.json").unlink(), "no config.json beside the weights"),
     ],
@@ -122,13 +115,6 @@ def test_a_folder_that_is_not_right_is_one_line(saved, tmp_path, capsys, damage,
     done = command(capsys, "fill-mask", folder, "[MASK]")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err
-
-
-def test_a_shard_that_is_missing_is_named(saved, tmp_path):
-    folder = shutil.copytree(saved / "shards", tmp_path / "folder")
-    (folder / "tf_model-00002-of-00002.h5").unlink()
-    with pytest.raises(FileNotFoundError, match="a shard not there: tf_model-00002"):
-        kbert.load(folder)
 
 
 def test_a_shard_alone_asks_for_its_folder(saved):

@@ -184,14 +184,6 @@ def test_other_bad_files_are_one_line(folder):
     (folder / "tokenizer_config.json").write_text("{")
     with pytest.raises(ValueError, match=r"tokenizer_config\.json must be JSON"):
         Tokenizer.load(folder)
-    (folder / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(ValueError, match="must be a JSON object, got list"):
-        Tokenizer.load(folder)
-    (folder / "tokenizer_config.json").write_text(
-        '{"do_lower_case": true, "tokenizer_class": "BertJapaneseTokenizer"}'
-    )
-    with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
-        Tokenizer.load(folder)
     (folder / "tokenizer_config.json").write_text('{"cls_token": {}, "do_lower_case": true}')
     with pytest.raises(ValueError, match=r"cls_token\.content must be a text, got nothing"):
         Tokenizer.load(folder)

@@ -121,8 +121,6 @@ def sharded(folder) -> dict:
     ("index", "said"),
     [
         (lambda files: "{nope", ["must be JSON"]),
-        (lambda files: "", ["must be JSON"]),
-        (lambda files: [1], ["must be a JSON object, got list"]),
         (lambda files: {"metadata": {}}, ["weight_map must be file names by tensor, got nothing"]),
         (lambda files: {"weight_map": {"a": 3}}, ["weight_map.a must be a text, got 3"]),
         (lambda files: {"weight_map": {}}, ["53 problems", "missing: embeddings.word"]),
@@ -131,10 +129,6 @@ def sharded(folder) -> dict:
             ["must be in the same folder, got '../x'"],
         ),
         (lambda files: {"weight_map": files | {"a": "/etc/passwd"}}, ["got '/etc/passwd'"]),
-        (
-            lambda files: {"weight_map": files | {"a": "b/c"}},
-            ["must be in the same folder, got 'b/c'"],
-        ),
         (lambda files: {"weight_map": files | {"a": ""}}, ["must be in the same folder, got ''"]),
         (
             lambda files: {"weight_map": files | {"a": "3.safetensors", "b": "4.safetensors"}},
