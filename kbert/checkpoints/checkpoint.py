@@ -55,7 +55,7 @@ class Checkpoint:
         other_head: the transformers class, if kbert does not have its head.
         vocabulary: the folder or file of its tokenizer; None: it has none.
         untrained: digests of newly initialized weights, by layer, if it marks some; see
-            `kbert.checkpoints.first_values`.
+            `kbert.checkpoints.untrained_weights`.
         lowercase: whether that vocabulary is uncased, if only the format's own files say it.
         left_out: tensors of the file that are not weights of a model: Adam's, buffers, copies.
         address: its address on a hub with the commit, if it is in a hub's cache.

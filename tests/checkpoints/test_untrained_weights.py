@@ -12,7 +12,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from helpers.small_berts import small_berts
 
 import kbert
-from kbert.checkpoints.first_values import KEY
+from kbert.checkpoints.untrained_weights import KEY
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 UNTRAINED = "classify needs the weights of Classifier"

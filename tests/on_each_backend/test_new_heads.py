@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
 from helpers.small_berts import small_berts
-from kbert.checkpoints.first_values import find_changed
 from numpy.testing import assert_array_equal
 
 import kbert
+from kbert.checkpoints.untrained_weights import find_changed
 
 LABELS = ("neg", "so so", "pos", "very", "?")  # 5
 

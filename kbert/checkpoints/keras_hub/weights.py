@@ -10,6 +10,7 @@ Big presets are split: model.weights.json says which groups are in which file.
 
 import contextlib
 import dataclasses
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,54 +112,21 @@ def write_weights(
     """
     import h5py
 
-    with open(file, "w+b", buffering=0) as raw:
-        careful = _Careful(raw)
-        with h5py.File(careful, "w") as handle:
-            handle.create_group("vars").attrs["name"] = root
-            for name, array in arrays.items():
-                handle[path_of(name)] = array
-                handle[path_of(name)].parent.attrs["name"] = name.split("/")[-2]
-                if careful.error:
-                    break
-            if compiled and not careful.error:
-                _write_optimizer(handle)
-    if careful.error:
-        code, why = careful.error.errno, careful.error.strerror
-        raise OSError(code, f"the weights cannot be written, {why}", str(file))
-
-
-def _write_optimizer(handle) -> None:
-    """Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate."""
-    group = handle.create_group("optimizer/vars")
-    group.attrs["name"] = "adam"
-    for number, value in enumerate(_OPTIMIZER):
-        group[str(number)] = value
-
-
-class _Careful:
-    """A file for HDF5, which crashes the process where a write fails: the error is for later."""
-
-    def __init__(self, raw):
-        self._raw = raw
-        self.error: OSError | None = None
-        self.seek, self.tell, self.flush = raw.seek, raw.tell, raw.flush
-        self.read, self.readinto = raw.read, raw.readinto
-
-    def write(self, data) -> int:
-        rest = memoryview(data).cast("B")
-        while rest and not self.error:
-            try:
-                rest = rest[self._raw.write(rest) :]
-            except OSError as error:
-                self.error = error
-        return len(data)
-
-    def truncate(self, size: int) -> int:
-        try:
-            return self._raw.truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return size
+    buffer = io.BytesIO()  # HDF5 crashes the process if a write to a disk fails
+    with h5py.File(buffer, "w") as handle:
+        handle.create_group("vars").attrs["name"] = root
+        for name, array in arrays.items():
+            handle[path_of(name)] = array
+            handle[path_of(name)].parent.attrs["name"] = name.split("/")[-2]
+        if compiled:  # Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate
+            group = handle.create_group("optimizer/vars")
+            group.attrs["name"] = "adam"
+            group["0"], group["1"] = _OPTIMIZER
+    try:
+        file.write_bytes(buffer.getbuffer())
+    except OSError as error:
+        why = f"the weights cannot be written, {error.strerror}"
+        raise OSError(error.errno, why, str(file)) from None
 
 
 def _weight_files(folder: Path) -> list[Path]:
