@@ -149,7 +149,7 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
         shape = tensors[name].shape if name in tensors else ()
         if len(shape) > dimension:
             sizes[key] = shape[dimension]
-    if blocks := _count_blocks(config, column, tensors):
+    if blocks := _count_blocks(column, tensors):
         sizes["num_hidden_layers"] = blocks
     return [
         f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
@@ -158,13 +158,11 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
     ]
 
 
-def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> int:
+def _count_blocks(column: str, tensors: Mapping[str, Tensor]) -> int:
     """Return the encoder blocks that the tensors are of, from the first on without a gap."""
-    per_block = len(weight_names.rows_of("encoder", config.replace(num_hidden_layers=1)))
-    names = weight_names.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
+    templates = weight_names.templates_of("encoder")
     for block in range(_MOST_BLOCKS):
-        of_block = names[block * per_block : (block + 1) * per_block]
-        if not any(row.names.get(column) in tensors for row in of_block):
+        if not any(row.fill_in_block(block).names.get(column) in tensors for row in templates):
             return block
     return _MOST_BLOCKS
 

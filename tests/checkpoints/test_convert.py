@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
-from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, read_files
+from helpers.marks import full
 from numpy.testing import assert_array_equal
 from safetensors.numpy import load_file
 
@@ -18,14 +19,6 @@ import kbert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 
 SENTENCE = SentenceSettings("cls", True, 11, include_prompt=False)
-
-
-def contents(folder) -> dict:
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +42,6 @@ def both(made, tmp_path):
     return shutil.copytree(made / "both", tmp_path / "both")
 
 
-def full(*values):
-    return pytest.param(*values, marks=pytest.mark.full)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "left_out"),
     [
@@ -74,7 +63,7 @@ def test_convert_between_transformers_classes(capsys, both, tmp_path, name, opti
     assert {key for key in after if not key.startswith("qa_outputs")} == kept
     for key in kept:
         assert_array_equal(before[key], after[key], strict=True)
-    assert contents(both)["vocab.txt"] == contents(out)["vocab.txt"]
+    assert read_files(both)["vocab.txt"] == read_files(out)["vocab.txt"]
     assert kbert.inspect(out).problems == ()
 
 
@@ -101,14 +90,14 @@ def test_convert_keeps_sentence_settings(capsys, made, tmp_path):
     out = tmp_path / "out"
     assert command(capsys, "convert", made / "sentence", out).status == 0
     assert kbert.inspect(out).sentence == SENTENCE
-    assert contents(out) == contents(made / "sentence")
+    assert read_files(out) == read_files(made / "sentence")
 
 
 def test_convert_over_itself_loses_nothing(capsys, both):
-    before = contents(both)
+    before = read_files(both)
     (both / "README.md").write_text("mine")
     assert command(capsys, "convert", both, both).status == 0
-    assert contents(both) == before | {"README.md": b"mine"}
+    assert read_files(both) == before | {"README.md": b"mine"}
 
 
 @pytest.mark.parametrize(
@@ -146,11 +135,11 @@ def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path
 
 
 def test_convert_into_a_subfolder_of_the_source(capsys, both):
-    before = contents(both)
+    before = read_files(both)
     assert command(capsys, "convert", both, both / "in" / "it").status == 0
-    after = contents(both)
+    after = read_files(both)
     assert {name: after[name] for name in before} == before
-    assert contents(both / "in" / "it") == before
+    assert read_files(both / "in" / "it") == before
 
 
 @pytest.mark.parametrize(
@@ -167,25 +156,25 @@ def test_save_refuses_a_folder_with_other_weight_files(capsys, both, tmp_path, n
     (out / name).write_text("[]")
     done = command(capsys, "convert", both, out)
     assert done.status == 2 and said in done.err and "choose another folder" in done.err
-    assert contents(out) == {name: b"[]"}
+    assert read_files(out) == {name: b"[]"}
 
 
 def test_save_without_tokenizer_refuses_an_old_vocabulary(small, both):
-    before = contents(both)
+    before = read_files(both)
     bert = kbert.load(both, tokenizer=False)
     with pytest.raises(ValueError, match=r"got tokenizer\.json, vocab\.txt: choose another folder"):
         kbert.save(bert, both)
-    assert contents(both) == before
+    assert read_files(both) == before
 
 
 def test_convert_refuses_a_folder_of_another_format(capsys, both, tmp_path):
     pytest.importorskip("tensorflow")
     out = tmp_path / "out"
     assert command(capsys, "convert", both, out, "--to", "google").status == 0
-    before = contents(out)
+    before = read_files(out)
     done = command(capsys, "convert", both, out)
     assert done.status == 2 and "must not hold another checkpoint, got one of google" in done.err
-    assert contents(out) == before
+    assert read_files(out) == before
 
 
 def test_convert_to_a_file_is_one_line(capsys, both, tmp_path):
@@ -212,7 +201,7 @@ def test_save_names_a_folder_that_is_not_writable(both, tmp_path, request):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, error):
     bert = kbert.load(both)
-    before = contents(tmp_path)
+    before = read_files(tmp_path)
 
     def stop(*_, **__):
         raise error
@@ -223,7 +212,7 @@ def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, 
     for path in (both, tmp_path / "new"):
         with pytest.raises(error):
             kbert.save(bert, path)
-    assert contents(tmp_path) == before
+    assert read_files(tmp_path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
 
 

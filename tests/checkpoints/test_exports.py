@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.marks import full
 from helpers.sizes import SIZES
 from numpy.testing import assert_allclose
 
@@ -202,10 +203,6 @@ def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_ac
     assert b"Flex" not in (tmp_path / "bert.tflite").read_bytes()
 
 
-def on_full(*values):
-    return pytest.param(*values, marks=pytest.mark.full)
-
-
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
 DENSE = SentenceDense(np.random.default_rng(3).normal(0, 0.3, (24, 7)).astype("float32"))
 OTHERS = {
@@ -220,9 +217,9 @@ VECTORS = [
     (None, "encoder", kbert.SentenceSettings("weightedmean", True, dense=(DENSE,))),
     (None, "pretraining", kbert.SentenceSettings("max", False)),
     (None, "qa", kbert.SentenceSettings(("lasttoken", "cls"), True, dimensions=5)),
-    on_full("saved_model", "classifier", kbert.SentenceSettings("pooler", False)),
-    on_full("onnx", "encoder", kbert.SentenceSettings("weightedmean", True, dense=(DENSE,))),
-    on_full("litert", "qa", kbert.SentenceSettings(("lasttoken", "cls"), True, dimensions=5)),
+    full("saved_model", "classifier", kbert.SentenceSettings("pooler", False)),
+    full("onnx", "encoder", kbert.SentenceSettings("weightedmean", True, dense=(DENSE,))),
+    full("litert", "qa", kbert.SentenceSettings(("lasttoken", "cls"), True, dimensions=5)),
 ]
 
 
@@ -392,7 +389,7 @@ def test_saved_model_replaces_nothing_else(tmp_path):
     ("form", "name", "broken"),
     [
         ("saved_model", "saved", "kbert.checkpoints.exports.saved_model.save"),
-        on_full("onnx", "bert.onnx", "kbert.checkpoints.exports.onnx._name_axes"),
+        full("onnx", "bert.onnx", "kbert.checkpoints.exports.onnx._name_axes"),
         ("litert", "bert.tflite", "kbert.checkpoints.exports.saved_model.save"),
     ],
 )

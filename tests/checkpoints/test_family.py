@@ -10,6 +10,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.marks import nightly
 from helpers.peer_family import CLASSES
 from helpers.peer_outputs import run_peer
 from helpers.texts import UNICODE
@@ -21,10 +22,6 @@ from kbert.graph.families import OTHER_GRAPHS
 
 TEXTS = [*UNICODE, "paris is <mask>.", "a <mask>  b<mask>", "<s> framed </s>", "  two  blanks  "]
 COPIES = {"lm_head.decoder.weight", "lm_head.decoder.bias", "vocab_projector.weight"}  # tied
-
-
-def nightly(value):
-    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 QUICK = ("RobertaForTokenClassification", "DistilBertForSequenceClassification")

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.marks import nightly
 from helpers.peer_outputs import run_peer
 from helpers.sizes import HELPERS
 from numpy.testing import assert_allclose
@@ -29,10 +30,6 @@ def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("family")
     run_peer("peer_family.py", out, json.dumps(TEXTS), out, *CLASSES)
     return out
-
-
-def nightly(value):
-    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 def opened(folders, name):

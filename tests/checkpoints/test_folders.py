@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import read_files
 from helpers.sizes import HELPERS
 from safetensors.numpy import load_file, save_file
 
@@ -44,11 +45,6 @@ def killed_at(step: int, source: Path, target: Path, *options: str) -> bool:
     return done.returncode == KILLED
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
-
-
 def opened(folder: Path) -> tuple[str, float]:
     """The activation and one weight, as kbert reads them."""
     with formats.open_checkpoint(folder) as checkpoint:
@@ -69,18 +65,18 @@ def test_killed_save_leaves_the_whole_old_or_new_folder(old_and_new, tmp_path):
         (target / "notes.txt").write_text("mine")
         (target / "1_Pooling" / "own.json").write_text("[7]")
         killed = killed_at(step, new, target)
-        there = contents(target)
+        there = read_files(target)
         unfinished += any(name.startswith(".kbert.") and ".new/" in name for name in there)
         # Another program: it takes no configuration for weights that are not its own.
         if "config.json" in there and WEIGHTS in there:
             assert (there["config.json"], there[WEIGHTS]) in pairs
         found.append(wanted[opened(target)])
-        visible = {n: c for n, c in contents(target).items() if not n.startswith(".kbert")}
+        visible = {n: c for n, c in read_files(target).items() if not n.startswith(".kbert")}
         users = {"notes.txt": b"mine", "1_Pooling/own.json": b"[7]"}
-        assert visible == contents(old_and_new[found[-1]]) | users
+        assert visible == read_files(old_and_new[found[-1]]) | users
         with atomic_folder(target) as part:  # the next write
             shutil.copytree(new, part, dirs_exist_ok=True)
-        assert contents(target) == contents(new) | users
+        assert read_files(target) == read_files(new) | users
         assert not list(target.parent.glob("*/.*"))
         if not killed:
             break
@@ -107,7 +103,7 @@ def test_killed_file_write_leaves_the_old_or_new_file(tmp_path):
         killed = killed_at(step, source, target)
         assert target.read_bytes() in (b"old", b"new")
         write_atomically(target, b"next")
-        assert contents(target.parent) == {"bert.keras": b"next"}
+        assert read_files(target.parent) == {"bert.keras": b"next"}
         assert [path.name for path in target.parent.iterdir()] == ["bert.keras"]
         if not killed:
             break
@@ -167,13 +163,13 @@ def test_folder_write_checks_all_targets_first(old_and_new, tmp_path):
     (target / WEIGHTS).unlink()
     (target / WEIGHTS).mkdir()
     (target / "sub").write_text("a file")
-    before = contents(target)
+    before = read_files(target)
     for name, said in ((WEIGHTS, f"{WEIGHTS} in it is no regular file"), ("sub/x", "sub in it is")):
         with pytest.raises(OSError, match=said), atomic_folder(target) as part:
             (part / "config.json").write_text("new")
             (part / name).parent.mkdir(exist_ok=True)
             (part / name).write_text("new")
-        assert contents(target) == before
+        assert read_files(target) == before
 
 
 def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
@@ -252,12 +248,12 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
         (target / name).write_text("old")
     (target / "variables").chmod(0o555)
     target.chmod(0o777)
-    before = contents(target)
+    before = read_files(target)
     nobody()
     said = pytest.raises(PermissionError, match="of variables in it may not")
     with said, atomic_folder(target, alone=True) as part:
         (part / "saved_model.pb").write_text("new")
-    assert contents(target) == before
+    assert read_files(target) == before
 
 
 def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
@@ -267,19 +263,19 @@ def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
             path = tmp_path / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(name)
-    old, new = contents(tmp_path / "old"), contents(tmp_path / "new")
+    old, new = read_files(tmp_path / "old"), read_files(tmp_path / "new")
     found = []
     for step in range(1, 40):
         shutil.copytree(tmp_path / "old", tmp_path / f"{step}" / "real")
         target = tmp_path / f"{step}" / "served"
         target.symlink_to("real")
         killed = killed_at(step, tmp_path / "new", target, "--alone")
-        there = contents(target)
+        there = read_files(target)
         if there.get("saved_model.pb") == b"new":  # another program opens this file
             assert new.items() <= there.items() and "of_old.txt" not in there
         finish(target)
-        found.append("old" if "of_old.txt" in contents(target) else "new")
-        visible = {n: c for n, c in contents(target).items() if not folders.is_own(n)}
+        found.append("old" if "of_old.txt" in read_files(target) else "new")
+        visible = {n: c for n, c in read_files(target).items() if not folders.is_own(n)}
         assert visible == {"old": old, "new": new}[found[-1]]
         with atomic_folder(target, alone=True) as part:
             (part / "empty").mkdir()
@@ -296,9 +292,9 @@ def test_folder_write_does_not_follow_file_links(old_and_new, tmp_path):
     target.mkdir()
     for name in ("config.json", WEIGHTS):
         (target / name).symlink_to(shared / name)
-    before = contents(shared)
+    before = read_files(shared)
     with atomic_folder(target) as part:
         save_file({"a": np.zeros(3, "f4")}, part / WEIGHTS)
     finish(target)
-    assert contents(shared) == before
+    assert read_files(shared) == before
     assert list(load_file(target / WEIGHTS)) == ["a"]

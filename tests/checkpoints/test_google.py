@@ -19,6 +19,7 @@ from helpers.google_release import (
     write_checkpoint,
     write_release,
 )
+from helpers.marks import full
 from helpers.sizes import SIZES
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -93,10 +94,6 @@ def test_optimizer_slots_are_left_out_and_named(release):
             assert f"bert/pooler/dense/bias/{slot}" in checkpoint.left_out
         tensor = checkpoint.tensors["cls/seq_relationship/output_weights"]
         assert (tensor.shape, tensor.dtype) == ((2, 24), "float32")
-
-
-def full(*values):
-    return pytest.param(*values, marks=pytest.mark.full)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
-from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, split_weights
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -181,11 +181,7 @@ def test_inspect_imports_no_backend(folder, run_python):
 def test_inspect_counts_shards_as_one_file(folder, tmp_path):
     whole = kbert.inspect(folder)
     other = shutil.copytree(folder, tmp_path / "shards")
-    tensors = load_file(other / WEIGHTS)
-    (other / WEIGHTS).unlink()
-    files = {name: f"{place % 3}.safetensors" for place, name in enumerate(tensors)}
-    for file in set(files.values()):
-        save_file({n: tensors[n] for n in tensors if files[n] == file}, other / file)
-    (other / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    index = {"weight_map": split_weights(other, 3)}
+    (other / "model.safetensors.index.json").write_text(json.dumps(index))
     found = kbert.inspect(other)
     assert (found.tensors, found.params, found.problems) == (whole.tensors, whole.params, ())

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
+from helpers.marks import full
 from helpers.page_blocks import blocks
 from helpers.peer_keras_bert import SIZES
 from helpers.peer_outputs import run_peer
@@ -34,10 +35,6 @@ OURS = {
 CONFIG = kbert.BertConfig(
     **OURS, hidden_act="gelu_new", attention_probs_dropout_prob=0.0, layer_norm_eps=1e-14
 )
-
-
-def full(name: str):
-    return pytest.param(name, marks=pytest.mark.full)
 
 
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}

@@ -12,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from helpers.marks import full
 from helpers.peer_outputs import run_peer
 from helpers.sizes import HELPERS
 from numpy.testing import assert_allclose, assert_array_equal
@@ -36,10 +37,6 @@ def run_live(out: Path, backend: str, *steps: str) -> None:
     command = [sys.executable, str(HELPERS / PEER), str(out), backend, *steps]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-def full(*values):
-    return pytest.param(*values, marks=pytest.mark.full)
 
 
 @pytest.fixture(scope="module")

@@ -1,39 +1,33 @@
 """Presets that are damaged, of another model or cannot be written are one line each."""
 
+import dataclasses
 import json
 import logging
 
 import h5py
 import numpy as np
 import pytest
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
 CONFIG, TOKENIZER, TASK = "config.json", "tokenizer.json", "task.json"
 WEIGHTS = "model.weights.h5"
-BUILD = {
-    "encoder": kbert.build_encoder,
-    "pretraining": kbert.build_bert,
-    "classifier": kbert.build_classifier,
-    "tokens": kbert.build_token_classifier,
-    "qa": kbert.build_question_answering,
-}
 
 
-def small_bert(small, head="encoder", names=SPECIAL_TOKENS, **changes):
+def small_preset(small, head="encoder", names=SPECIAL_TOKENS, **changes):
     config = small.replace(**{"hidden_act": "gelu_new", "num_hidden_layers": 1} | changes)
     tokens = [*names.values(), *(f"token{n}" for n in range(94))]
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True, special_tokens=names)
-    labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
-    return kbert.Bert(config, head, BUILD[head](config, seq_len=None, **labels), tokenizer)
+    return dataclasses.replace(small_bert(config, head), tokenizer=tokenizer)
 
 
 @pytest.fixture
 def preset(small, tmp_path):
     """A preset, its files as text to be edited, and a shorthand for the error of loading it."""
     folder = tmp_path / "preset"
-    kbert.save(small_bert(small, "classifier"), folder, format="keras_hub")
+    kbert.save(small_preset(small, "classifier"), folder, format="keras_hub")
     return folder
 
 
@@ -153,27 +147,27 @@ def test_config_argument_goes_before_the_preset(preset):
 @pytest.mark.parametrize("head", ["tokens", "qa"])
 def test_heads_that_keras_hub_lacks_are_refused(small, tmp_path, head):
     with pytest.raises(ValueError, match=f"classifier, got {head}: save it with"):
-        kbert.save(small_bert(small, head), tmp_path / "new", format="keras_hub")
+        kbert.save(small_preset(small, head), tmp_path / "new", format="keras_hub")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unsupported_configurations_are_refused(small, tmp_path):
     names = SPECIAL_TOKENS | {"pad": "<pad>"}
     cases = {
-        "hidden_act gelu_new.*got relu": small_bert(small, hidden_act="relu"),
-        "special tokens .*got <pad>": small_bert(small, names=names),
+        "hidden_act gelu_new.*got relu": small_preset(small, hidden_act="relu"),
+        "special tokens .*got <pad>": small_preset(small, names=names),
     }
     for words, bert in cases.items():
         with pytest.raises(ValueError, match=words):
             kbert.save(bert, tmp_path / "new", format="keras_hub")
     with pytest.raises(ValueError, match="written as a folder"):
-        kbert.save(small_bert(small), tmp_path / "new.zip", format="keras_hub")
+        kbert.save(small_preset(small), tmp_path / "new.zip", format="keras_hub")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
     changes = {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "attention_probs_dropout_prob": 0.2}
-    bert = small_bert(small, "pretraining", **changes)
+    bert = small_preset(small, "pretraining", **changes)
     with caplog.at_level(logging.WARNING, logger="kbert"):
         kbert.save(bert, tmp_path, format="keras_hub")
     differs, lost = (record.getMessage() for record in caplog.records)
@@ -183,13 +177,13 @@ def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
 
 
 def test_lossless_save_logs_no_warning(small, tmp_path, caplog):
-    kbert.save(small_bert(small, "classifier"), tmp_path, format="keras_hub")
+    kbert.save(small_preset(small, "classifier"), tmp_path, format="keras_hub")
     assert caplog.records == []
 
 
 def test_files_of_another_preset_are_not_left_beside(small, preset):
     before = (preset / CONFIG).read_bytes()
     with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
-        kbert.save(small_bert(small), preset, format="keras_hub")
+        kbert.save(small_preset(small), preset, format="keras_hub")
     assert (preset / CONFIG).read_bytes() == before
-    kbert.save(small_bert(small, "classifier"), preset, format="keras_hub")  # the same files
+    kbert.save(small_preset(small, "classifier"), preset, format="keras_hub")  # the same files

@@ -12,6 +12,7 @@ import pytest
 import tokenizers
 from helpers import page_blocks, texts
 from helpers.command_line import kbert as run
+from helpers.marks import nightly
 from helpers.sizes import ROOT
 from helpers.small_berts import TEXTS, small_bert, small_berts
 from numpy.testing import assert_allclose
@@ -38,10 +39,6 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("kbert", "ker
 @pytest.fixture(scope="module")
 def berts(small):
     return small_berts(small)
-
-
-def nightly(value):
-    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:

@@ -46,3 +46,23 @@ def refused(capsys, folder, *said, **options) -> str:
 
 def put(name, value):
     return lambda tensors: tensors.update({name: value})
+
+
+def split_weights(folder, count: int = 2) -> dict:
+    """Cut the weights in some files, without an index; return the index's weight_map."""
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    names = sorted(tensors)
+    files = {
+        name: f"model-0000{1 + number % count}-of-0000{count}.safetensors"
+        for number, name in enumerate(names)
+    }
+    for file in set(files.values()):
+        save_file({name: tensors[name] for name in names if files[name] == file}, folder / file)
+    return files
+
+
+def read_files(folder) -> dict[str, bytes]:
+    """All files of a folder by their paths in it."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}

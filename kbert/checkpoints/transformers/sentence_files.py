@@ -17,8 +17,9 @@ from kbert.checkpoints.sentence_settings import (
     CrossEncoderSettings,
     SentenceDense,
     SentenceSettings,
+    keras_activation,
+    torch_path,
 )
-from kbert.checkpoints.torch_activations import keras_activation, torch_path
 from kbert.checkpoints.transformers.weight_files import read_tensors
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.checkpoints.sentence_settings import SentenceDense, SentenceSettings
-from kbert.checkpoints.torch_activations import torch_path
+from kbert.checkpoints.sentence_settings import SentenceDense, SentenceSettings, torch_path
 from kbert.checkpoints.transformers.sentence_files import MODES, MODULES, SETTINGS
 from kbert.graph.config import BertConfig
 

@@ -17,8 +17,7 @@ from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.model_card import Training, make_card
-from kbert.checkpoints.sentence_settings import CrossEncoderSettings
-from kbert.checkpoints.torch_activations import IDENTITY
+from kbert.checkpoints.sentence_settings import IDENTITY, CrossEncoderSettings
 from kbert.checkpoints.transfer import weights_digest
 from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples

@@ -17,9 +17,9 @@ from kbert.checkpoints.sentence_settings import (
     DOCUMENT,
     QUERY,
     CrossEncoderSettings,
+    keras_activation,
     settings_of,
 )
-from kbert.checkpoints.torch_activations import keras_activation
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.tasks.checks import listed, require_tokenizer

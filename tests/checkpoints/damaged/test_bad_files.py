@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import kbert as command
-from helpers.damaged_checkpoints import BIAS, WEIGHTS, refused
+from helpers.damaged_checkpoints import BIAS, WEIGHTS, refused, split_weights
 from numpy.testing import assert_array_equal
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import kbert
 
@@ -105,18 +105,6 @@ def test_a_pickle_without_torch(capsys, folder, monkeypatch):
     refused(capsys, folder, 'torch, which is not installed: pip install "kbert-keras[torch]"')
 
 
-def sharded(folder) -> dict:
-    """Cuts the weights in two files; returns the index's weight_map."""
-    tensors = load_file(folder / WEIGHTS)
-    (folder / WEIGHTS).unlink()
-    names = sorted(tensors)
-    files = {name: f"model-0000{1 + place % 2}-of-00002.safetensors" for place, name in
-             enumerate(names)}  # fmt: skip
-    for file in set(files.values()):
-        save_file({name: tensors[name] for name in names if files[name] == file}, folder / file)
-    return files
-
-
 @pytest.mark.parametrize(
     ("index", "said"),
     [
@@ -141,7 +129,7 @@ def sharded(folder) -> dict:
     ],
 )
 def test_a_damaged_index(capsys, folder, index, said):
-    content = index(sharded(folder))
+    content = index(split_weights(folder))
     text = content if isinstance(content, str) else json.dumps(content)
     (folder / "model.safetensors.index.json").write_text(text)
     (folder.parent / "x").write_bytes(b"outside")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import h5py
 import numpy as np
 import pytest
+from helpers.damaged_checkpoints import split_weights
 from helpers.json_mutations import (
     VALUES,
     Document,
@@ -53,14 +54,7 @@ def write_transformers(berts, folder):
     """A classifier in shards, with labels and all files that say how a text is read."""
     bert = dataclasses.replace(berts["classifier"], sentence=berts["encoder"].sentence)
     kbert.save(bert, folder)
-    from safetensors.numpy import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    places = {name: f"model-{1 + n % 2}-of-2.safetensors" for n, name in enumerate(tensors)}
-    for file in set(places.values()):
-        save_file({n: array for n, array in tensors.items() if places[n] == file}, folder / file)
-    index = {"metadata": {"total_size": 7}, "weight_map": places}
+    index = {"metadata": {"total_size": 7}, "weight_map": split_weights(folder)}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     mask = {"content": "[MASK]", "lstrip": True, "normalized": False, "special": True}
     special = {"cls_token": "[CLS]", "mask_token": mask}
