@@ -116,6 +116,10 @@ def inspect(
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.open_checkpoint(path, config, format) as checkpoint:
         checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
+        problems = fitting.fit(checkpoint, checkpoint.spec).problems
+        ignored: tuple[str, ...] = ()
+        if checkpoint.format in ("transformers", "google"):
+            ignored = setting_keys.ignored_keys(checkpoint.vocabulary or formats.locate(path))
         return Inspection(
             checkpoint.source,
             checkpoint.format,
@@ -127,8 +131,8 @@ def inspect(
             vocab_size,
             lowercase,
             checkpoint.sentence,
-            tuple(_problems(checkpoint, vocab_size)),
-            _list_ignored_keys(checkpoint, path),
+            (*problems, *fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)),
+            ignored,
             checkpoint.notes,
             checkpoint.sentence_problem,
         )
@@ -245,17 +249,6 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
         )
         for name in names
     )
-
-
-def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
-    problems = fitting.fit(checkpoint, checkpoint.spec).problems
-    return problems + fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)
-
-
-def _list_ignored_keys(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
-    if checkpoint.format not in ("transformers", "google"):
-        return ()
-    return setting_keys.ignored_keys(checkpoint.vocabulary or formats.locate(path))
 
 
 def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:

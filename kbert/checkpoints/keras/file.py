@@ -87,7 +87,9 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         archive = stack.enter_context(KerasArchive(path))
         own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
         values = archive.json("config.json", js.OBJECT)
-        graph = read_graph(values, str(path), config or _own_config(own, path))
+        if own and config is None:
+            config = BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}")
+        graph = read_graph(values, str(path), config)
         tensors, left_out = _tensors(archive, graph)
         yield Checkpoint(
             source=str(path),
@@ -154,10 +156,6 @@ def _settings(bert) -> dict:
         "split_punctuation": bert.split_punctuation,
         "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }
-
-
-def _own_config(own: dict, path: Path) -> BertConfig | None:
-    return BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}") if own else None
 
 
 def _own_settings(own: dict, graph: GraphSpec, archive: KerasArchive) -> dict:

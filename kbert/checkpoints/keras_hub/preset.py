@@ -75,7 +75,7 @@ def open_checkpoint(
             yield checkpoint
         return
     source = source or str(path)
-    sizes = _read(path / "config.json", ("BertBackbone",))
+    sizes = _read(path / "config.json", "BertBackbone")
     vocabulary, lowercase = _vocabulary(path)
     task: str | None = None
     settings: dict = {}
@@ -122,15 +122,15 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
         )
 
 
-def _read(file: Path, classes: tuple[str, ...]) -> dict:
-    return _config_of(js.read(file, _OBJECT), str(file), classes)
+def _read(file: Path, wanted: str) -> dict:
+    return _config_of(js.read(file, _OBJECT), str(file), wanted)
 
 
-def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None) -> dict:
-    """Return the arguments in a serialized object, which must be of KerasHub."""
+def _config_of(values: dict, source: str, wanted: str | None = None) -> dict:
+    """Return the arguments in a serialized object of KerasHub, of a wanted class."""
     name, arguments = values["class_name"], values["config"]
-    if classes and name not in classes:
-        raise ValueError(f"{source} must be of a {classes[0]}, got {name}: not a BERT")
+    if name != (wanted or name):
+        raise ValueError(f"{source} must be of a {wanted}, got {name}: not a BERT")
     dtype = arguments.get("dtype")
     policy = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if policy not in ("DTypePolicy", "FloatDTypePolicy"):
@@ -204,7 +204,7 @@ def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
         return None, None
     if not description.is_file():
         return file, None
-    rules = _read(description, ("BertTokenizer",))
+    rules = _read(description, "BertTokenizer")
     js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
     others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
     if others:

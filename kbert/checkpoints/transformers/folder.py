@@ -67,7 +67,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     if files.weights is not None and head != _head_of(tensors):
         head, architecture = _head_of(tensors), None  # the class is that of what was trained from
     weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
-    new_labels = _new_labels(values)
+    new_labels, split = _new_labels(values), values.get(SPLIT_PUNCTUATION)
     num_labels = (weight.shape[0] if weight and weight.shape else len(new_labels or ())) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
     has_tokens = any(
@@ -88,7 +88,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         new_labels=new_labels,
         other_head=next((n for n in values.get("architectures") or () if _OTHER in n), None),
         untrained=values.get(untrained_weights.KEY) or {},
-        split_punctuation=_split_punctuation(values),
+        split_punctuation=split if isinstance(split, str) else None,
         vocabulary=files.folder if has_tokens else None,
         left_out=tuple(left_out),
         notes=tuple(notes),
@@ -256,11 +256,6 @@ def _problem_type(values: dict, file: Path | None) -> str | None:
         *(file, ", ".join(PROBLEM_TYPES), js.shown(problem_type)),
     )
     return None
-
-
-def _split_punctuation(values: dict) -> str | None:
-    punctuation = values.get(SPLIT_PUNCTUATION)
-    return punctuation if isinstance(punctuation, str) else None
 
 
 def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | None:

@@ -29,6 +29,7 @@ CONFIGS = ("config.json", "bert_config.json")
 _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
+_OLD_NAMES = re.compile(r"(?<=LayerNorm\.)(gamma|beta)$")
 _TOKEN_TABLE = "embeddings.word_embeddings.weight"
 # Modules that torch puts around another: DataParallel, torch.compile, FSDP, DeepSpeed in Lightning.
 _AROUND = ("module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module")
@@ -107,7 +108,7 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
     if taken:
         notes.append(f"the names of the tensors are read without {taken!r} before them")
     for tensor, plain in zip(stored, names, strict=True):
-        name = _table_name(plain, classes.prefix)
+        name = _OLD_NAMES.sub(_replace_old_name, plain.removeprefix(classes.prefix))
         if _BUFFERS.search(name):
             left_out.append(tensor.name)
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
@@ -152,31 +153,20 @@ def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[
     file with several models.
     """
     plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
-    beginnings = dict.fromkeys(
-        name[: -len(_TOKEN_TABLE)] for name in plain if _ends_with_table(name)
-    )
+    tables = [name for name in plain if f".{name}".endswith(f".{_TOKEN_TABLE}")]
+    beginnings = dict.fromkeys(name.removesuffix(_TOKEN_TABLE) for name in tables)
     if len(beginnings) > 1 and not {"", prefix} & set(beginnings):
         raise ValueError(f"{source} must hold one model, got several: {', '.join(beginnings)}")
     wrapper = next(iter(beginnings)).removesuffix(prefix) if len(beginnings) == 1 else ""
     around = [part for part in _AROUND if any(part in name.split(".") for name in names)]
     taken = ".".join([*around, wrapper.rstrip(".")] if wrapper else around)
-    return [_strip_wrapper(name, wrapper) for name in plain], taken
+    outside = f"(outside of {wrapper.rstrip('.')})"
+    stripped = [
+        name.removeprefix(wrapper) if name.startswith(wrapper) else f"{name} {outside}"
+        for name in plain
+    ]
+    return stripped, taken
 
 
-def _ends_with_table(name: str) -> bool:
-    return name == _TOKEN_TABLE or name.endswith(f".{_TOKEN_TABLE}")
-
-
-def _strip_wrapper(name: str, wrapper: str) -> str:
-    if name.startswith(wrapper):
-        return name.removeprefix(wrapper)
-    return f"{name} (outside of {wrapper.rstrip('.')})"
-
-
-def _table_name(name: str, prefix: str) -> str:
-    name = name.removeprefix(prefix)
-    return re.sub(r"LayerNorm\.(gamma|beta)$", _layer_norm, name)
-
-
-def _layer_norm(match: re.Match) -> str:
-    return f"LayerNorm.{'weight' if match[1] == 'gamma' else 'bias'}"
+def _replace_old_name(match: re.Match) -> str:
+    return {"gamma": "weight", "beta": "bias"}[match[0]]

@@ -152,7 +152,9 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
             f"Normalize or nothing, got {', '.join(names) or 'none'}"
         )
     if names[-1] == "Normalize":
-        _check_module(root / modules[-1][1] / "config.json", "2_Normalize/config.json")
+        file = root / modules[-1][1] / "config.json"
+        values = _read_optional(file, js.OBJECT)
+        setting_keys.check_settings("2_Normalize/config.json", values, str(file))
     transformer = _read_transformer(folder)
     pooling, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
     width = config.hidden_size * len(pooling)
@@ -220,10 +222,6 @@ def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
         modes = [mode for key, mode in MODES.items() if values.get(key)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
     return tuple(modes), values.get("include_prompt", True)
-
-
-def _check_module(file: Path, name: str) -> None:
-    setting_keys.check_settings(name, _read_optional(file, js.OBJECT), str(file))
 
 
 def _read_dense(folder: Path, width: int) -> SentenceDense:
