@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 
 import numpy as np
@@ -383,54 +382,6 @@ def test_saved_model_replaces_nothing_else(tmp_path):
     with pytest.raises(ValueError, match=r"other files: thesis\.txt"):
         written("saved_model", bert, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("form", "name", "broken"),
-    [
-        ("saved_model", "saved", "kbert.checkpoints.exports.saved_model.save"),
-        full("onnx", "bert.onnx", "kbert.checkpoints.exports.onnx._name_axes"),
-        ("litert", "bert.tflite", "kbert.checkpoints.exports.saved_model.save"),
-    ],
-)
-def test_failed_export_keeps_the_old_file(tmp_path, monkeypatch, form, name, broken):
-    if form == "onnx":
-        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
-    path = tmp_path / name
-    if form == "saved_model":
-        path.mkdir()
-        (path / "saved_model.pb").write_bytes(b"old")
-    else:
-        path.write_bytes(b"old")
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device", "elsewhere")
-
-    monkeypatch.setattr(broken, fail)
-    bert, _ = bert_of()
-    with pytest.raises(OSError, match="No space left on device") as raised:
-        written(form, bert, path)
-    assert raised.value.filename == str(path)
-    assert [file.name for file in tmp_path.iterdir()] == [name]
-    assert (path / "saved_model.pb" if path.is_dir() else path).read_bytes() == b"old"
-
-
-@pytest.mark.full
-def test_failed_rename_keeps_the_old_saved_model(tmp_path, monkeypatch):
-    path, rename = tmp_path / "saved", os.rename
-    path.mkdir()
-    (path / "saved_model.pb").write_bytes(b"old")
-
-    def refuse(source, target):
-        if target.name.endswith(".new"):
-            raise PermissionError(13, "Permission denied", str(target))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(PermissionError):
-        written("saved_model", bert_of()[0], path)
-    assert (path / "saved_model.pb").read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_all_missing_packages_of_an_extra_are_one_line(tmp_path, monkeypatch):

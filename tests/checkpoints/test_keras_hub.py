@@ -170,18 +170,6 @@ def test_a_live_model_gives_its_own_numbers(out, computed, backend):
     assert all("KerasHub's BertBackbone" in line for line in errors)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", PRESETS)
-def test_keras_hub_computes_the_same_with_what_kbert_wrote(out, computed, name):
-    for value, wanted in zip(expected(computed, name), expected(out, name), strict=True):
-        assert_allclose(value, wanted, atol=1e-5)  # jax beside tensorflow
-    encoder = expected(computed, f"{name}_encoder")
-    if name in ("backbone", "embedder"):
-        bert = load(computed / name)
-        for value, wanted in zip(outputs_of(bert, out), encoder, strict=True):
-            assert_allclose(value, wanted, atol=1e-5)
-
-
 def datasets(file: Path) -> dict[str, np.ndarray]:
     """Every number of an .h5 file but the optimizer's."""
     found = {}

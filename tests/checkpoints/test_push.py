@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.hub_cache import set_offline, wait_no_longer
+from helpers.hub_cache import set_offline, use_hub, wait_no_longer
 from helpers.local_hub import Fault
 from helpers.small_berts import small_bert
 from huggingface_hub import ModelCard, snapshot_download
@@ -260,32 +260,24 @@ def test_refused_token_is_one_line(hub, folder, monkeypatch, token):
     assert said.startswith("PermissionError: 127.0.0.1:") and "refuses to write owner/small" in said
 
 
-def test_no_network_is_one_line(owner, folder, monkeypatch):
+def test_no_network_is_one_line(owner, folder, monkeypatch, tmp_path):
+    """The hub answers with an error, never, or does not exist; the network is forbidden."""
+    cannot = "ConnectionError: hf://owner/small cannot be pushed, since "
     owner.faults["/api/repos/create"] = Fault(status=500)
     said = refusal(kbert.push, folder, "owner/small")
-    assert said.startswith("ConnectionError: hf://owner/small cannot be pushed, since 127.0.0.1:")
-    assert "status 500" in said
+    assert said.startswith(f"{cannot}127.0.0.1:") and "status 500" in said
+    with monkeypatch.context() as patch:
+        owner.faults["/api/models/owner/small"] = Fault(silent=True)
+        patch.setattr(pushing, "_TIMEOUT_S", 0.2)
+        said = refusal(kbert.push, folder, "owner/small")
+        assert said.startswith(cannot) and "Timeout" in said
+    with monkeypatch.context() as patch:
+        use_hub(patch, "http://127.0.0.1:1", tmp_path / "home")
+        patch.setenv("HF_TOKEN", "hf_owner")
+        said = refusal(kbert.push, folder, "owner/small")
+        assert said.startswith(f"{cannot}127.0.0.1:1")
     set_offline(monkeypatch)
-    said = refusal(kbert.push, folder, "owner/small")
-    assert "HF_HUB_OFFLINE forbids the network" in said
-
-
-def test_server_that_is_not_there_is_one_line(hub, folder, monkeypatch, tmp_path):
-    from helpers.hub_cache import use_hub
-
-    use_hub(monkeypatch, "http://127.0.0.1:1", tmp_path / "home")
-    monkeypatch.setenv("HF_TOKEN", "hf_owner")
-    said = refusal(kbert.push, folder, "owner/small")
-    assert said.startswith("ConnectionError: hf://owner/small cannot be pushed, since 127.0.0.1:1")
-
-
-def test_server_that_never_answers_is_one_line(owner, folder, monkeypatch):
-    owner.faults["/api/models/owner/small"] = Fault(silent=True)
-    monkeypatch.setattr(pushing, "_TIMEOUT_S", 0.2)
-    said = refusal(kbert.push, folder, "owner/small")
-    assert (
-        said.startswith("ConnectionError: hf://owner/small cannot be pushed") and "Timeout" in said
-    )
+    assert "HF_HUB_OFFLINE forbids the network" in refusal(kbert.push, folder, "owner/small")
 
 
 def test_upload_that_breaks_off_leaves_no_commit_and_is_pushed_again(owner, folder, monkeypatch):

@@ -151,18 +151,13 @@ def test_paths_that_are_no_checkpoint(capsys, folder):
     refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [("flax_model.msgpack", "Flax classes"), ("saved_model.pb", "a SavedModel")],
-)
-def test_formats_that_are_not_read_are_named(capsys, folder, name, what):
-    (folder / WEIGHTS).rename(folder / name)
-    refused(capsys, folder, name, what)
-
-
-def test_an_onnx_file_is_for_inference(capsys, tmp_path):
-    (tmp_path / "bert.onnx").write_bytes(b"\x08\x07")
-    refused(capsys, tmp_path / "bert.onnx", "got an ONNX file, which is for inference")
+def test_formats_that_are_not_read_are_named(capsys, folder):
+    (folder / WEIGHTS).rename(folder / "saved_model.pb")
+    refused(capsys, folder, "saved_model.pb", "a SavedModel")
+    (folder / "saved_model.pb").rename(folder / "flax_model.msgpack")
+    refused(capsys, folder, "flax_model.msgpack", "Flax classes")
+    (folder / "bert.onnx").write_bytes(b"\x08\x07")
+    refused(capsys, folder / "bert.onnx", "got an ONNX file, which is for inference")
 
 
 def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_path):
