@@ -44,8 +44,8 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     groups: dict[str, list[Tensor]] = {}
     for tensor in _list_tensors(file):
         name = tensor.name.removeprefix(_WHOLE)
-        group = groups.setdefault(name.split("/")[0], [])
-        group.append(dataclasses.replace(tensor, name=name))
+        renamed = dataclasses.replace(tensor, name=name)
+        groups.setdefault(name.split("/")[0], []).append(renamed)
     groups.pop("optimizer_weights", None)
     inner = [
         group
