@@ -1,5 +1,6 @@
 """kbert on one GPU, beside KerasHub and transformers: speed, utilization, memory of the device.
 
+    python benchmarks/gpu.py --first
     python benchmarks/gpu.py [--backend jax] [--only base-128 …] [--minutes 8]
 
 Runs from a bare checkout, with Keras on JAX, torch or TensorFlow. Measured are an update of
@@ -10,9 +11,12 @@ are the accounting's; of an update without the last block's rows that no head re
 
 Everyone's turn is a process of its own, which has the whole device: start, warm-up, samples. The
 first turn finds the largest batch that fits. After every turn OUTPUT.json and OUTPUT.md are
-written, so that a command which is killed keeps what it had. `--table FILE.json …` makes one table
-of several. docs/contributing/accelerators.md says what to run, and in which order; gpu_works.py has
-what a process does, gpu_table.py the rows and the table.
+written, so that a command which is killed keeps what it had. `--first` fills the updates' rows of
+every size, length, backend and peer in ten minutes, with the batches of docs/how_to/gpu.md. On JAX
+a profile of kbert's update then says how far the count of `kbert.compile_plan` is off for each kind
+of kernel. `--table FILE.json …` makes one table of several. docs/contributing/accelerators.md says
+what to run, and in which order; gpu_works.py has what a process does, gpu_table.py the rows and the
+table.
 """
 
 import argparse
@@ -33,13 +37,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # kbert and benchm
 
 from benchmarks import machine
 from benchmarks.contenders import Contender, Failed
-from benchmarks.gpu_table import KINDS, PARTS, PEERS, TOY, WORKS, figures, planned, rows_of, table
+from benchmarks.gpu_table import (
+    KINDS,
+    PARTS,
+    PEERS,
+    TOY,
+    WORKS,
+    figures,
+    kernel_table,
+    planned,
+    rows_of,
+    table,
+)
 from benchmarks.gpu_works import FULL
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ("jax", "torch", "tensorflow")
 PRECISIONS = ("mixed_bfloat16", "mixed_float16", "float32")
 SAMPLES, SECONDS, MOST = 3, 2.0, 50  # samples of a turn, seconds of one, units of work in one
+TOY_SECONDS, FIRST_SECONDS, FIRST_MINUTES = 0.01, 0.5, 10
+PROFILED = 5  # updates whose kernels are measured
+# The kernels that kbert.compile_plan counts, one launched after the other
+COUNTED = {"XLA_FLAGS": "--xla_gpu_enable_triton_gemm=false --xla_gpu_enable_command_buffer="}
 HOPEFUL = 1.5  # of the memory: the plan of a batch that is tried; a compiler keeps less than that
 
 
@@ -53,19 +72,35 @@ def main(line: list[str] | None = None) -> int:
         if settings.table is not None:
             print(table([opened(path) for path in settings.table]))
             return 0
-        backend, device = found(settings)
+        devices = found(settings)
     except Refused as refused:
         print(f"gpu.py: {refused}", file=sys.stderr)
         return 2
-    parts = PARTS | (TOY if settings.toy else {})
-    results = {"about": described(settings, backend, device), "rows": rows_of(parts)}
-    print(json.dumps(results["about"]), flush=True)
-    print(f"peak: {results['about']['peak']['source']}", flush=True)
-    with tempfile.TemporaryDirectory() as cache:
-        measure(results, settings, cache)
-    print(table([results], cpu=True))
-    print(f"\nkept in {settings.output}.json and {settings.output}.md")
+    ends = time.monotonic() + 60 * (settings.minutes or float("inf"))
+    many = []
+    for place, (backend, device) in enumerate(devices):
+        own = of_backend(settings, backend)
+        own.minutes = (ends - time.monotonic()) / 60 / (len(devices) - place)
+        parts = PARTS | (TOY if settings.toy else {})
+        results = {"about": described(own, backend, device), "rows": rows_of(parts)}
+        print(json.dumps(results["about"]), flush=True)
+        print(f"peak: {results['about']['peak']['source']}", flush=True)
+        with tempfile.TemporaryDirectory() as cache:
+            measure(results, own, cache)
+        print(f"kept in {own.output}.json and {own.output}.md\n", flush=True)
+        many.append(results)
+    print("\n\n".join(filter(None, [table(many, cpu=True), *map(kernel_table, many)])))
     return 0
+
+
+def of_backend(settings, backend: str) -> argparse.Namespace:
+    """The settings of a backend's own part of a first run; else all of them."""
+    own = argparse.Namespace(**vars(settings))
+    if settings.first:
+        own.output = f"{settings.output}-{backend}"
+        if backend != "torch":  # transformers is the same on all
+            own.peers = [who for who in settings.peers or PEERS if who != "transformers"]
+    return own
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,6 +127,7 @@ def parsed(line: list[str] | None) -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="turns of everyone; 3")
     add("--minutes", type=float, help="no turn begins that would end after them")
     add("--cpu", action="store_true", help="measure on the CPU")
+    add("--first", action="store_true", help="updates on every backend, in 10 minutes")
     add("--toy", action="store_true", help="one tiny part, which shows that everything runs")
     add("--output", help="name of the results, to which .json and .md are added")
     add("--commit", help="where there is no git to ask")
@@ -103,6 +139,9 @@ def parsed(line: list[str] | None) -> argparse.Namespace:
     settings.output = settings.output or f"gpu-{datetime.now():%Y-%m-%d-%H%M%S}"
     check(settings)
     settings.only = settings.only or list(settings.parts)
+    if settings.first:
+        settings.rounds, settings.works = 1, settings.works or ["update"]
+        settings.minutes = settings.minutes or FIRST_MINUTES
     settings.peers, settings.works = settings.peers or PEERS, settings.works or KINDS
     return settings
 
@@ -119,24 +158,28 @@ def check(settings) -> None:
         value = getattr(settings, option)
         if value is not None and not value > 0:
             raise Refused(f"--{option} must be above 0, got {value}")
-    place = Path(f"{settings.output}.json")
-    if place.exists() or not place.parent.is_dir():
-        raise Refused(f"--output must be a new name in a folder that is there, got {place}")
+    for backend in BACKENDS if settings.first else BACKENDS[:1]:
+        place = Path(f"{of_backend(settings, backend).output}.json")
+        if place.exists() or not place.parent.is_dir():
+            raise Refused(f"--output must be a new name in a folder that is there, got {place}")
 
 
-def found(settings) -> tuple[str, dict]:
-    """The backend, and its device: {"name", "kind"}.
+def found(settings) -> list[tuple[str, dict]]:
+    """The backend and its device, {"name", "kind"}; of a first run each that sees one.
 
     Raises:
         Refused: no backend, or none that sees a GPU.
     """
-    seen = {}
+    seen, devices = {}, []
     for backend in [settings.backend] if settings.backend else BACKENDS:
+        if devices and not settings.first:
+            break
         if not (installed("keras") and installed(backend)):
             seen[backend] = "not installed"
             continue
         if settings.cpu:
-            return backend, {"name": "CPU", "kind": "CPU"}
+            devices.append((backend, {"name": "CPU", "kind": "CPU"}))
+            continue
         probing = Contender("probe", "benchmarks.gpu_works:probe", environment=environment(backend))
         try:
             with probing.start() as process:
@@ -145,8 +188,10 @@ def found(settings) -> tuple[str, dict]:
             seen[backend] = str(failed)
             continue
         if device["kind"] != "CPU":
-            return backend, device
+            devices.append((backend, device))
         seen[backend] = "sees none"
+    if devices:
+        return devices
     said = "; ".join(f"{backend}: {text}" for backend, text in seen.items())
     if set(seen.values()) == {"not installed"}:
         raise Refused(
@@ -250,6 +295,32 @@ def measure(results: dict, settings, cache: str) -> None:
         except Failed as failed:
             row["why"] = str(failed)
         keep(results, settings.output)
+    calibrate(results, left, cache, ends)
+    keep(results, settings.output)
+
+
+def calibrate(results: dict, rows: list[dict], cache: str, ends: float) -> None:
+    """Puts into kbert's rows how far the count of kernels is off, where JAX runs on a GPU."""
+    about = results["about"]
+    if about["backend"] != "jax" or about["device"]["kind"] != "GPU":
+        return
+    if (device := datasheet(about["device"]["name"])) is None:
+        return
+    for row in rows:
+        ours = (row["who"], row["work"]) == ("kbert", "update") and row["turns"]
+        if not ours or time.monotonic() + row["turns"][0]["wall"] > ends:
+            continue
+        options = {"batch": row["batch"], "precision": about["precision"], "name": device.name}
+        options |= {"size": row["size"], "length": row["length"]}
+        place = environment("jax", cache=cache) | COUNTED
+        contender = Contender("kbert", "benchmarks.gpu_works:kernels", options, environment=place)
+        try:
+            with contender.start() as process:
+                process.ask(options=options)
+                process.ask(count=1)  # warm-up
+                row["kernels"] = process.ask(count=PROFILED)["found"]
+        except Failed as failed:
+            row["why"] = f"kernels: {failed}"
 
 
 def take_turn(row: dict, results: dict, settings, cache: str) -> None:
@@ -264,7 +335,8 @@ def take_turn(row: dict, results: dict, settings, cache: str) -> None:
         if missing := contender.missing():
             raise Failed(f"not installed: {', '.join(missing)}")
         try:
-            row["turns"].append(turn(contender, 0.01 if settings.toy else SECONDS))
+            seconds = TOY_SECONDS if settings.toy else FIRST_SECONDS if settings.first else SECONDS
+            row["turns"].append(turn(contender, seconds))
         except Failed as failed:
             if not FULL.search(str(failed)):
                 raise
@@ -280,6 +352,8 @@ def batches_of(row: dict, results: dict, settings) -> list[int]:
     batches = list(settings.parts[row["part"]].batches)
     if settings.batch:
         return [settings.batch]
+    if settings.first:
+        return [one for one in batches if one <= settings.parts[row["part"]].first]
     if row["work"] == "products":  # of what kbert's update multiplies
         same = [one for one in results["rows"] if one["part"] == row["part"] and one["batch"]]
         return [same[0]["batch"]] if same else batches[len(batches) // 2 :]
@@ -326,7 +400,8 @@ def keep(results: dict, output: str) -> None:
 
     figures(results)
     write_atomically(f"{output}.json", (json.dumps(results, indent=1) + "\n").encode())
-    write_atomically(f"{output}.md", (table([results]) + "\n").encode())
+    tables = filter(None, [table([results]), kernel_table(results)])
+    write_atomically(f"{output}.md", ("\n\n".join(tables) + "\n").encode())
 
 
 def opened(path: str) -> dict:

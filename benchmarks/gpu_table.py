@@ -14,21 +14,24 @@ class Part:
         size: a preset's name.
         length: tokens of a sequence.
         batches: sequences, the largest first.
+        first: sequences in a first run, as in the table of docs/how_to/gpu.md.
         aim: what share of the datasheet's peak kbert's update is to reach; None: not said.
     """
 
     size: str
     length: int
     batches: tuple[int, ...]
+    first: int
     aim: float | None = None
 
 
 PARTS = {
-    "base-128": Part("base", 128, (1024, 512, 256, 128, 64, 32, 16)),
-    "base-512": Part("base", 512, (256, 128, 64, 32, 16, 8, 4), 0.40),
-    "large-512": Part("large", 512, (96, 64, 32, 16, 8, 4, 2), 0.45),
+    "base-128": Part("base", 128, (1024, 512, 256, 128, 64, 32, 16), 64),
+    "base-512": Part("base", 512, (256, 128, 64, 32, 16, 8, 4), 16, 0.40),
+    "large-128": Part("large", 128, (512, 256, 128, 64, 32, 16, 8), 64),
+    "large-512": Part("large", 512, (96, 64, 32, 16, 8, 4, 2), 16, 0.45),
 }
-TOY = {"toy-32": Part("tiny", 32, (3,))}
+TOY = {"toy-32": Part("tiny", 32, (3,), 3)}
 WORKS = (  # who, which work, the function, what it needs, what it computes that kbert does not
     ("kbert", "update", "kbert", (), ""),
     ("kbert", "inference", "kbert", (), ""),
@@ -193,3 +196,22 @@ def shown(value: float | None, form: str, unit: int = 1) -> str:
 
 def aim(row: dict) -> str:
     return "–" if row["aim"] is None else f"aim {row['aim']:.0%} of datasheet"
+
+
+def kernel_table(results: dict) -> str:
+    """A Markdown table for each row whose kernels were counted and measured; "" for none."""
+    tables = []
+    for row in results["rows"]:
+        if not (kinds := row.get("kernels")):
+            continue
+        total = [sum(column) for column in zip(*kinds.values(), strict=True)]
+        lines = [("kernels", "number", "estimate, ms", "measured, ms", "measured ÷ estimate")]
+        lines.append(("---",) * 5)
+        largest = sorted(kinds.items(), key=lambda one: -one[1][2])
+        for kind, (count, estimate, measured) in [*largest, ("all", total)]:
+            ratio = shown(measured / estimate if estimate else None, ".2f")
+            times = (f"{seconds * 1e3:.3f}" for seconds in (estimate, measured))
+            lines.append((kind, f"{count:,}", *times, ratio))
+        tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        tables[-1] = f"{row['part']}, {row['batch']} sequences, kbert on JAX\n\n{tables[-1]}"
+    return "\n\n".join(tables)

@@ -4,11 +4,14 @@ Each function gives another that does a number of units of work, waits for the d
 bytes that it has held there at most. `precision` is a policy of Keras's.
 """
 
+import collections
 import functools
 import itertools
 import os
 import re
 import sys
+import tempfile
+from pathlib import Path
 
 from benchmarks.gpu_table import predictions, shapes
 
@@ -59,6 +62,21 @@ def kbert(kind: str, size: str, length: int, batch: int, precision: str):
 
 
 def _kbert_update(size, length, batch, precision):
+    (engine, fed), steps = _engine_and_batch(size, length, batch, precision), itertools.count()
+
+    def run(count):
+        before = 0.0
+        for _ in range(count):
+            loss = engine.update(fed, next(steps))["loss"]
+            float(before)  # one update is in flight, as in kbert's own loop
+            before = loss
+        wait(loss)
+        return {"device_memory": device_memory()}
+
+    return run
+
+
+def _engine_and_batch(size, length, batch, precision):
     import numpy as np
 
     import kbert
@@ -77,18 +95,59 @@ def _kbert_update(size, length, batch, precision):
     inputs[names.MASKED_POSITIONS] = arrays["positions"]
     labels = {names.MLM: arrays["predicted"], names.NSP: arrays["pairs"]}
     weights = {name: np.full(one.shape, 1 / one.size, "float32") for name, one in labels.items()}
-    fed, steps = TrainingBatch(inputs, labels, weights), itertools.count()
+    return engine, TrainingBatch(inputs, labels, weights)
+
+
+@told
+def kernels(size: str, length: int, batch: int, precision: str, name: str):
+    """kbert's update on JAX, profiled: its kernels, see `beside`; `name` is the datasheet's."""
+    import jax
+
+    from kbert.graph import accelerators
+
+    engine, fed = _engine_and_batch(size, length, batch, precision)
+    (arrays,), seeds = engine.split(fed), engine.seeds(0)
+    lowered = engine.program.update_function.lower(engine.state.values(), [], arrays, seeds)
+    text, chip = lowered.compile().as_text(), accelerators.gpu(name).accelerator
 
     def run(count):
-        before = 0.0
-        for _ in range(count):
-            loss = engine.update(fed, next(steps))["loss"]
-            float(before)  # one update is in flight, as in kbert's own loop
-            before = loss
-        wait(loss)
-        return {"device_memory": device_memory()}
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder):
+                for step in range(count):
+                    loss = engine.update(fed, step)["loss"]
+                wait(loss)
+            (path,) = Path(folder).rglob("*.xplane.pb")
+            return beside(text, chip, jax.profiler.ProfileData.from_file(str(path)), count)
 
     return run
+
+
+def beside(text: str, chip, profile, steps: int) -> dict[str, tuple[int, float, float]]:
+    """The kernels of a step by kind: their number, estimated and measured seconds.
+
+    Args:
+        text: the compiled program.
+        chip: the `Accelerator` of the estimate.
+        profile: a `jax.profiler.ProfileData` of some steps; what is no kernel of the program, such
+            as copies, is "other".
+        steps: their number.
+    """
+    from kbert.training.compiled import gpu_text
+
+    counted = list(gpu_text.kernels(text, chip, {}))
+    kinds = {one.name: one.kind for one in counted}
+    measured = collections.Counter()
+    planes = (plane for plane in profile.planes if plane.name.startswith("/device:GPU"))
+    for line in itertools.chain.from_iterable(plane.lines for plane in planes):
+        if line.name.startswith("Stream"):  # other lines repeat what is on these
+            for event in line.events:
+                kind = kinds.get(dict(event.stats).get("hlo_op"), "other")
+                measured[kind] += event.duration_ns * 1e-9 / steps
+    found = {kind: [0, 0.0, seconds] for kind, seconds in measured.items()}
+    for one in counted:
+        row = found.setdefault(one.kind, [0, 0.0, 0.0])
+        row[0], row[1] = row[0] + one.times, row[1] + one.times * one.seconds
+    return {kind: tuple(row) for kind, row in found.items()}
 
 
 def _kbert_forward(size, length, batch, precision):

@@ -7,6 +7,7 @@ from kbert.training.compiled.compiler import CompiledUpdate
 
 _NOTES = {"v4": "v4: the compiler's are of one of a chip's two cores, with half of its work"}
 
+_BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow"}
 _KINDS = 10  # of kernels that are shown
 
 
@@ -15,7 +16,8 @@ def compiled_text(found: CompiledUpdate) -> str:
     parts = [_beside(found), _collectives(found)]
     parts += [_kernels(found)] * bool(found.kernels)
     parts.append(_estimate(found))
-    return "\n\n".join([f"COMPILED in {found.seconds:,.0f} s", *parts]) + "\n"
+    title = f"COMPILED in {found.seconds:,.0f} s: the step of {_BACKENDS[found.backend]}"
+    return "\n\n".join([title, *parts]) + "\n"
 
 
 def _beside(found: CompiledUpdate) -> str:

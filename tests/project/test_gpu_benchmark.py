@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from helpers.sizes import ROOT, TESTS
+from helpers.sizes import FILES, ROOT, TESTS
 
 from benchmarks import gpu, gpu_table, gpu_works
 from benchmarks.contenders import Failed
+from kbert.graph import accelerators
 
 # tiny: vocabulary, blocks, hidden, feed-forward; 32 tokens, 4 of them predicted, 3 sequences
 
@@ -27,6 +30,7 @@ PARAMETERS = (
     + (H * H + H + 2 * H + V)
     + (2 * H + 2)
 )
+ROWS = len(gpu_table.PARTS) * len(gpu_table.WORKS)  # without the toy's
 
 
 def results_of(folder, *line):
@@ -54,7 +58,7 @@ def test_the_program_runs_on_a_cpu(backend, works, tmp_path):
     assert about["commit"] and about["command"].endswith("--output found")
     assert about["peak"] == {"flops": 2e12, "source": "--peak"}
     rows = {gpu_table.key(row): row for row in results["rows"]}
-    assert len(rows) == len(results["rows"]) == 4 * len(gpu_table.WORKS)
+    assert len(rows) == len(results["rows"]) == ROWS + len(gpu_table.WORKS)
     counted = {"update": 3 * (ENCODER + HEADS - UNREAD), "inference": ENCODER, "products": PRODUCTS}
     rates = {}
     for (part, work, who), row in rows.items():
@@ -77,9 +81,8 @@ def test_the_program_runs_on_a_cpu(backend, works, tmp_path):
 
 def held_to_the_table(kept, printed, measured):
     """A CPU's figures are printed, and fill no row of what is kept."""
-    lines = [line for line in kept.splitlines() if "-512" in line or "base-" in line]
-    assert len(lines) == 3 * len(gpu_table.WORKS)
-    assert kept.count("not measured") == 4 * len(gpu_table.WORKS)
+    lines = [line for line in kept.splitlines() if "large-" in line or "base-" in line]
+    assert len(lines) == ROWS and kept.count("not measured") == ROWS + len(gpu_table.WORKS)
     assert kept.count("run on a CPU") == measured
     assert printed.count("CPU, ") == measured and "aim 40% of datasheet" in printed
 
@@ -128,7 +131,7 @@ def test_gpu_table_row():
         f"| 64 | 50.0 (31.2, 87.5) | 1,280.0 | {64 * 3 * forward / 0.05e12:.2f} | {share} " in line
     )
     assert "| aim 40% of datasheet | 3.00 | " in line
-    assert sum("not measured" in line for line in lines) == 3 * len(gpu_table.WORKS) - 1
+    assert sum("not measured" in line for line in lines) == ROWS - 1
     assert len({line.count("|") for line in lines}) == 1
 
 
@@ -139,12 +142,74 @@ def test_tables_of_several_files_are_one(tmp_path, capsys):
     assert gpu.main(["--table", *map(str, sorted(tmp_path.iterdir()))]) == 0
     out = capsys.readouterr().out
     assert out.count("H100") == 2 and out.count("HBM3, torch, mixed") == 1
-    assert out.count("not measured") == 3 * len(gpu_table.WORKS) - 2
+    assert out.count("not measured") == ROWS - 2
 
 
 def test_gpu_page_shows_the_table_of_the_program():
     page = (ROOT / "docs" / "contributing" / "accelerators.md").read_text(encoding="utf-8")
     assert gpu_table.table([]) in page
+
+
+def profile_of(*planes):
+    """A made-up `jax.profiler.ProfileData`: (plane, line, instruction, nanoseconds)."""
+    return SimpleNamespace(
+        planes=[
+            SimpleNamespace(
+                name=plane,
+                lines=[
+                    SimpleNamespace(
+                        name=line,
+                        events=[SimpleNamespace(duration_ns=spent, stats=[("hlo_op", name)])],
+                    )
+                ],
+            )
+            for plane, line, name, spent in planes
+        ]
+    )
+
+
+def test_kernels_of_a_profile_are_compared_with_their_count():
+    """The program is that of tests/training/test_compiled_plans.py; 2 steps were profiled."""
+    text, gpu_name = (FILES / "update_gpu.hlo").read_text(encoding="utf-8"), "/device:GPU:0"
+    profile = profile_of(
+        (gpu_name, "Stream #14(Compute)", "cublas-lt-matmul.92", 4000),
+        (gpu_name, "Stream #14(Compute)", "loop_add_fusion.3", 24_000),
+        (gpu_name, "Stream #15(Memcpy)", "copy.7", 2000),
+        (gpu_name, "XLA Ops", "cublas-lt-matmul.92", 4000),
+        ("/host:CPU", "Stream", "cublas-lt-matmul.92", 4000),
+    )
+    chip = accelerators.gpu("H100").accelerator
+    found = gpu_works.beside(text, chip, profile, 2)
+    launch = pytest.approx(2.5e-6, rel=1e-2)
+    assert found == {
+        "__cublas$lt$matmul": (1, launch, pytest.approx(2e-6)),
+        "attention_kernel": (1, launch, 0.0),
+        "loop_add_fusion": (4, pytest.approx(1e-5, rel=1e-2), pytest.approx(1.2e-5)),
+        "other": (0, 0, pytest.approx(1e-6)),
+    }
+    results, row = measured()
+    assert gpu_table.kernel_table(results) == ""
+    row["kernels"] = found
+    lines = gpu_table.kernel_table(results).splitlines()
+    assert lines[0] == "base-512, 64 sequences, kbert on JAX"
+    assert lines[4] == "| loop_add_fusion | 4 | 0.010 | 0.012 | 1.20 |"
+    assert lines[-1] == "| all | 6 | 0.015 | 0.015 | 1.00 |"
+
+
+def test_first_run_takes_every_backend_in_ten_minutes(monkeypatch, tmp_path, capsys):
+    """No process is started: each backend's own settings are looked at."""
+    runs = []
+    monkeypatch.setattr(gpu, "measure", lambda results, own, cache: runs.append(own))
+    line = ["--first", "--cpu", "--output", str(tmp_path / "one")]
+    assert gpu.main(line) == 0
+    assert [Path(own.output).name for own in runs] == [f"one-{name}" for name in gpu.BACKENDS]
+    assert ["transformers" in own.peers for own in runs] == [
+        name == "torch" for name in gpu.BACKENDS
+    ]
+    minutes = [round(own.minutes, 1) for own in runs]
+    assert minutes == [3.3, 5.0, 10.0]  # a third, half of the rest, the rest: none takes time here
+    assert all(own.works == ["update"] and own.rounds == 1 for own in runs)
+    assert "kept in" in capsys.readouterr().out
 
 
 def a_row(**about):
@@ -157,6 +222,7 @@ def a_row(**about):
 
 def settings(**changes):
     values = {"batch": None, "toy": True, "parts": gpu_table.PARTS, "rounds": 1, "minutes": None}
+    values |= {"first": False}
     values |= {"only": ["base-128"], "peers": ["kbert"], "works": gpu_table.KINDS}
     return argparse.Namespace(**values | changes)
 
@@ -209,6 +275,7 @@ def test_batches_far_too_large_are_not_tried():
     row, results = a_row(device={"kind": "GPU", "memory_mib": "15000"}, precision="mixed_bfloat16")
     assert gpu.batches_of(row, results, settings()) == [512, 256, 128, 64, 32, 16]
     assert gpu.batches_of(row, results, settings(batch=77)) == [77]
+    assert gpu.batches_of(row, results, settings(first=True)) == [64, 32, 16]
     products = results["rows"][2]
     assert gpu.batches_of(products, results, settings()) == [128, 64, 32, 16]
     row["batch"] = 256
@@ -284,7 +351,10 @@ def one_line(capsys, *line):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["--only", "base"], "--only must be of base-128, base-512, large-512, got base"),
+        (
+            ["--only", "base"],
+            "--only must be of base-128, base-512, large-128, ",
+        ),
         (["--toy", "--only", "base-128"], "--only must be of toy-32, got base-128"),
         (["--backend", "numpy"], "--backend must be of jax, torch, tensorflow, got numpy"),
         (["--precision", "int8"], "--precision must be of mixed_bfloat16, "),

@@ -80,7 +80,7 @@ def test_compiled_text_names_one_turn_or_core():
             "collectives": {},
             "host_calls": [],
         }
-        sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
+        sizes = {"backend": "jax", "seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
         found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
         of_a_turn = found.counted_flops / chips / plan.accumulation_steps
         return compiled_text(dataclasses.replace(found, flops=of_a_turn))
@@ -230,6 +230,21 @@ def answer():
     }
 
 
+def test_step_of_tensorflow_is_compiled_for_one_gpu(answer, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[-1]) or answer)
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    line = ("plan", "tiny", "--batch-size", "64", "--compile")
+    assert "the step of TensorFlow" in run(capsys, *line, "--gpu", "H100").out
+    assert "the step of JAX" in run(capsys, *line, "--tpu", "v5e:2x2").out
+    several = run(capsys, *line, "--gpu", "H100:2")
+    assert (several.status, several.err.count("\n")) == (2, 1)
+    assert "gpu must be one with TensorFlow" in several.err
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert "the step of JAX" in run(capsys, *line, "--gpu", "H100:2").out
+    assert asked == ["tensorflow", "jax", "jax"]
+
+
 def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
     """Utilization: the accounting's FLOPs of a chip in 2 ms, over 197e12."""
     asked = []
@@ -293,17 +308,23 @@ def test_kernels_of_a_gpu_are_counted():
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not extras.is_installed("jax_cuda12_plugin"), reason="jax-cuda")
-@pytest.mark.parametrize("name", ["H100", "L4:2"])
-def test_update_compiles_for_gpus(name):
+@pytest.mark.parametrize(
+    ("name", "backend", "precision"),
+    [
+        ("H100", "jax", "mixed_bfloat16"),
+        ("L4:2", "jax", "mixed_bfloat16"),
+        ("H100", "tensorflow", "mixed_float16"),
+    ],
+)
+def test_update_compiles_for_gpus(name, backend, precision):
     options = {"kind": "GPU", "name": name, "seq_len": 128, "max_predictions": 19}
     sizes = SIZES | {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
-    found = compiler.compiled(
-        {**REQUEST, **options, "config": sizes | {"max_position_embeddings": 128}}
-    )
+    options |= {"config": sizes | {"max_position_embeddings": 128}, "precision": precision}
+    found = compiler.compiled({**REQUEST, **options}, backend=backend)
     assert found["host_calls"] == found["dynamic_shapes"] == []
-    assert (
-        found["kernels"]["attention_kernel"][0] == found["kernels"]["attention_gradient_kernel"][0]
-    )
+    kernels = found["kernels"]
+    if backend == "jax":
+        assert kernels["attention_kernel"][0] == kernels["attention_gradient_kernel"][0]
     assert bool(found["collectives"]) == (":" in name)
 
 

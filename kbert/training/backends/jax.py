@@ -139,13 +139,13 @@ class _Program(Program):
     def __init__(self, backend: JaxBackend, step: TrainingStep, state, jit: bool):
         super().__init__(backend, step, state)
         compiled: Callable = jax.jit if jit else lambda function, **_: function
-        self._update = compiled(step.update, donate_argnums=0)
+        self.update_function = compiled(step.update, donate_argnums=0)
         self._gradients = jax.jit(step.gradients)
         self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
 
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
-        new, metrics = self._update(
+        new, metrics = self.update_function(
             self.state.values(), self._frozen(), self._place(arrays, 1), seeds
         )
         variables, values = jax.tree.leaves(self.state.variables), jax.tree.leaves(new)

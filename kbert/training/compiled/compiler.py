@@ -22,7 +22,6 @@ from kbert.training.compiled import gpu_text
 
 _ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # there is no TPU that two processes would fight for
-    "KERAS_BACKEND": "jax",
     "JAX_PLATFORMS": "cpu",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
@@ -44,6 +43,7 @@ class CompiledUpdate:
 
     Attributes:
         plan: the plan that was compiled.
+        backend: Keras's backend, whose step it is.
         seconds: duration of the compilation.
         arguments: bytes of weights, moments and the batch; their new values overwrite them.
         temporary: peak bytes of everything else: gradients, activations.
@@ -58,6 +58,7 @@ class CompiledUpdate:
     """
 
     plan: Plan
+    backend: str
     seconds: float
     arguments: int
     temporary: int
@@ -118,7 +119,8 @@ def compile_plan(
 ) -> CompiledUpdate:
     """Compile a plan's whole training step for its TPU slice or GPUs; none of them is needed.
 
-    This takes one to several minutes.
+    This takes one to several minutes. The step is JAX's; for one GPU it is TensorFlow's if the
+    variable KERAS_BACKEND says so.
 
     Args:
         found: from `kbert.plan(…, tpu=…)` or `kbert.plan(…, gpu=…)`.
@@ -126,24 +128,27 @@ def compile_plan(
 
     Raises:
         ImportError: the compiler is not installed.
-        ValueError: a plan for GPUs that the compiler has no description of, or for more than 8;
-            a program too large for the chips: the message says what does not fit, and which option
-            would make it fit.
+        ValueError: a plan for GPUs that the compiler has no description of, for more than 8, or
+            for several with TensorFlow, whose exchange is outside of the program; a program too
+            large for the chips: the message says what does not fit, and which option would make it
+            fit.
         RuntimeError: the compiler failed.
     """
     if found.freeze is not None or found.lora_rank is not None:
         raise ValueError(
             "the plan must be of a whole model to be compiled, got freeze or lora_rank"
         )
-    chip = found.devices.accelerator
+    chip, backend = found.devices.accelerator, "jax"
     if chip.kind == "GPU":
-        _check_gpus(found)
+        if os.environ.get("KERAS_BACKEND") == "tensorflow":
+            backend = "tensorflow"
+        _check_gpus(found, 1 if backend == "tensorflow" else 8)
     what: dict[str, Any] = {"kind": chip.kind, "name": found.devices.name}
     what |= {"config": asdict(found.config), "head": "pretraining"}
-    answer = compiled(what | _settings_of(found), waited)
+    answer = compiled(what | _settings_of(found), waited, backend)
     if "refused" in answer:
         raise ValueError(_refusal(found, answer["refused"]))
-    report = CompiledUpdate(found, **answer)
+    report = CompiledUpdate(found, backend, **answer)
     if chip.kind == "GPU" and report.memory > found.memory.capacity:
         raise ValueError(
             _refusal(found, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
@@ -151,15 +156,14 @@ def compile_plan(
     return report
 
 
-def _check_gpus(found: Plan) -> None:
+def _check_gpus(found: Plan, most: int) -> None:
     name, known = found.devices.accelerator.name, gpu_text.targets()
     if name not in known:
         near = hint(name, known, "there are")
         raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
-    if found.devices.chips > 8:
-        raise ValueError(
-            f"gpu must be at most 8 of one host to be compiled for, got {found.devices.name!r}"
-        )
+    if found.devices.chips > most:
+        which = "one with TensorFlow" if most == 1 else "at most 8 of one host"
+        raise ValueError(f"gpu must be {which} to be compiled for, got {found.devices.name!r}")
 
 
 def _settings_of(found: Plan) -> dict:
@@ -168,12 +172,17 @@ def _settings_of(found: Plan) -> dict:
     return {name: getattr(found, name) for name in names}
 
 
-def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
-    """Return the answer of `program` to a request."""
+def compiled(
+    request: dict,
+    waited: Callable[[float], None] = lambda seconds: None,
+    backend: str = "jax",
+) -> dict:
+    """Return the answer of `program` to a request; `backend` is Keras's in its process."""
     if request["kind"] == "TPU":
         extras.require("compiling for a TPU", "tpu", "jax", "libtpu")
     else:
         extras.require("compiling for a GPU", "jax-cuda", "jax", "jax_cuda12_plugin")
+        extras.require("compiling for a GPU", backend, backend)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         answer, said = Path(folder, "answer"), b""
@@ -182,7 +191,7 @@ def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: No
             [*command, json.dumps(request), str(answer)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | _ENVIRONMENT | _FLAGS[request["kind"]],
+            env=os.environ | _ENVIRONMENT | _FLAGS[request["kind"]] | {"KERAS_BACKEND": backend},
         ) as process:
             try:
                 while process.returncode is None:

@@ -52,6 +52,7 @@ class Kernel(NamedTuple):
         moved: bytes of its operands and results.
         flops: FLOPs of its products.
         seconds: estimated time of one run.
+        name: of its instruction in the program.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Kernel(NamedTuple):
     moved: int
     flops: int
     seconds: float
+    name: str
 
 
 def targets() -> dict[str, dict[str, str]]:
@@ -93,7 +95,7 @@ def kernels(text: str, accelerator: Accelerator, parts: Mapping[str, str]) -> It
         kind, flops, share = _product(one, target[1] if target else "", given)
         peak = accelerator.peak_flops * share / (1 if given and given[0][:3] != "f32" else 2)
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
-        yield Kernel(kind, hlo_text.part(one, parts), times, moved, flops, seconds)
+        yield Kernel(kind, hlo_text.part(one, parts), times, moved, flops, seconds, one.name)
 
 
 def _product(one: Instruction, target: str, given: list[str]) -> tuple[str, int, float]:

@@ -2,15 +2,18 @@
 
     python -m kbert.training.compiled.program '{…}' RESULT.json
 
-Its backend is JAX on the CPU; libtpu and JAX's plugin for CUDA hold the compilers.
+libtpu and JAX's plugin for CUDA hold the compilers. Keras's backend is JAX on the CPU, or for GPUs
+TensorFlow, whose whole step becomes a function of JAX's.
 """
 
+import functools
 import json
 import sys
 import time
 from pathlib import Path
 
 import jax
+import keras
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
@@ -21,6 +24,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.ops import compile_for
+from kbert.training.backends.backend import Backend
 from kbert.training.compiled import gpu_text, hlo_text
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -118,6 +122,9 @@ def update(
     """
     engine = Engine()
     engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    if on_tensorflow:  # new values are results, as on JAX, instead of assignments
+        engine.backend.apply = functools.partial(Backend.apply, engine.backend)
     sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     model = build(spec.for_training())
@@ -128,7 +135,10 @@ def update(
     def laid(tree, *axes):
         sharding = NamedSharding(mesh, PartitionSpec(*axes))
         return jax.tree.map(
-            lambda like: jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=sharding), tree
+            lambda like: jax.ShapeDtypeStruct(
+                tuple(like.shape), keras.backend.standardize_dtype(like.dtype), sharding=sharding
+            ),
+            tree,
         )
 
     batch = _examples(model, batch_size)
@@ -137,7 +147,12 @@ def update(
         arrays = batch.inputs, batch.labels, batch.weights
         return jax.jit(engine.step.measure), (values.weights, [], laid(arrays, "batch"))
     (arrays,), seeds = engine.split(batch), engine.seeds(0)
-    function = jax.jit(engine.step.update, donate_argnums=0)
+    function = engine.step.update
+    if on_tensorflow:
+        from jax.experimental.jax2tf import call_tf
+
+        function, (seeds,) = call_tf(function), seeds
+    function = jax.jit(function, donate_argnums=0)
     return function, (values, [], laid(arrays, None, "batch"), laid(seeds))
 
 
