@@ -6,7 +6,7 @@ from helpers.command_line import kbert as command
 from helpers.parse_summary import expected, parse
 
 import kbert
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
 from kbert.model import builder
 from kbert.model.deferred import build_outline
 from kbert.model.summary import model_rows
@@ -50,9 +50,8 @@ def test_plot_by_name_equals_plot_of_the_built_model(small, tmp_path):
     assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
-    spec = GraphSpec(small, head)
+def test_outline_has_the_rows_and_counts_of_the_model(small, capsys):
+    spec = GraphSpec(small)
     outline, built = build_outline(spec), builder.build(spec)
     assert model_rows(outline) == model_rows(built)
     assert outline.count_params() == built.count_params()

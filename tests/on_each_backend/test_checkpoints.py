@@ -87,23 +87,6 @@ def test_saved_checkpoint_is_bit_equal_to_transformers(folders, name, tmp_path):
     assert again.report.initialized == bert.report.initialized
 
 
-@full_on("jax", "torch")
-def test_another_head_keeps_encoder_and_reports_new_weights(folders, caplog):
-    source = kbert.load(folders / "BertForPreTraining")
-    with caplog.at_level("WARNING", logger="kbert"):
-        bert = kbert.load(folders / "BertForPreTraining", head="classifier")
-    assert bert.report.initialized == ("classifier.weight", "classifier.bias")
-    assert [record.getMessage().count("classifier.weight") for record in caplog.records] == [1]
-    assert "cls.predictions.bias" in bert.report.ignored
-    name = "Encoder-2-FeedForward"
-    for first, second in zip(
-        source.model.get_layer(name).get_weights(),
-        bert.model.get_layer(name).get_weights(),
-        strict=True,
-    ):
-        assert_array_equal(first, second)
-
-
 @nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("name", "head"),
