@@ -8,8 +8,6 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies, assert_states_equal
 from helpers.labelled_texts import write_texts
-from helpers.run_shards import CONFIG, VOCABULARY, make_shards
-from helpers.run_shards import SETTINGS as SHARD_SETTINGS
 from helpers.small_berts import small_bert
 from safetensors.numpy import load_file, save_file
 
@@ -256,32 +254,3 @@ def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, caps
     status, out, err = kbert_command(capsys, finetune_command.name, *arguments)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.full
-def test_continued_pretraining_leaves_frozen_layers(tmp_path):
-    make_shards(tmp_path)
-    options = SHARD_SETTINGS | {"steps": 2, "progress": False, "output": tmp_path / "run"}
-    with pytest.raises(ValueError, match="give init, or leave freeze out"):
-        kbert.pretrain(tmp_path / "shards", "tiny", freeze="1", **options)
-    config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
-    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
-    first = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
-    kbert.save(first, tmp_path / "first")
-    options |= {"init": tmp_path / "first", "freeze": "embeddings,1"}
-    trained = kbert.pretrain(tmp_path / "shards", **options)
-    changed = {
-        layer.name
-        for layer in trained.bert.model.layers
-        if any(
-            map(
-                np.any,
-                map(
-                    np.subtract,
-                    layer.get_weights(),
-                    first.model.get_layer(layer.name).get_weights(),
-                ),
-            )
-        )
-    }
-    assert changed == {"NSP-Dense", "NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}

@@ -91,42 +91,50 @@ def test_sentence_embeddings_train_with_frozen_layers(source):
         kbert.finetune(source, "embed", train=PAIRS, **SETTINGS, head_learning_rate=1e-3)
 
 
-@pytest.mark.full
-def test_continued_pretraining_with_lora(tmp_path):
-    make_shards(tmp_path)
-    options = SHARD_SETTINGS | {"steps": 3, "progress": False, "output": tmp_path / "run"}
-    with pytest.raises(
-        ValueError, match="lora_rank needs a checkpoint to start from \\(init\\), got 2"
-    ):
-        kbert.pretrain(tmp_path / "shards", "tiny", lora_rank=2, **options)
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A folder with shards and a checkpoint, and its `Bert`."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    make_shards(folder)
     config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
     first = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
-    kbert.save(first, tmp_path / "first")
-    options |= {
-        "init": tmp_path / "first",
-        "lora_rank": 2,
-        "lora_alpha": 6.0,
-        "learning_rate": 1e-2,
-    }
-    done = kbert.pretrain(tmp_path / "shards", **options)
-    heads = {"NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}
+    kbert.save(first, folder / "first")
+    return folder, first
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", [{"lora_rank": 2, "lora_alpha": 6.0}, {"freeze": "embeddings,1"}])
+def test_continued_pretraining_in_part(pretrained, tmp_path, part):
+    folder, first = pretrained
+    options = SHARD_SETTINGS | {"steps": 3, "progress": False, "learning_rate": 1e-2} | part
+    options |= {"output": tmp_path / "run"}
+    name, value = next(iter(part.items()))
+    with pytest.raises(
+        ValueError, match=rf"{name} needs a checkpoint to start from \(init\), got {value!r}"
+    ):
+        kbert.pretrain(folder / "shards", "tiny", **options)
+    done = kbert.pretrain(folder / "shards", init=folder / "first", **options)
     layers = changed(first.model, done.bert.model)
+    heads = {"NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}
+    if name == "freeze":
+        assert layers == heads | {"NSP-Dense"}
+        return
     attention = {name for name in layers if name.endswith("MultiHeadSelfAttention")}
-    assert layers - attention == heads and len(attention) == config.num_hidden_layers
-    again = kbert.load(tmp_path / "first", adapter=tmp_path / "run" / "adapter")
+    assert layers - attention == heads and len(attention) == first.config.num_hidden_layers
+    again = kbert.load(folder / "first", adapter=tmp_path / "run" / "adapter")
     assert again.head == "pretraining" and changed(done.bert.model, again.model) == set()
     if importlib.util.find_spec("peft") is not None:
-        compare_with_peft(tmp_path, done.bert)
+        compare_with_peft(folder / "first", tmp_path / "run", done.bert)
 
 
-def compare_with_peft(folder, bert):
+def compare_with_peft(source, run, bert):
     import peft
     import torch
     import transformers
 
-    base = transformers.BertForPreTraining.from_pretrained(folder / "first")
-    model = peft.PeftModel.from_pretrained(base, folder / "run" / "adapter").eval()
+    base = transformers.BertForPreTraining.from_pretrained(source)
+    model = peft.PeftModel.from_pretrained(base, run / "adapter").eval()
     ids = np.random.default_rng(3).integers(5, bert.config.vocab_size, (5, 7))
     with torch.no_grad():
         theirs = model(input_ids=torch.tensor(ids))
