@@ -134,6 +134,6 @@ def test_two_workers_resume_bit_equal_after_kill_and_stop(runs, run, life):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("backend", "index"), [("tensorflow", 0), ("jax", 1)])
-def test_killed_worker_ends_the_other_with_one_line(runs, backend, index):
-    killed(runs(backend), "alone", index, 6)
+def test_killed_worker_ends_the_other_with_one_line(runs):
+    """On TensorFlow; of torch and JAX a worker is killed above, on JAX in the nightly round."""
+    killed(runs("tensorflow"), "alone", 0, 6)
