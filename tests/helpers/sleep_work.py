@@ -1,6 +1,11 @@
-"""Work for the benchmarks' tests: it sleeps."""
+"""Works for the benchmarks' tests: functions of options that return functions of a count."""
 
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 
 def sleeper(seconds):
@@ -9,22 +14,16 @@ def sleeper(seconds):
 
 
 def saying(folder):
-    """Says what lies in the folder of the work's files."""
-    from pathlib import Path
-
+    """Count what lies in the folder of the work's files."""
     return lambda count: {"lies": len(list(Path(folder).iterdir()))}
 
 
 def writing(folder):
-    from pathlib import Path
-
     return lambda count: Path(folder, "one").write_text("1")
 
 
 def looking(names):
-    """Says of modules 1 where they are found, 1 more where a package of that name is."""
-    import importlib.metadata
-    import importlib.util
+    """Count for each module: 1 where it is found, 1 more where a package of that name is."""
 
     def is_packaged(name):
         try:
@@ -37,7 +36,7 @@ def looking(names):
 
 
 def breaking(after):
-    """Fails when it has been asked so often."""
+    """Fail after so many calls."""
     left = iter(range(after))
 
     def run(count):
@@ -48,16 +47,11 @@ def breaking(after):
 
 
 def starting(line):
-    import subprocess
-    import sys
-
     return lambda count: subprocess.run([sys.executable, *line], check=True)
 
 
 def fitting(kind, size, length, batch, precision):
-    """Work of benchmarks/gpu.py that 2 sequences fit and 3 do not; 5 fail in another way."""
-    import sys
-
+    """Have benchmarks/gpu.py find that 2 sequences fit and 3 do not; 5 fail in another way."""
     if batch in (3, 4, 5):
         says = "broken" if batch == 5 else "out of memory: 9 GiB"
         print(f"a page\n{says}", file=sys.stderr)
