@@ -10,7 +10,6 @@ from helpers.small_berts import small_bert
 
 import kbert
 
-pytest.importorskip("peft", reason="the peer: pip install --no-deps peft accelerate")
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]  # warnings of the peer's
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification")
@@ -23,6 +22,8 @@ TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs bark a lot", "so does th
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
+    # here, since every worker that only collects the tests would import PEFT for seconds
+    pytest.importorskip("peft", reason="the peer: pip install --no-deps peft accelerate")
     out = tmp_path_factory.mktemp("family")
     run_peer("peer_family.py", out, json.dumps(TEXTS), out, *CLASSES)
     return out

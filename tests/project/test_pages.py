@@ -21,17 +21,19 @@ def name_of(page) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def has_its_own_test(page) -> bool:
-    """Whether a test of the page's own names it; then that runs what of it can be run."""
-    if name_of(page) in RUN_HERE:
-        return False
-    name = re.escape(page.name)
-    tests = (ROOT / "tests").rglob("test_*.py")
-    return any(re.search(rf'["/]{name}"', test.read_text(encoding="utf-8")) for test in tests)
+def pages_with_tests() -> set[str]:
+    """Return the names of pages that a test names; then that runs what of them can be run."""
+    texts = [test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("test_*.py")]
+    return set(re.findall(r'["/]([\w-]+\.md)"', "\n".join(texts)))
 
 
 OURS = [page for page in PAGES if not name_of(page).startswith(GENERATED)]
-HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not has_its_own_test(page)]
+NAMED = pages_with_tests()
+HERE = [
+    page
+    for page in OURS
+    if name_of(page) not in ELSEWHERE and (page.name not in NAMED or name_of(page) in RUN_HERE)
+]
 WITH_CODE = [page for page in HERE if any(map(runs, blocks(page)))]
 
 
