@@ -42,31 +42,48 @@ def test_every_public_name_resolves():
     assert "kbert" in sys.modules
 
 
-@pytest.mark.full
-def test_layers_are_registered_by_any_first_import(run_python):
-    """Each in a fork of one process, which has imported JAX but neither Keras nor kbert."""
-    code = """
+FORKED = """
 import importlib, os, sys, traceback
-import h5py, jax, optree
+import keras
 
-for module in ("model.layers", "model.layers.heads", "model.bert_model", "model.builder",
-               "show.one_projection"):
+def in_a_fork(function, *arguments):
     if os.fork() == 0:
         try:
-            assert "keras" not in sys.modules and "kbert" not in sys.modules
-            importlib.import_module(f"kbert.{module}")
-            import keras
-
-            for name in ("BertModel", "Masked", "TokenEmbedding", "AttentionWeights", "gelu"):
-                assert keras.saving.get_registered_object(f"kbert>{name}"), (module, name)
+            assert "kbert" not in sys.modules
+            function(*arguments)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    assert os.wait()[1] == 0, module
-    print(module)
+    assert os.wait()[1] == 0, arguments
+    print(*arguments)
+
+def check_registered(module):
+    importlib.import_module(f"kbert.{module}")
+    for name in ("BertModel", "Masked", "TokenEmbedding", "AttentionWeights", "gelu"):
+        assert keras.saving.get_registered_object(f"kbert>{name}"), (module, name)
+
+def save(path):
+    import kbert
+    sizes = dict(hidden_size=6, num_hidden_layers=1, num_attention_heads=2, intermediate_size=5)
+    config = kbert.BertConfig(vocab_size=9, max_position_embeddings=7, **sizes)
+    kbert.build_encoder(config).save(path)
+    assert "tensorflow" not in sys.modules
+
+for module in ("model.layers", "model.layers.heads", "model.bert_model", "model.builder",
+               "show.one_projection"):
+    in_a_fork(check_registered, module)
+in_a_fork(save, sys.argv[1])
 """
-    assert run_python(code, backend="jax").stdout.count("\n") == 5
+
+
+@pytest.mark.full
+def test_first_import_registers_layers_and_saving_needs_no_tensorflow(run_python, tmp_path):
+    """Each in a fork of one process, which has imported Keras on JAX and not kbert."""
+    path = tmp_path / "model.keras"
+    code = f"import sys; sys.argv.append({str(path)!r})\n{FORKED}"
+    assert run_python(code, backend="jax").stdout.count("\n") == 6
+    assert path.is_file()
 
 
 def test_extras_named_in_messages_install_the_packages():
@@ -89,16 +106,3 @@ def test_extras_named_in_messages_install_the_packages():
                 assert {one.value for one in choices} <= brings[extra], path
                 named.add(extra)
     assert named >= {"onnx", "serving", "tpu", "dask", "keras-nlp", "torch", "tensorflow"}
-
-
-@pytest.mark.full
-def test_saving_a_model_on_jax_imports_no_tensorflow(run_python, tmp_path):
-    code = f"""
-import sys, kbert
-sizes = dict(hidden_size=6, num_hidden_layers=1, num_attention_heads=2, intermediate_size=5)
-model = kbert.build_encoder(kbert.BertConfig(vocab_size=9, max_position_embeddings=7, **sizes))
-model.save({str(tmp_path / "model.keras")!r})
-print("tensorflow" in sys.modules)
-"""
-    assert run_python(code, backend="jax").stdout.strip() == "False"
-    assert (tmp_path / "model.keras").is_file()
