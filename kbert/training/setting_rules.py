@@ -86,11 +86,11 @@ def _read_optimizer(value) -> str | dict:
     A `_RefusedError` says which setting is the run's, or that a step changes more than each weight
     and its slots; another object is a TypeError.
     """
+    if isinstance(value, str):
+        return value
     import keras
 
     kind = keras.optimizers.Optimizer
-    if isinstance(value, str):
-        return value
     if isinstance(value, type) and issubclass(value, kind):
         raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
     json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value

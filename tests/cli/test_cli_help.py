@@ -147,10 +147,10 @@ def test_quiet_run_has_no_progress_line(capsys):
     from kbert.training.loop.progress_line import Live
 
     with progress.silent(), Live(7, first="compiling") as live:
-        live.evaluated(3, {"loss": 1.0})
+        live.show_evaluation(3, {"loss": 1.0})
     with progress.silent(), console.progress("what takes long"):
         pass
     assert capsys.readouterr().err == ""
     with Live(7) as live:
-        live.evaluated(3, {"loss": 1.0})
+        live.show_evaluation(3, {"loss": 1.0})
     assert "3/7" in capsys.readouterr().err

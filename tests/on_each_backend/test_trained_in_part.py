@@ -175,11 +175,15 @@ def test_each_layer_has_its_own_learning_rate(data):
         assert max(moved) == pytest.approx(RATE * share, rel=1e-2), layer
 
 
-def adapter_gradients(data, step, dropout, **options) -> dict:
+def adapted_engine(dropout, **options):
     on = {"lora_targets": "query,attention_output,intermediate,output", "lora_rank": 3}
     engine, first = engine_of(dropout=dropout, **on, **options)
     engine.state.restore(with_adapters(first))
-    return engine.gradients(batch_of(data, 0), step)
+    return engine
+
+
+def adapter_gradients(data, step, dropout, **options) -> dict:
+    return adapted_engine(dropout, **options).gradients(batch_of(data, 0), step)
 
 
 def assert_near(found: dict, expected: dict) -> None:
@@ -210,10 +214,8 @@ def test_adapter_dropout_differs_by_step_and_not_in_evaluation(data, backend):
         assert_near(
             adapter_gradients(data, 1, 0.4, prepared=(("gradient_checkpointing", True),)), one
         )
-    on = {"lora_targets": "query,attention_output,intermediate,output", "lora_rank": 3}
-    logits = [
-        engine_of(dropout=rate, **on)[0].predict(batch_of(data, 0).inputs)[0] for rate in (0.4, 0.0)
-    ]
+    inputs = batch_of(data, 0).inputs
+    logits = [adapted_engine(rate).predict(inputs)[0] for rate in (0.4, 0.0)]
     np.testing.assert_allclose(*logits, atol=1e-6)
 
 
