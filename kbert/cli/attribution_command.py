@@ -62,9 +62,10 @@ def attribute(source, text, pair, output, form, **options):
     cosine similarity of two texts, for any model.
     """
     if output is not None:
-        from kbert.tasks.attribution.attribution import check_path
+        from kbert.tasks.attribution.attribution import ENDINGS
+        from kbert.tasks.pictures import check_path
 
-        check_path(output)
+        check_path(output, ENDINGS)
         check_writable(output)
     with loaded(source) as bert:
         from kbert.tasks.attribution.inference import attribute

@@ -9,7 +9,7 @@ from kbert.cli.command import Choice, names_or_files, presets_or_files
 from kbert.graph import aliases
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS
-from kbert.tasks.precisions import PRECISIONS
+from kbert.tasks import PRECISIONS
 
 CONFIG = click.argument(
     "config", default="base", metavar="[CONFIG]", shell_complete=presets_or_files

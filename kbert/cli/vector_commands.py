@@ -167,7 +167,8 @@ def attention(source, text, pair, output, layer, head, special, precision):
     .png .svg .pdf   a heat map
     .npz             the numbers
     """
-    from kbert.tasks.attention.attention_map import ENDINGS, PICTURES, check_path
+    from kbert.tasks.attention.attention_map import ENDINGS
+    from kbert.tasks.pictures import PICTURES, check_path
 
     picture = check_path(output, ENDINGS).suffix.lower() in PICTURES
     check_writable(output)

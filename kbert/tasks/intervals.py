@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 200
-FEWEST_RESAMPLES, FEWEST_EXAMPLES = 50, 10  # below them there are no intervals
-_VALUES = 40_000_000  # that may be drawn in all: about 10 s, 0.25 µs each for the slowest metrics
+FEWEST_RESAMPLES, FEWEST_EXAMPLES = 50, 10  # with fewer there are no intervals
+_VALUES = 40_000_000  # that are resampled in all: about 10 s, 0.25 µs each for the slowest metrics
 _PERCENTILES = (2.5, 97.5)
 _Z = 1.959964  # 97.5 % of a normal distribution are below it
-_SHARES_OF_EXAMPLES = ("accuracy", "exact_match", "recall@")  # beginnings of names
+_PROPORTIONS = ("accuracy", "exact_match", "recall@")  # beginnings of names
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Scores:
     """Per-example data of metrics, in a form that can be resampled.
 
     Attributes:
-        columns: arrays of N entries, one per example; of objects: arrays.
-        compute: returns the metrics of such columns, and of `counts`, if they are given.
-        counts: int (N,), how many examples each entry stands for; None: one each.
+        columns: arrays of N entries, one per example; of dtype object: arrays.
+        compute: returns the metrics of such columns, and of `counts`, if there are any.
+        counts: int (N,), the number of examples that each entry stands for; None: one each.
     """
 
     columns: tuple[np.ndarray, ...]
@@ -40,12 +40,12 @@ class Scores:
         return self.compute(*self.columns, *(() if self.counts is None else (self.counts,)))
 
     def resample(self, rng: np.random.Generator) -> dict[str, float]:
-        """Compute the metrics of as many examples, drawn with replacement."""
-        if self.counts is not None:  # the same distribution, in one draw
+        """Compute the metrics of as many examples, sampled with replacement."""
+        if self.counts is not None:  # the same distribution, sampled at once
             counts = rng.multinomial(len(self), self.counts / len(self))
             return self.compute(*self.columns, counts)
-        places = rng.integers(len(self), size=len(self))
-        return self.compute(*(column[places] for column in self.columns))
+        indices = rng.integers(len(self), size=len(self))
+        return self.compute(*(column[indices] for column in self.columns))
 
     def count_resamples(self) -> int:
         """Count the resamples: fewer of many examples, by their size alone, so it is repeatable."""
@@ -58,34 +58,29 @@ class Scores:
 
 
 def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float]]:
-    """Compute the 95 % interval of each metric: the same one in each call.
+    """Compute the 95 % interval of each metric; every call returns the same.
 
-    A metric that is NaN in a resample has none, nor one that is the same in all resamples, except
-    an accuracy or recall of 0 or 1: Wilson's. Nor have fewer than 10 examples, and so many
-    that 50 resamples would take more than about 10 seconds.
+    A metric has no interval if it is NaN in a resample, or the same in all resamples, except for an
+    accuracy or recall of 0 or 1, which has Wilson's. Fewer than 10 examples have no intervals, nor
+    do so many that 50 resamples would take more than about 10 seconds.
 
     Args:
-        scores: by what stands behind the metrics' names, most often "" alone.
+        scores: by the suffix of the metrics' names, mostly "" alone.
     """
-    found: dict[str, tuple[float, float]] = {}
+    intervals: dict[str, tuple[float, float]] = {}
     for suffix, one in scores.items():
         rng = np.random.default_rng(0)
-        values: dict[str, list[float]] = {}
+        samples: dict[str, list[float]] = {}
         for _ in range(one.count_resamples()):
             for name, value in one.resample(rng).items():
-                values.setdefault(name + suffix, []).append(value)
-        for name, row in values.items():
-            if not np.isfinite(row).all():
+                samples.setdefault(name + suffix, []).append(value)
+        for name, values in samples.items():
+            if not np.isfinite(values).all():
                 continue
-            low, high = map(float, np.percentile(row, _PERCENTILES))
+            low, high = map(float, np.percentile(values, _PERCENTILES))
             if low < high:
-                found[name] = low, high
-            elif name.startswith(_SHARES_OF_EXAMPLES) and low in (0, 1):
-                found[name] = _wilson(low, len(one))
-    return found
-
-
-def _wilson(share: float, count: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share that is 0 or 1 of a number of examples."""
-    width = _Z**2 / (count + _Z**2)
-    return (1 - width, 1.0) if share else (0.0, width)
+                intervals[name] = low, high
+            elif name.startswith(_PROPORTIONS) and low in (0, 1):
+                width = _Z**2 / (len(one) + _Z**2)  # Wilson's interval of a proportion of 0 or 1
+                intervals[name] = (1 - width, 1.0) if low else (0.0, width)
+    return intervals

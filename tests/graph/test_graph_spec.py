@@ -10,7 +10,7 @@ import pytest
 import kbert
 from kbert.graph.spec import HEADS, GraphSpec
 from kbert.model.builder import build
-from kbert.tasks.running import outputs_of
+from kbert.tasks.running import select_outputs
 
 SIZES = {"pretraining": {"max_predictions": 5}, "tokens": {"num_labels": 3}}
 
@@ -60,7 +60,7 @@ def test_view_of_a_model_has_no_spec(small, tmp_path):
     views = [
         kbert.build_hidden_states(model),
         kbert.build_attention_maps(model, blocks=[-1]),
-        outputs_of("NSP-Dense")(model),
+        select_outputs("NSP-Dense")(model),
     ]
     for view in views:
         assert view.spec is None

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.page import page_data
-from kbert.tasks.attention.page.writing import page
+from kbert.tasks.attention.page.writing import write_page
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def many(monkeypatch):
 
 def test_page_holds_the_attention_weights():
     found = random_map(9, 4)
-    text = page(found)
+    text = write_page(found)
     facts = facts_of(text)
     steps = part_of(text, "weights", "<u2").reshape(found.weights.shape)
     assert facts["steps"]["weight"] == 65_535 and facts["largest"] is None
@@ -40,7 +40,7 @@ def test_page_holds_the_attention_weights():
 def test_queries_and_keys_are_quantized_to_half_a_step():
     found = random_map(9, 4, width=11)
     found.keys[1, 2, 3] = 0
-    text = page(found)
+    text = write_page(found)
     assert facts_of(text)["vector_size"] == 11
     for name, wanted in (("queries", found.queries), ("keys", found.keys)):
         steps = part_of(text, name, "i1").reshape(wanted.shape)
@@ -51,7 +51,7 @@ def test_queries_and_keys_are_quantized_to_half_a_step():
 
 
 def test_page_of_many_tokens_keeps_largest_of_each_row(many):
-    text = page(many)
+    text = write_page(many)
     facts = facts_of(text)
     shape = (*many.weights.shape[:3], 16)
     columns = part_of(text, "columns", "<u2").reshape(shape)
@@ -68,7 +68,7 @@ def test_page_of_many_tokens_keeps_largest_of_each_row(many):
 
 @pytest.mark.parametrize("name", ["thumbnails", "plain-thumbnails"])
 def test_thumbnail_pixel_is_largest_weight_of_its_block(many, name):
-    pixels = part_of(page(many), name, "u1").reshape(2, 3, 64, 64)
+    pixels = part_of(write_page(many), name, "u1").reshape(2, 3, 64, 64)
     weights = many.weights.copy()
     if name == "plain-thumbnails":
         for place in many.special:
@@ -85,7 +85,7 @@ def test_thumbnail_of_fewer_tokens_than_pixels(monkeypatch):
     """Many heads of a text of 12 tokens: 12 × 12 pixels, and rows whole in order."""
     monkeypatch.setattr(page_data, "WHOLE", 10)
     found = random_map(10)
-    text = page(found)
+    text = write_page(found)
     assert facts_of(text)["largest"] == facts_of(text)["side"] == 12
     pixels = part_of(text, "thumbnails", "u1").reshape(found.weights.shape)
     assert_allclose(pixels / 255, np.sqrt(found.weights), rtol=0, atol=0.51 / 255)
@@ -112,12 +112,12 @@ def test_a_page_of_base_and_512_tokens_is_under_ten_megabytes(tmp_path):
 def test_page_says_what_it_leaves_out(monkeypatch):
     monkeypatch.setattr(page_data, "VECTORS", 300)
     found = random_map(9, truncated=True)  # 2 × 2 × 3 × 11 × 7 numbers
-    assert facts_of(page(found))["notes"] == [
+    assert facts_of(write_page(found))["notes"] == [
         "The text is longer: it was cut to 11 tokens, as the model reads it.",
         "Queries and keys are left out: 0.0 MB. "
         "A page of one head (layer=3, head=5; --layer 3 --head 5) has them.",
     ]
-    (note,) = facts_of(page(random_map(queries=None, keys=None)))["notes"]
+    (note,) = facts_of(write_page(random_map(queries=None, keys=None)))["notes"]
     assert note.endswith("kbert.attention(…, vectors=True) keeps them.")
 
 
@@ -143,7 +143,7 @@ def test_a_page_asks_for_nothing_and_no_text_ends_a_script(monkeypatch):
     monkeypatch.setattr(page_data, "WHOLE", 1000)
     plain, nasty = random_map(), random_map(text=NASTY)
     nasty.tokens[1] = NASTY
-    one, other = Elements(page(plain)), Elements(page(nasty))
+    one, other = Elements(write_page(plain)), Elements(write_page(nasty))
     assert [tag for tag, _ in one.found] == [tag for tag, _ in other.found]
     for tag, attributes in other.found:
         assert tag not in ("link", "img", "object", "embed", "base", "form")
@@ -154,21 +154,21 @@ def test_a_page_asks_for_nothing_and_no_text_ends_a_script(monkeypatch):
     )
     policy = [a["content"] for t, a in other.found if t == "meta" and "http-equiv" in a]
     assert policy and policy[0].startswith("default-src 'none'")
-    token = facts_of(page(nasty))["tokens"][1]
+    token = facts_of(write_page(nasty))["tokens"][1]
     assert token.startswith("</script><script>alert(1)") and token.endswith("\\u001b[2J \\ud800")
 
 
 def test_a_notebook_gets_one_frame_with_the_whole_page():
     found = random_map()
     (frame,) = Elements(found._repr_html_()).found
-    assert frame[0] == "iframe" and frame[1]["srcdoc"] == page(found)
+    assert frame[0] == "iframe" and frame[1]["srcdoc"] == write_page(found)
     assert frame[1]["sandbox"] == "allow-scripts" and frame[1]["title"] == "Attention of 11 tokens"
     assert "require" not in html.unescape(found._repr_html_())
 
 
 def test_attention_page_opens_on_the_given_head():
     found = random_map()
-    assert facts_of(page(found, 3, 5, special=True))["start"] == {
+    assert facts_of(write_page(found, 3, 5, special=True))["start"] == {
         "layer": 1,
         "head": 2,
         "special": True,
@@ -186,11 +186,11 @@ def test_attention_page_opens_on_a_head_that_relates_words():
     found.weights[1, 1, 4, 9] = found.weights[1, 0, 4, 9] = 0.3
     found.weights[1, 1, 7, 2] = 0.2
     found.weights[0, 1, 0, 5] = 0.9  # of [CLS], which is no word
-    assert facts_of(page(found))["start"] == {"layer": 1, "head": 1, "special": False}
-    assert facts_of(page(found, head=1))["start"]["layer"] == 1
-    assert facts_of(page(found, layer=2))["start"]["layer"] == 0
-    assert facts_of(page(random_map(0)))["start"] == {"layer": 0, "head": 0, "special": True}
-    assert facts_of(page(random_map(2)))["start"] == {"layer": 0, "head": 0, "special": False}
+    assert facts_of(write_page(found))["start"] == {"layer": 1, "head": 1, "special": False}
+    assert facts_of(write_page(found, head=1))["start"]["layer"] == 1
+    assert facts_of(write_page(found, layer=2))["start"]["layer"] == 0
+    assert facts_of(write_page(random_map(0)))["start"] == {"layer": 0, "head": 0, "special": True}
+    assert facts_of(write_page(random_map(2)))["start"] == {"layer": 0, "head": 0, "special": False}
 
 
 def test_saved_attention_map_is_read_back(tmp_path):
@@ -231,5 +231,5 @@ def test_attention_weights_that_are_nan_are_refused(tmp_path):
 
 
 def test_facts_are_json_without_what_it_does_not_have():
-    facts = re.search(r'id="facts">(.*?)</script>', page(random_map()), re.DOTALL)[1]
+    facts = re.search(r'id="facts">(.*?)</script>', write_page(random_map()), re.DOTALL)[1]
     json.loads(facts, parse_constant=lambda name: pytest.fail(name))

@@ -26,9 +26,9 @@ from kbert.graph.names import (
 from kbert.tasks.classification.reading import (
     Labelled,
     encode_labelled,
-    given_labelled,
-    labels_of,
+    list_labels,
     read_labelled,
+    take_labelled,
 )
 from kbert.tasks.finetuning.task import read_data, task_of
 
@@ -79,7 +79,7 @@ def test_texts_are_read(write):
         ("Café “x”", "10", None),
     ]
     assert records[1].place.endswith("some.tsv, line 3")
-    assert labels_of(records) == ("0", "2", "10")  # numbers by their value
+    assert list_labels(records) == ("0", "2", "10")  # numbers by their value
 
 
 def test_pairs_and_a_header_are_read(write):
@@ -88,7 +88,7 @@ def test_pairs_and_a_header_are_read(write):
     )
     assert records[0][:3] == ("A cat .", "no", "No cat .")
     assert len(records) == 2
-    assert labels_of(records) == ("no", "yes")
+    assert list_labels(records) == ("no", "yes")
 
 
 HEADER_WORDS = ["label", "labels", "gold_label", "class", "target", "category", "Label", "TARGET"]
@@ -252,14 +252,14 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
 
 def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
-    (found,) = given_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
+    (found,) = take_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
     assert found[:3] == ("a", "x", "b")
     with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
-        given_labelled(rows, "train", ColumnOptions("bodi"))
+        take_labelled(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
         ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
     ):
-        given_labelled(rows, "train", ColumnOptions(1))
+        take_labelled(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="both options name the column 'body'"):
         ColumnOptions("body", label="body")
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
@@ -270,13 +270,13 @@ def test_columns_of_rows_can_be_named():
 
 def test_unlabelled_rows_are_counted(caplog):
     records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
-    assert labels_of(records) == ("-1", "0", "1", "NaN", "nan")
+    assert list_labels(records) == ("-1", "0", "1", "NaN", "nan")
     said = [record.getMessage() for record in caplog.records]
     counts = [("-1", 1), ("NaN", 1), ("nan", 1)]
     for (label, count), message in zip(counts, said, strict=True):
         assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
     caplog.clear()
-    labels_of([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
+    list_labels([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
     assert not caplog.records
 
 
@@ -295,19 +295,19 @@ def test_labels_that_hardly_repeat_are_refused(write):
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = read_labelled(file, ColumnOptions(*options, no_header=True))
         assert [(one.text, one.label) for one in found] == expected
-    found = given_labelled(swapped, "train", ColumnOptions("label", None, "text"))
+    found = take_labelled(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
     with pytest.raises(
         ValueError, match=r"swapped, give --text-column label --label-column text\."
     ):
-        given_labelled(swapped, "train")
+        take_labelled(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
-    assert len(given_labelled(numbers, "train")) == 16 > len(given_labelled(swapped[:10], "train"))
+    assert len(take_labelled(numbers, "train")) == 16 > len(take_labelled(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
         match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
     ):
-        given_labelled(numbers[:15], "train")
+        take_labelled(numbers[:15], "train")
     assert len(read_labelled(file, ColumnOptions(known_labels=["film 0"]))) == 13
 
 
@@ -464,7 +464,7 @@ def test_bad_labels_are_refused_with_the_line(write, tokenizer):
     ):
         encode_labelled(records, tokenizer, ("0", "1"), 16)
     with pytest.raises(ValueError, match=r"must have two labels or more, got only '1'"):
-        labels_of(records[:1])
+        list_labels(records[:1])
     mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
     with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):
         encode_labelled(mixed, tokenizer, ("0", "1"), 16)

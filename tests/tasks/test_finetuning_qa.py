@@ -12,11 +12,11 @@ from kbert.data.labelled.length_buckets import BucketedBatches
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks.answering.squad import (
     Question,
-    best_answers,
-    best_span,
     encode_squad,
-    given_questions,
+    find_best_answers,
+    find_best_span,
     read_squad,
+    take_questions,
 )
 from kbert.tasks.finetuning.task import task_of
 
@@ -178,11 +178,11 @@ def test_best_span_equals_brute_force():
         start, end = random.normal(size=(2, count))
         pairs = [(a, b) for a in range(count) for b in range(a, min(a + 5, count))]
         best = max(pairs, key=lambda pair: start[pair[0]] + end[pair[1]])
-        logit, *span = best_span(start, end, 5)
+        logit, *span = find_best_span(start, end, 5)
         assert tuple(span) == best
         assert logit == pytest.approx(start[best[0]] + end[best[1]])
-    assert best_span(np.eye(9)[2], np.eye(9)[6], 5)[1:] == (2, 6)  # five tokens
-    assert best_span(np.eye(9)[2], np.eye(9)[7], 5)[1:] != (2, 7)
+    assert find_best_span(np.eye(9)[2], np.eye(9)[6], 5)[1:] == (2, 6)  # five tokens
+    assert find_best_span(np.eye(9)[2], np.eye(9)[7], 5)[1:] != (2, 7)
 
 
 def test_best_window_wins_or_there_is_no_answer():
@@ -195,7 +195,7 @@ def test_best_window_wins_or_there_is_no_answer():
         for row, place in zip(logits[name], examples.labels[name], strict=True):
             row[0] = 3
             row[place] = 4 if place else row[0]
-    found = best_answers(records, examples.notes, logits[SPAN_START], logits[SPAN_END])
+    found = find_best_answers(records, examples.notes, logits[SPAN_START], logits[SPAN_END])
     assert found[0].text == words[40]
     assert records[0].context[found[0].start : found[0].end] == words[40]
     assert found[0].odds < 0 < found[1].odds
@@ -232,13 +232,13 @@ def test_no_answer_score_is_the_minimum_over_windows():
         start = [np.zeros(len(ids)) for ids in examples.ids]
         start[0][0], start[1][0], start[0][examples.notes[0].first] = first, 7, 6
         end = [np.zeros(len(ids)) for ids in examples.ids]
-        (found,) = best_answers([record], examples.notes, start, end)
+        (found,) = find_best_answers([record], examples.notes, start, end)
         assert (found.text.split(" ")[0], found.logit, found.odds) == ("a", 6, least - 6)
 
 
 def test_columns_of_questions_can_be_named():
     row = {"q": "who?", "c": "a cat sat", "a": {"text": ["cat"], "answer_start": [2]}}
-    (found,) = given_questions([row], "train", ColumnOptions("q", "c", "a"))
+    (found,) = take_questions([row], "train", ColumnOptions("q", "c", "a"))
     assert (found.question, found.context, found.answers) == ("who?", "a cat sat", (("cat", 2),))
     with pytest.raises(ValueError, match="a SQuAD file has no columns and no header"):
         read_squad(ANSWERED, ColumnOptions("q"))

@@ -16,9 +16,9 @@ from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.tagging.reading import (
     Sentence,
     encode_tagged,
-    given_tagged,
+    list_tags,
     read_tagged,
-    tags_of,
+    take_tagged,
 )
 
 LABELS = ("B-x", "I-x", "O")
@@ -126,7 +126,7 @@ def test_header_of_words_is_skipped(tmp_path, caplog):
     for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
         found = read_tagged(written(tmp_path, text), options)
         assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
-    (row,) = given_tagged([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
+    (row,) = take_tagged([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
     assert row[:2] == (("a",), ("x",))
     words = "Zed X\n" + "the D\nsun N\n" * 60
     with pytest.raises(ValueError, match="line 1: 'Zed, X' may be a header or an example"):
@@ -152,9 +152,9 @@ def test_comments_are_not_words(tmp_path):
 
 
 def test_tags_come_from_the_training_data():
-    assert tags_of([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
+    assert list_tags([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
     with pytest.raises(ValueError, match=r"must have two labels or more, got only 'B-x'"):
-        tags_of([sentence("a"), sentence("b")])
+        list_tags([sentence("a"), sentence("b")])
 
 
 def test_label_missing_from_training_is_refused():

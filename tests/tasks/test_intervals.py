@@ -10,7 +10,7 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.tasks import metrics
-from kbert.tasks.embedding.evaluation import scores_of
+from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.intervals import RESAMPLES, Scores, find_intervals
@@ -141,13 +141,13 @@ def test_questions_without_answer_are_resampled_with_their_odds():
     predicted = ["a", "x", "c", "d e", ""] * 9
     odds = np.tile([-1.0, 2.0, -3.0, 1.0, -2.0], 9)
     columns = metrics.compare_answers(answers, predicted, odds)
-    found = find_intervals({"": Scores(columns, metrics.answer_figures)})
+    found = find_intervals({"": Scores(columns, metrics.compute_squad)})
 
     def f1(rows):
-        return metrics.answer_figures(*(column[rows] for column in columns))["f1"]
+        return metrics.compute_squad(*(column[rows] for column in columns))["f1"]
 
     assert found["f1"] == by_scipy(f1, np.arange(45))
-    assert set(found) <= set(metrics.answer_figures(*columns))
+    assert set(found) <= set(metrics.compute_squad(*columns))
 
 
 def test_sentences_are_resampled_whole():
@@ -178,9 +178,11 @@ def test_queries_are_resampled_and_cut_vectors_have_their_own():
     vectors = RNG.normal(size=(60, 6))
     columns = np.stack([np.repeat(np.arange(12), 2), np.arange(12, 36), np.arange(36, 60)], 1)
     examples = TextColumns.of([[2, n + 5, 3] for n in range(60)], columns)
-    scores = scores_of("triplets", examples, vectors)
+    scores = score_embeddings("triplets", examples, vectors)
     assert [len(column) for column in scores.columns] == [12, 12, 12]
-    found = find_intervals({"": scores, "_3": scores_of("triplets", examples, vectors[:, :3])})
+    found = find_intervals(
+        {"": scores, "_3": score_embeddings("triplets", examples, vectors[:, :3])}
+    )
     names = ["accuracy", "recall@1", "recall@5", "recall@10", "mrr@10"]
     names += [f"{name}_3" for name in names]
     assert list(found) == [name for name in names if name in found] and "mrr@10" in found

@@ -12,7 +12,7 @@ PEERS = json.loads((FILES / "metrics.json").read_text(encoding="utf-8"))
 
 
 def figures_of(answers, predicted, odds=None) -> dict[str, float]:
-    return metrics.answer_figures(*metrics.compare_answers(answers, predicted, odds))
+    return metrics.compute_squad(*metrics.compare_answers(answers, predicted, odds))
 
 
 def test_class_metrics_equal_scikit_learn():

@@ -7,7 +7,7 @@ from helpers.command_line import kbert as kbert_command
 from helpers.small_berts import small_bert
 
 import kbert
-from kbert.tasks.tagging.words import cut_into_words, find_punctuation
+from kbert.tasks.tagging.windows import find_punctuation, find_spans
 
 LABELS = ("O", "B-x", "I-x", "B-y", "I-y")
 SENTENCES = [
@@ -72,9 +72,9 @@ def test_word_splitting_rule_comes_from_training_data(bert, words, rule):
 
 def test_texts_are_cut_between_spaces_with_punctuation_apart():
     text = " (the cat-dog,\u00a0sat)... a.b"
-    cut = [text[start:end] for start, end in cut_into_words(text, "().")]
+    cut = [text[start:end] for start, end in find_spans(text, "().")]
     assert cut == ["(", "the", "cat-dog,", "sat", ")", ".", ".", ".", "a.b"]
-    assert [text[slice(*span)] for span in cut_into_words(text, "")] == text.split()
+    assert [text[slice(*span)] for span in find_spans(text, "")] == text.split()
 
 
 def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):

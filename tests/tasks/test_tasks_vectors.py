@@ -64,8 +64,8 @@ def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
 def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
     """Bit for bit; and what fails in one of them is raised."""
     found = embed(bert, TEXTS, batch_size=2)
-    computed = running._computed
-    monkeypatch.setattr(running, "_computed", lambda *a: computed(*a[:2], False))
+    computed = running._compute_batches
+    monkeypatch.setattr(running, "_compute_batches", lambda *a: computed(*a[:2], False))
     assert (embed(bert, TEXTS, batch_size=2) == found).all()
 
     def fails(ids, segment_ids):
@@ -155,7 +155,7 @@ def test_new_weights_reach_compiled_functions(small, berts):
 def test_one_trace_serves_all_batch_shapes(bert):
     """TensorFlow: one trace, however many shapes there are."""
     traces = []
-    function = running.compiled(Traced(bert.model, traces))
+    function = running.compile_model(Traced(bert.model, traces))
     for rows, length in ((1, 3), (1, 7), (4, 7), (13, 11)):
         ids = np.ones((rows, length), "int32")
         assert function(ids, ids * 0)[0].shape == (rows, length, 24)

@@ -12,7 +12,7 @@ import kbert
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph.names import TOKEN_IDS
-from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
+from kbert.tasks.embedding.reading import TextRecord, read_records, take_records
 
 PAIR, TRIPLE = ("a cat", "a dog, too"), ("a cat", "a dog", "the sun")
 
@@ -67,16 +67,16 @@ def test_embedding_files_of_every_kind_are_read(tmp_path, case):
     first = 2 if len(rows) > len(texts) else 1
     assert found[0].place == f"{tmp_path / name}, line {first}"
     if name.endswith(".jsonl"):
-        in_memory = given_records(rows, "train")
+        in_memory = take_records(rows, "train")
         assert [one[:3] for one in in_memory] == [one[:3] for one in found]
 
 
 def test_embedding_rows_in_memory_are_read():
-    found = given_records([PAIR, ("x", "y")], "train")
+    found = take_records([PAIR, ("x", "y")], "train")
     assert found[1] == TextRecord(("x", "y"), place="train[1]")
-    assert given_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
-    assert given_records({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
-    assert given_records(found, "train")[0].texts == PAIR
+    assert take_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
+    assert take_records({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
+    assert take_records(found, "train")[0].texts == PAIR
 
 
 def test_embedding_columns_can_be_named(tmp_path):
@@ -87,9 +87,7 @@ def test_embedding_columns_can_be_named(tmp_path):
     file = written(tmp_path, "b.csv", [("q", "a", "like"), (*PAIR, 0.5)])
     (record,) = read_records(file, ColumnOptions("q", "a", "like"))
     assert (record.texts, record.score) == (PAIR, 0.5)
-    (record,) = given_records(
-        [{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind")
-    )
+    (record,) = take_records([{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind"))
     assert (record.texts, record.label) == (("a cat",), "3")
     file = written(tmp_path, "c.tsv", [("x", *PAIR, "7")])
     (record,) = read_records(file, ColumnOptions("2", "3", "4", no_header=True))

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.tasks.embedding.evaluation import retrieval_scores, scores_of
+from kbert.tasks.embedding.evaluation import score_embeddings, score_retrieval
 from kbert.tasks.searching import inference
 
 PEER = FILES / "vector_losses.npz"
@@ -26,7 +26,7 @@ def examples_of(count: int, columns, **others) -> TextColumns:
 
 def test_recall_equals_sentence_transformers():
     expected = np.load(PEER)
-    found = retrieval_scores(vectors_for_retrieval(), columns_of_retrieval()).metrics()
+    found = score_retrieval(vectors_for_retrieval(), columns_of_retrieval()).metrics()
     assert len(found) == 4
     for name, value in found.items():
         assert value == pytest.approx(float(expected[f"retrieval.{name}"]), abs=1e-6), name
@@ -36,26 +36,28 @@ def test_a_query_does_not_find_itself():
     """In pairs of neighbours each text but the first is also what another is to find."""
     angles = np.array([0.0, 0.1, 0.3, 0.6])  # each is nearest to the one before
     unit = np.stack([np.cos(angles), np.sin(angles)], 1)
-    found = retrieval_scores(unit, np.array([[1, 0], [2, 1], [3, 2]])).metrics()
+    found = score_retrieval(unit, np.array([[1, 0], [2, 1], [3, 2]])).metrics()
     assert found["recall@1"] == 1.0
     right = np.array([[1, 1], [2, 2], [3, 0]])  # but where it is right
-    found = retrieval_scores(unit, right).metrics()
+    found = score_retrieval(unit, right).metrics()
     assert found["recall@1"] == pytest.approx(2 / 3)
 
 
 def test_accuracy_of_triplets_and_recall_of_labels():
     unit = np.array([[1, 0], [0.8, 0.6], [0, 1], [0.6, 0.8]])
     examples = examples_of(4, [[0, 1, 2], [2, 3, 1], [0, 3, 1]])
-    assert scores_of("triplets", examples, unit).metrics()["accuracy"] == pytest.approx(2 / 3)
+    assert score_embeddings("triplets", examples, unit).metrics()["accuracy"] == pytest.approx(
+        2 / 3
+    )
     examples = examples_of(4, [[0], [1], [2], [3]], groups=np.array([0, 1, 1, 0], np.int32))
-    found = scores_of("labelled sentences", examples, unit).metrics()
+    found = score_embeddings("labelled sentences", examples, unit).metrics()
     assert found == {"recall@1": 0.0, "recall@5": 1.0, "recall@10": 1.0}
 
 
 def test_a_constant_prediction_has_no_correlation(caplog):
     examples = examples_of(4, [[0, 1], [2, 3]], scores=np.array([0.2, 0.9], np.float32))
     with caplog.at_level(logging.WARNING):
-        found = scores_of("scored pairs", examples, np.ones((4, 3))).metrics()
+        found = score_embeddings("scored pairs", examples, np.ones((4, 3))).metrics()
     assert found == {"spearman": 0.0, "pearson": 0.0}
     assert "all 2 predictions are 1: the correlation is undefined, 0 is returned" in caplog.text
 

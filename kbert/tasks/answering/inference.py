@@ -1,11 +1,12 @@
 """Question answering: the answer to a question as a span of a context."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import overload
+from typing import Unpack, overload
 
 from kbert.checkpoints.bert import Bert
+from kbert.data.labelled.length_buckets import Examples
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
@@ -14,8 +15,8 @@ from kbert.tasks.answering.squad import (
     STRIDE,
     Question,
     Span,
-    best_answers,
     encode_squad,
+    find_best_answers,
 )
 from kbert.tasks.checks import (
     listed_pairs,
@@ -24,7 +25,14 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows, softmax
+from kbert.tasks.running import (
+    BATCH_SIZE,
+    InferenceOptions,
+    get_function,
+    run_sequences,
+    select_outputs,
+    softmax,
+)
 
 
 @dataclass(frozen=True)
@@ -48,31 +56,21 @@ class Answer:
     odds: float
 
 
+class AnswerOptions(InferenceOptions, total=False):
+    """Keyword arguments of `answer`."""
+
+    no_answer_threshold: float | None
+    stride: int
+    max_answer_tokens: int
+
+
 @overload
 def answer(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    question: str,
-    context: str,
-    *,
-    no_answer_threshold: float | None = ...,
-    stride: int = ...,
-    max_answer_tokens: int = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, question: str, context: str, **options: Unpack[AnswerOptions]
 ) -> Answer: ...
 @overload
 def answer(
-    bert: Bert,
-    question: Iterable[str],
-    context: Iterable[str],
-    *,
-    no_answer_threshold: float | None = ...,
-    stride: int = ...,
-    max_answer_tokens: int = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, question: Iterable[str], context: Iterable[str], **options: Unpack[AnswerOptions]
 ) -> list[Answer]: ...
 def answer(
     bert: Bert,
@@ -113,58 +111,56 @@ def answer(
             model with another head or a newly initialized one; something that is not text.
     """
     require_tokenizer(bert, "answer")
-    questions, contexts, one = listed_pairs(question, context, "question", "context")
+    questions, contexts, is_single = listed_pairs(question, context, "question", "context")
     require_positive("stride", stride)
     require_positive("max_answer_tokens", max_answer_tokens)
-    _check_threshold(no_answer_threshold)
+    threshold = no_answer_threshold
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if threshold is not None and (not is_number or math.isnan(threshold)):
+        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
     require_head(bert, "answer", "qa", [names.SPAN])
     require_two_segments(bert, "answer")
     records = [
-        Question("", *texts, (), "answer" if one else f"answer, question[{place}]")
-        for place, texts in enumerate(zip(questions, contexts, strict=True))
+        Question("", *texts, (), "answer" if is_single else f"answer, question[{n}]")
+        for n, texts in enumerate(zip(questions, contexts, strict=True))
     ]
     examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
-    starts, ends = _logits(bert, examples, batch_size, precision, progress)
-    spans = best_answers(records, examples.notes, starts, ends, max_answer_tokens)
-    answers = [_answer(span, examples, starts, ends, no_answer_threshold) for span in spans]
-    return answers[0] if one else answers
+    starts, ends = _compute_logits(bert, examples, batch_size, precision, progress)
+    spans = find_best_answers(records, examples.notes, starts, ends, max_answer_tokens)
+    answers = [_make_answer(span, examples, starts, ends, threshold) for span in spans]
+    return answers[0] if is_single else answers
 
 
-def _check_threshold(threshold) -> None:
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if threshold is not None and (not number or math.isnan(threshold)):
-        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
-
-
-def _logits(
-    bert: Bert, examples, batch_size: int, precision: str | None, progress: bool
+def _compute_logits(
+    bert: Bert, examples: Examples, batch_size: int, precision: str | None, progress: bool
 ) -> tuple[list, list]:
     """Return the start logits and the end logits of each window's tokens."""
     outputs = (names.SPAN_START, names.SPAN_END)
-    function = function_of(bert, outputs, outputs_of(*outputs), precision)
-    rows = list(zip(examples.ids, examples.segment_ids, strict=True))
-    starts: list = [None] * len(rows)
-    ends: list = [None] * len(rows)
-    with progress_bar(len(rows), " texts", progress) as bar:
-        for place, (start, end) in run_rows(bert, function, rows, batch_size):
-            length = len(rows[place][0])
-            starts[place], ends[place] = start[:length], end[:length]
+    function = get_function(bert, outputs, select_outputs(*outputs), precision)
+    windows = list(zip(examples.ids, examples.segment_ids, strict=True))
+    starts: list = [None] * len(windows)
+    ends: list = [None] * len(windows)
+    with progress_bar(len(windows), " texts", progress) as bar:
+        for n, (start, end) in run_sequences(bert, function, windows, batch_size):
+            length = len(windows[n][0])
+            starts[n], ends[n] = start[:length], end[:length]
             bar.update()
     return starts, ends
 
 
-def _answer(span: Span, examples, starts, ends, threshold: float | None) -> Answer:
-    none = threshold is not None and span.odds > threshold
-    example = span.null_example if none else span.example
+def _make_answer(
+    span: Span, examples: Examples, starts: list, ends: list, threshold: float | None
+) -> Answer:
+    has_answer = threshold is None or span.odds <= threshold
+    example = span.example if has_answer else span.null_example
     window = examples.notes[example]
     tokens = list(range(window.first, window.first + len(window.offsets)))
-    tokens = tokens if threshold is None else [0, *tokens]
-    score = _share(starts[example], tokens, 0 if none else span.tokens[0])
-    score *= _share(ends[example], tokens, 0 if none else span.tokens[1])
-    if none:
+    if threshold is not None:
+        tokens = [0, *tokens]
+    score = 1.0
+    for logits, token in zip((starts, ends), span.tokens, strict=True):
+        probabilities = softmax(logits[example][tokens])
+        score *= float(probabilities[tokens.index(token if has_answer else 0)])
+    if not has_answer:
         return Answer("", score, 0, 0, span.odds)
     return Answer(span.text, score, span.start, span.end, span.odds)
-
-
-def _share(logits, tokens: Sequence[int], token: int) -> float:
-    return float(softmax(logits[tokens])[tokens.index(token)])

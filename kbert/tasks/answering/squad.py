@@ -27,9 +27,7 @@ class Question(NamedTuple):
     """A question on a context.
 
     Attributes:
-        id: the file's.
-        question, context: texts.
-        answers: (text, its first character in the context); none: the context does not say.
+        answers: (text, offset in the context); none: the context does not say.
         place: file and id, for errors.
     """
 
@@ -52,24 +50,23 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
     """Read the questions of a SQuAD 1.1 or 2.0 file; without columns, `options` must name none.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: not JSON, not SQuAD's shape, an answer that does not stand where it says, a
-            question without an answer that is not impossible, none at all; with the line or the id.
+        OSError: the file cannot be read.
+        ValueError: not JSON, not SQuAD's shape, an answer that is not at its offset, a question
+            without an answer that is not impossible, no question; with the line or the id.
     """
-    path = Path(path)
     if options.named or options.no_header:
         raise ValueError(
             f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
             "text_pair_column, label_column and no_header"
         )
-    content = js.read(path, what=_FORMAT, largest=LARGEST_FILE)
-    questions = _of_articles(_list(content, "data", str(path)), str(path))
+    articles = js.read(Path(path), what=_FORMAT, largest=LARGEST_FILE)
+    questions = _read_articles(_get_list(articles, "data", str(path)), str(path))
     if not questions:
         raise ValueError(f"{path}: expected questions, got none")
     return questions
 
 
-def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
+def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
     """Return the questions of rows in memory.
 
     A row is a `Question`; a dict as `datasets` has SQuAD, {"question", "context", "answers":
@@ -78,26 +75,26 @@ def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> lis
 
     Args:
         data: what `kbert.data.labelled.in_memory.rows_of` takes.
-        name: of the argument, for errors.
+        name: the argument's name, for errors.
         options: the columns of the question (text), the context (text_pair) and the answers
-            (label), where they have other names.
+            (label), if they have other names.
 
     Raises:
         ValueError: a row that is none of these, with its place.
     """
-    others = {options.text: "question", options.text_pair: "context", options.label: "answers"}
+    renamed = {options.text: "question", options.text_pair: "context", options.label: "answers"}
     if isinstance(data, dict) and isinstance(data.get("data"), list):
-        return _of_articles(data["data"], name)
+        return _read_articles(data["data"], name)
     questions = []
     for place, row in in_memory.rows_of(data, name):
         if isinstance(row, Question):
             questions.append(row)
         elif isinstance(row, dict) and "paragraphs" in row:
-            questions += _of_articles([row], name)
+            questions += _read_articles([row], name)
         elif isinstance(row, dict):
-            row = {others.get(key, key): value for key, value in row.items()}
-            context = _field(row, "context", str, place)
-            questions.append(_question(_as_entry(row, place), context, place))
+            row = {renamed.get(key, key): value for key, value in row.items()}
+            context = _get_field(row, "context", str, place)
+            questions.append(_read_question(_convert_row(row, place), context, place))
         else:
             raise ValueError(
                 f"{place}: expected a dict with the keys question, context and answers, got "
@@ -106,13 +103,13 @@ def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> lis
     return questions
 
 
-def _as_entry(row: dict, place: str) -> dict:
-    """Return a row as SQuAD's files have a question."""
+def _convert_row(row: dict, place: str) -> dict:
+    """Convert a row of `datasets` to a question of SQuAD's files."""
     answers = row.get("answers")
     if isinstance(answers, dict):
         texts, starts = (
-            found if isinstance(found, list) else [found]
-            for found in (answers.get("text"), answers.get("answer_start"))
+            column if isinstance(column, list) else [column]
+            for column in (answers.get("text"), answers.get("answer_start"))
         )
         if len(texts) != len(starts):
             raise ValueError(
@@ -121,34 +118,33 @@ def _as_entry(row: dict, place: str) -> dict:
             )
         pairs = zip(texts, starts, strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
-    rest = {"id": place, "is_impossible": not answers} | row
-    return rest | {"answers": answers}
+    return {"id": place, "is_impossible": not answers} | row | {"answers": answers}
 
 
-def _of_articles(articles: list, where: str) -> list[Question]:
-    """Return the questions of SQuAD's articles; `where` is the file, for errors."""
+def _read_articles(articles: list, where: str) -> list[Question]:
     questions = []
     for article in articles:
-        for number, paragraph in enumerate(_list(article, "paragraphs", where), 1):
+        for number, paragraph in enumerate(_get_list(article, "paragraphs", where), 1):
             place = f"{where}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
-            context = _field(paragraph, "context", str, place)
-            for entry in _list(paragraph, "qas", place):
-                name = _field(entry, "id", (str, int), place)
-                questions.append(_question(entry, context, f"{where}, question {name}"))
+            context = _get_field(paragraph, "context", str, place)
+            for entry in _get_list(paragraph, "qas", place):
+                name = _get_field(entry, "id", (str, int), place)
+                questions.append(_read_question(entry, context, f"{where}, question {name}"))
     return questions
 
 
-def _question(entry, context: str, place: str) -> Question:
-    name = str(_field(entry, "id", (str, int), place))
-    question = _field(entry, "question", str, place)
+def _read_question(entry, context: str, place: str) -> Question:
+    name = str(_get_field(entry, "id", (str, int), place))
+    question = _get_field(entry, "question", str, place)
     answers = []
-    for answer in _list(entry, "answers", place):
-        text, start = _field(answer, "text", str, place), _field(answer, "answer_start", int, place)
-        found = context[max(start, 0) : max(start, 0) + len(text)]
-        if not text or start < 0 or found != text:
+    for answer in _get_list(entry, "answers", place):
+        text = _get_field(answer, "text", str, place)
+        start = _get_field(answer, "answer_start", int, place)
+        passage = context[max(start, 0) : max(start, 0) + len(text)]
+        if not text or start < 0 or passage != text:
             raise ValueError(
                 f"{place}: expected the answer {text[:40]!r} at character {start} of the context, "
-                f"got {found[:40]!r}"
+                f"got {passage[:40]!r}"
             )
         answers.append((text, start))
     impossible = entry.get("is_impossible", False)
@@ -161,55 +157,56 @@ def _question(entry, context: str, place: str) -> Question:
     return Question(name, question, context, tuple(answers), place)
 
 
-def _field(entry, name: str, kind, place: str):
+def _get_field(entry, name: str, kind, place: str):
+    """Return a dict's text or number; a ValueError if it has none."""
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        expected = "a whole number" if kind is int else "a text"
-        raise ValueError(f'{place}: "{name}" must be {expected}, {_got(value)}')
+        names = {list: "a list, as in SQuAD", int: "a whole number"}
+        problem = "but there is none" if value is None else f"got {value!r:.60}"
+        raise ValueError(f'{place}: "{name}" must be {names.get(kind, "a text")}, {problem}')
     return value
 
 
-def _got(value) -> str:
-    return "but there is none" if value is None else f"got {value!r:.60}"
-
-
-def _list(entry, name: str, place: str) -> list:
-    value = entry.get(name) if isinstance(entry, dict) else None
-    if not isinstance(value, list):
-        raise ValueError(f'{place}: "{name}" must be a list, as in SQuAD, {_got(value)}')
-    return value
+def _get_list(entry, name: str, place: str) -> list:
+    return _get_field(entry, name, list, place)
 
 
 def encode_squad(
     records: Sequence[Question], tokenizer, max_length: int, *, stride: int = STRIDE
 ) -> Examples:
-    """Return [CLS] question [SEP] window [SEP] for each window of each context.
+    """Encode [CLS] question [SEP] window [SEP] for each window of each context.
 
-    Notes are `Window`s.
-
-    The labels are the tokens where the first answer begins and ends, by its characters; both are
-    [CLS]'s, 0, in a window that does not hold all of it and where there is no answer; where the
-    tokenizer drops the whole answer, they are IGNORED. Questions of more than LONGEST_QUESTION
-    tokens are cut. A warning counts either.
+    The notes are `Window`s. The labels are the tokens where the first answer begins and ends: both
+    0, [CLS]'s, in a window without the whole answer and if there is no answer; IGNORED if the
+    tokenizer drops the whole answer. Questions of more than LONGEST_QUESTION tokens are truncated.
+    A warning counts either.
 
     Raises:
-        ValueError: a context without a token; a `max_length` that leaves it no room.
+        ValueError: a context without a token; a `max_length` that leaves no space for it.
     """
     plain = {"add_special_tokens": False}
-    asked = tokenizer.encode_batch([record.question for record in records], **plain).encodings
-    contexts = list(dict.fromkeys(record.context for record in records))
-    read = tokenizer.encode_batch(contexts, **plain).encodings
-    read = dict(zip(contexts, read, strict=True))
+    questions = tokenizer.encode_batch([record.question for record in records], **plain).encodings
+    texts = list(dict.fromkeys(record.context for record in records))
+    contexts = tokenizer.encode_batch(texts, **plain).encodings
+    contexts = dict(zip(texts, contexts, strict=True))
     ids, segments, starts, ends, notes = [], [], [], [], []
-    lost = 0
-    for number, (record, question) in enumerate(zip(records, asked, strict=True)):
+    dropped = 0
+    for number, (record, question) in enumerate(zip(records, questions, strict=True)):
         first = [tokenizer.cls_id, *question.ids[:LONGEST_QUESTION], *tokenizer.between_ids]
-        context = read[record.context]
-        span = _span_of(record.answers, context.offsets)
-        dropped = bool(record.answers) and span is None
-        lost += dropped
-        for start, end in _windows(record, len(context), max_length - len(first) - 1, stride):
-            begin = last = IGNORED if dropped else 0
+        context = contexts[record.context]
+        span = _find_tokens(record.answers, context.offsets)
+        no_token = bool(record.answers) and span is None
+        dropped += no_token
+        width = max_length - len(first) - 1
+        if not len(context):
+            raise ValueError(f"{record.place}: the context must have a token, got none")
+        if width < 1:
+            raise ValueError(
+                f"{record.place}: the question must leave room for a token of the context, but it "
+                f"is {1 - width} tokens too long: cut it, or take a greater max_length"
+            )
+        for start, end in windows(len(context), width, min(stride, width // 2)):
+            begin = last = IGNORED if no_token else 0
             if span is not None and start <= span[0] and span[1] < end:
                 begin, last = (len(first) + n - start for n in span)
             ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
@@ -218,28 +215,17 @@ def encode_squad(
             starts.append(begin)
             ends.append(last)
             notes.append(Window(number, len(first), context.offsets[start:end]))
-    if cut := sum(len(question) > LONGEST_QUESTION for question in asked):
+    if truncated := sum(len(question) > LONGEST_QUESTION for question in questions):
         _logger.warning(
-            "%d of %d questions were cut to %d tokens", cut, len(asked), LONGEST_QUESTION
+            "%d of %d questions were cut to %d tokens", truncated, len(questions), LONGEST_QUESTION
         )
-    if lost:
-        _logger.warning("%d of %d answers contain no token and are left out", lost, len(records))
+    if dropped:
+        _logger.warning("%d of %d answers contain no token and are left out", dropped, len(records))
     return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
 
-def _windows(record: Question, tokens: int, width: int, stride: int) -> list[tuple[int, int]]:
-    if not tokens:
-        raise ValueError(f"{record.place}: the context must have a token, got none")
-    if width < 1:
-        raise ValueError(
-            f"{record.place}: the question must leave room for a token of the context, but it is "
-            f"{1 - width} tokens too long: cut it, or take a greater max_length"
-        )
-    return windows(tokens, width, min(stride, width // 2))
-
-
-def _span_of(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the first and the last of a context's tokens with characters of the first answer."""
+def _find_tokens(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the first and the last token of a context with characters of the first answer."""
     if not answers:
         return None
     text, start = answers[0]
@@ -248,13 +234,13 @@ def _span_of(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | N
 
 
 class Span(NamedTuple):
-    """An answer: its text, its position, and the sum of the two logits.
+    """An answer: its text, its offsets in the context, and the sum of the two logits.
 
     Attributes:
-        odds: of no answer against it: the sum of the logits at [CLS] less `logit`.
-        example: which one the span is in.
+        odds: the sum of the logits at [CLS] − `logit`: how much better no answer fits.
+        example: index of the example with the span.
         tokens: its first and last token there.
-        null_example: the one whose sum at [CLS] it is.
+        null_example: index of the example with the sum at [CLS].
     """
 
     text: str
@@ -267,7 +253,7 @@ class Span(NamedTuple):
     null_example: int
 
 
-def best_answers(
+def find_best_answers(
     records: Sequence[Question],
     notes: Iterable[Window],
     starts,
@@ -276,25 +262,26 @@ def best_answers(
 ) -> list[Span]:
     """Return the span of each record with the largest sum of logits over all its windows.
 
+    No answer has the smallest of the windows' sums at [CLS], as in Google's run_squad.py.
+
     Args:
         records: the questions.
-        notes: of the examples.
-        starts, ends: float (length,) logits of each example. The least of the windows' sums at
-            [CLS] is that of no answer, as in Google's run_squad.py.
-        longest: tokens of a span at most.
+        notes: windows of the examples.
+        starts, ends: float (length,) logits of each example.
+        longest: maximum number of tokens in a span.
     """
     best: dict[int, Span] = {}
     null: dict[int, tuple[float, int]] = {}
     for example, (window, start, end) in enumerate(zip(notes, starts, ends, strict=True)):
         tokens = slice(window.first, window.first + len(window.offsets))
-        logit, first, last = best_span(start[tokens], end[tokens], longest)
+        logit, first, last = find_best_span(start[tokens], end[tokens], longest)
         number, nothing = window.record, (float(start[0] + end[0]), example)
         null[number] = min(nothing, null.get(number, nothing))
         if number not in best or logit > best[number].logit:
             a, b = window.offsets[first][0], window.offsets[last][1]
-            places = window.first + first, window.first + last
+            ends_at = window.first + first, window.first + last
             text = records[number].context[a:b]
-            best[number] = Span(text, a, b, logit, 0.0, example, places, 0)
+            best[number] = Span(text, a, b, logit, 0.0, example, ends_at, 0)
     return [
         best[number]._replace(
             odds=null[number][0] - best[number].logit, null_example=null[number][1]
@@ -303,12 +290,10 @@ def best_answers(
     ]
 
 
-def best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[float, int, int]:
-    """(sum of logits, first token, last token) of the span with the largest sum.
+def find_best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[float, int, int]:
+    """Return the largest sum of logits, float (C,) each, and the first and last token there.
 
-    Args:
-        start, end: float (C,) logits of the tokens that a span may be made of.
-        longest: tokens of a span at most.
+    A span has at most `longest` tokens.
     """
     sums = start[:, None] + end[None, :]  # (C, C)
     ordered = np.triu(np.ones(sums.shape, bool))

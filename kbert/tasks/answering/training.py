@@ -6,10 +6,10 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks.answering.squad import (
     Question,
-    best_answers,
     encode_squad,
-    given_questions,
+    find_best_answers,
     read_squad,
+    take_questions,
 )
 from kbert.tasks.intervals import Scores
 
@@ -21,7 +21,7 @@ class Answering:
     title, problem_type = "question answering", None
 
     read = staticmethod(read_squad)
-    take = staticmethod(given_questions)
+    take = staticmethod(take_questions)
 
     def labels(self, records: Sequence[Question]) -> None:
         return None
@@ -33,16 +33,12 @@ class Answering:
         """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's metrics too."""
         from kbert.tasks import metrics
 
-        found = best_answers(
-            records,
-            examples.notes,
-            outputs[SPAN_START],
-            outputs[SPAN_END],
-        )
+        logits = outputs[SPAN_START], outputs[SPAN_END]
+        spans = find_best_answers(records, examples.notes, *logits)
         answers = [[text for text, _ in record.answers] for record in records]
-        odds = None if all(answers) else [span.odds for span in found]
-        compared = metrics.compare_answers(answers, [span.text for span in found], odds)
-        return Scores(compared, metrics.answer_figures)
+        odds = None if all(answers) else [span.odds for span in spans]
+        compared = metrics.compare_answers(answers, [span.text for span in spans], odds)
+        return Scores(compared, metrics.compute_squad)
 
 
 TASK = Answering()

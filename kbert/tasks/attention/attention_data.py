@@ -1,12 +1,94 @@
-"""The attention weights of one text, as numbers."""
+"""The attention weights of one text, and statistics of each head: entropy, distance, target.
 
+A head has a target (`LOOKS`) if on average more than half of a token's attention goes there. It is
+the rule of Clark et al. 2019, "What Does BERT Look At?", section 3.1 (heads that put
+more than half of their attention on the previous or the next token), here for the token itself,
+[SEP] and [CLS] as well. They average over many texts, this over the tokens of one.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kbert.data.tokenization.encodings import shortened
 from kbert.io import printable
-from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics
+
+LOOKS = 0.5  # of a token's attention, on average; more than that marks a head
+TARGETS = ("next", "previous", "itself", "[SEP]", "[CLS]")
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """The statistics of one attention head on one text.
+
+    Attributes:
+        layer: its encoder block, from 1.
+        head: its number in the block, from 1.
+        entropy: entropy of a token's attention, in bits, averaged over the tokens: 0 if all of it
+            goes to one token, log2 S if it goes to all S tokens equally.
+        distance: distance in tokens to the attended tokens, weighted by the attention and averaged
+            over the tokens.
+        shares: fraction of a token's attention that goes to each of `TARGETS`, from 0 to 1,
+            averaged over the tokens that have that target (the last token has no next one). "[SEP]"
+            is the sum over all of them.
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    distance: float
+    shares: dict[str, float]
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """Targets with a fraction above `LOOKS`."""
+        return tuple(name for name, share in self.shares.items() if share > LOOKS)
+
+
+def head_statistics(
+    weights: np.ndarray,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    special: Sequence[int] = (),
+) -> list[HeadStatistics]:
+    """Return the statistics of each head, layer by layer, over all tokens.
+
+    Args:
+        weights: float (layers, heads, S, S): rows attend to columns, and sum to 1.
+        layers, heads: the numbers of those layers and heads.
+        special: the indices of [CLS], which is the first token, and of [SEP].
+    """
+    return [
+        _describe_head(layer, head, one, special)
+        for layer, of_layer in zip(layers, weights, strict=True)
+        for head, one in zip(heads, of_layer.astype("float64"), strict=True)
+    ]
+
+
+def _describe_head(
+    layer: int, head: int, weights: np.ndarray, special: Sequence[int]
+) -> HeadStatistics:
+    bits = -np.log2(weights, where=weights > 0, out=np.zeros_like(weights))  # 0 log 0 = 0
+    tokens = np.arange(len(weights))
+    distances = np.abs(tokens[:, None] - tokens)
+    columns = (
+        np.diagonal(weights, 1),
+        np.diagonal(weights, -1),
+        np.diagonal(weights),
+        weights[:, [token for token in special if token != 0]].sum(-1),
+        weights[:, [token for token in special if token == 0]].sum(-1),
+    )
+    return HeadStatistics(
+        layer,
+        head,
+        entropy=float((weights * bits).sum(-1).mean()),
+        distance=float((weights * distances).sum(-1).mean()),
+        shares={
+            name: float(column.mean()) if column.size else 0.0
+            for name, column in zip(TARGETS, columns, strict=True)
+        },
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +125,9 @@ class AttentionData:
         """Return float32 (S, S) of one layer or head, counted from 1; None: the mean over all."""
         weights = self.weights
         if head is not None:
-            weights = weights[:, [place_of(self.heads, head, "head")]]
+            weights = weights[:, [index_of(self.heads, head, "head")]]
         if layer is not None:
-            weights = weights[[place_of(self.layers, layer, "layer")]]
+            weights = weights[[index_of(self.layers, layer, "layer")]]
         return weights.mean(axis=(0, 1))
 
     def between(
@@ -61,23 +143,23 @@ class AttentionData:
         A token is given by its index, or as text if it occurs once.
         """
         weights = self.mean(layer, head)
-        return float(weights[self._token(token), self._token(other)])
+        return float(weights[self._index(token), self._index(other)])
 
     def statistics(self) -> list[HeadStatistics]:
         """Return statistics of each head: entropy, distance, and the target of its attention.
 
-        See `kbert.tasks.attention.head_statistics` for their definitions, and for the rule, that of
-        Clark et al. 2019.
+        See `HeadStatistics` for their definitions. The rule for targets is that of Clark et al.
+        2019.
         """
         return head_statistics(self.weights, self.layers, self.heads, self.special)
 
-    def _token(self, token: int | str) -> int:
+    def _index(self, token: int | str) -> int:
         if isinstance(token, str):
-            places = [place for place, text in enumerate(self.tokens) if text == token]
-            if len(places) != 1:
-                where = f"places {places}: give the place" if places else "none of them"
+            indices = [index for index, text in enumerate(self.tokens) if text == token]
+            if len(indices) != 1:
+                where = f"places {indices}: give the place" if indices else "none of them"
                 raise ValueError(f"token must be one of {self.tokens}, got {token!r}: {where}")
-            return places[0]
+            return indices[0]
         if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
             raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
         return int(token)
@@ -87,8 +169,8 @@ class AttentionData:
         return f"{type(self).__name__}({tokens}; weights {self.weights.shape})"
 
 
-def place_of(numbers: tuple[int, ...], asked, name: str) -> int:
-    """Return the place of a layer or head among those that there are; a ValueError for another."""
-    if isinstance(asked, bool) or asked not in numbers:
-        raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {asked!r}")
-    return numbers.index(asked)
+def index_of(numbers: tuple[int, ...], number, name: str) -> int:
+    """Return the index of a layer's or head's number; a ValueError for a number that is missing."""
+    if isinstance(number, bool) or number not in numbers:
+        raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {number!r}")
+    return numbers.index(number)

@@ -1,29 +1,19 @@
 """Attention probabilities of one text, and their picture or page."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
+from kbert.io.atomic_write import atomic_file, write_atomically
 from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.attention_data import AttentionData
+from kbert.tasks.pictures import PICTURES, check_path
 
-PICTURES = (".png", ".svg", ".pdf")
 PAGE, NUMBERS = ".html", ".npz"
 ENDINGS = (*PICTURES, PAGE, NUMBERS)
-
-
-def check_path(path: str | os.PathLike, endings: Sequence[str]) -> Path:
-    """Return the path; an error for an ending or a folder that cannot be."""
-    path = Path(path)
-    if path.suffix.lower() not in endings:
-        raise ValueError(f"path must end with one of {', '.join(endings)}, got {path.name!r}")
-    check_new_file(path)
-    return path
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,12 +49,18 @@ class AttentionMap(AttentionData):
         _check_special(special)
         path = check_path(path, PICTURES)
         weights, tokens = self.mean(layer, head), self.tokens
-        others = [place for place in range(len(tokens)) if place not in self.special]
+        others = [index for index in range(len(tokens)) if index not in self.special]
         among = weights[np.ix_(others, others)]
         top = float(among.max()) if others and special != "whole" else None
         if others and special == "hidden":
-            weights, tokens = among, [tokens[place] for place in others]
-        draw(weights, tokens, f"{self.text}\n{self._title(layer, head)}", path, top)
+            weights, tokens = among, [tokens[index] for index in others]
+        layers = self.layers if layer is None else (layer,)
+        heads = self.heads if head is None else (head,)
+        caption = ", ".join(
+            f"{name} {numbers[0]}" if len(numbers) == 1 else f"mean of {len(numbers)} {name}s"
+            for name, numbers in (("layer", layers), ("head", heads))
+        )
+        draw(weights, tokens, f"{self.text}\n{caption}", path, top)
         return path
 
     def save(
@@ -102,32 +98,22 @@ class AttentionMap(AttentionData):
         _check_special(special)
         path = check_path(path, (PAGE, NUMBERS))
         if path.suffix.lower() == NUMBERS:
-            with atomic_file(path) as part, open(part, "wb") as file:
-                np.savez(file, **self._arrays())  # type: ignore[arg-type]
+            names = ("tokens", "weights", "layers", "heads", "special", "segments")
+            values = {name: getattr(self, name) for name in (*names, "queries", "keys")}
+            arrays = {name: np.asarray(it) for name, it in values.items() if it is not None}
+            with atomic_file(path) as temporary, open(temporary, "wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
         else:
-            from kbert.tasks.attention.page.writing import page
+            from kbert.tasks.attention.page.writing import write_page
 
-            write_atomically(path, page(self, layer, head, special != "hidden").encode())
+            page = write_page(self, layer, head, special != "hidden")
+            write_atomically(path, page.encode())
         return path
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("tokens", "weights", "layers", "heads", "special", "segments", "queries", "keys")
-        values = {name: getattr(self, name) for name in names}
-        return {name: np.asarray(value) for name, value in values.items() if value is not None}
-
-    def _title(self, layer, head) -> str:
-        layers = self.layers if layer is None else (layer,)
-        heads = self.heads if head is None else (head,)
-        parts = [
-            f"{name} {numbers[0]}" if len(numbers) == 1 else f"mean of {len(numbers)} {name}s"
-            for name, numbers in (("layer", layers), ("head", heads))
-        ]
-        return ", ".join(parts)
-
     def _repr_html_(self) -> str:
-        from kbert.tasks.attention.page.writing import frame, page
+        from kbert.tasks.attention.page.writing import write_frame
 
-        return frame(page(self), f"Attention of {len(self.tokens)} tokens")
+        return write_frame(self)
 
 
 def _check_special(special: str) -> None:

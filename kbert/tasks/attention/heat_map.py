@@ -1,15 +1,13 @@
 """A square matrix over tokens as a picture."""
 
-import io
-import warnings
 from pathlib import Path
 
 import numpy as np
 
 from kbert.io import printable
-from kbert.io.atomic_write import write_atomically
+from kbert.tasks.pictures import draw_figure
 
-_INCHES = 0.22  # a token's, at most
+_INCHES = 0.22  # per token, at most
 _LONGEST = 36.0  # inches of all tokens, at most
 _MARGIN = 2.0  # for the tokens' names and the scale, in inches
 _NAMED = 256  # tokens, at most
@@ -20,46 +18,33 @@ _PIXELS = 6000  # a side of a PNG, at most
 def draw(
     weights: np.ndarray, tokens: list[str], title: str, path: Path, top: float | None = None
 ) -> None:
-    """Write the picture of weights (S, S), rows attend to columns; always the same bytes.
+    """Write the picture of weights (S, S), rows attend to columns.
 
     Args:
         weights: from 0 to 1.
-        tokens: the names of rows and columns.
-        title: a text, a line break, what of it is shown; the text is cut to fit.
-        path: checked by `kbert.tasks.attention.attention_map.check_path`.
-        top: the weight with which the colours end; larger ones are grey. None: the largest.
+        tokens: names of the rows and columns.
+        title: a text, which is cut to fit, a line break, and a caption.
+        path: from `check_path`.
+        top: the weight at the end of the colour scale; larger ones are grey. None: the largest.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     cell = min(_INCHES, _LONGEST / len(tokens))
     side = _MARGIN + cell * len(tokens)
-    letters = max(10.0, 0.8 * side)  # points: of what stands around, in proportion
-    ending = path.suffix.lower().removeprefix(".")
-    settings = {
-        "font.family": "DejaVu Sans",
-        "font.size": letters,
-        "svg.hashsalt": "kbert",
-        "svg.fonttype": "none" if ending == "svg" else "path",
-    }
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
-        figure = Figure((side * 1.15 + 0.5, side + 0.3), layout="constrained")
-        FigureCanvasAgg(figure)
+    font_size = max(10.0, 0.8 * side)
+    with draw_figure(path, font_size, _PIXELS) as figure:
+        figure.set_size_inches(side * 1.15 + 0.5, side + 0.3)
+        figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
-        _colours(figure, axes, weights, top)
-        _label(axes, [printable.line(token) for token in tokens], cell)
-        room = int(72 * figure.get_figwidth() / (0.62 * letters))
-        figure.suptitle(_titled(title, room), fontsize=letters, parse_math=False)
-        content = io.BytesIO()
-        undated = {} if ending == "png" else {"Date" if ending == "svg" else "CreationDate": None}
-        sharp = min(150, _PIXELS / max(figure.get_size_inches()))
-        figure.savefig(content, format=ending, dpi=sharp, metadata=undated)
-    write_atomically(path, content.getvalue())
+        _draw_colours(figure, axes, weights, top)
+        _draw_labels(axes, [printable.line(token) for token in tokens], cell)
+        letters = int(72 * figure.get_figwidth() / (0.62 * font_size))
+        text, _, shown = title.rpartition("\n")
+        text = printable.line(" ".join(text.split()))
+        text = text if len(text) <= letters else f"{text[: letters - 1]}…"
+        title = f"{text}\n{shown}" if text else shown
+        figure.suptitle(title, fontsize=font_size, parse_math=False)
 
 
-def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
+def _draw_colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
     import matplotlib
     from matplotlib.colors import PowerNorm
 
@@ -68,7 +53,7 @@ def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
     scale = PowerNorm(0.5, 0.0, weights.max() if top is None else top)
     image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
     beyond = weights.max() > scale.vmax
-    said = f"\n(grey: above {top:.2g}, up to {weights.max():.2g})" if beyond else ""
+    grey = f"\n(grey: above {top:.2g}, up to {weights.max():.2g})" if beyond else ""
     figure.colorbar(
         image,
         ax=axes,
@@ -76,25 +61,17 @@ def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
         aspect=30,
         pad=0.02,
         extend="max" if beyond else "neither",
-        label=f"attention weight{said}",
+        label=f"attention weight{grey}",
     )
 
 
-def _titled(title: str, room: int) -> str:
-    """Return the title with its first line cut to so many letters."""
-    text, _, shown = title.rpartition("\n")
-    text = printable.line(" ".join(text.split()))
-    cut = text if len(text) <= room else f"{text[: room - 1]}…"
-    return f"{cut}\n{shown}" if cut else shown
-
-
-def _label(axes, tokens: list[str], cell: float) -> None:
-    """Name rows and columns; where they are many, every n-th, which one can read then."""
+def _draw_labels(axes, tokens: list[str], cell: float) -> None:
+    """Name rows and columns; of many, every n-th, so that the names can be read."""
     every = -(-len(tokens) // _NAMED)
     size = min(9.0, 72 * cell * 0.8 * every)  # points
-    places, names = range(0, len(tokens), every), tokens[::every]
-    axes.set_xticks(places, names, rotation=90, parse_math=False, fontsize=size)
-    axes.set_yticks(places, names, parse_math=False, fontsize=size)
+    ticks, names = range(0, len(tokens), every), tokens[::every]
+    axes.set_xticks(ticks, names, rotation=90, parse_math=False, fontsize=size)
+    axes.set_yticks(ticks, names, parse_math=False, fontsize=size)
     axes.tick_params(length=min(3.0, size / 3), pad=min(3.0, size / 3))
     axes.set_xlabel("is attended to" + (f" (one token of {every} is named)" if every > 1 else ""))
     axes.set_ylabel("attends")

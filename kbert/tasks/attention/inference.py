@@ -1,41 +1,39 @@
 """Attention probabilities: how much each token attends to each token."""
 
 from collections.abc import Iterable
-from typing import overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.encodings import Encoding
 from kbert.model.probes import build_attention_maps
-from kbert.tasks.attention.attention_data import place_of
+from kbert.tasks.attention.attention_data import index_of
 from kbert.tasks.attention.attention_map import AttentionMap
-from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
-from kbert.tasks.running import function_of, run_texts
+from kbert.tasks.running import get_function, list_texts, run_texts
 
 _BATCH = 4  # maps are large: L · A · S² numbers each
 
 
+class AttentionOptions(TypedDict, total=False):
+    """Keyword arguments of `attention`."""
+
+    layer: int | None
+    head: int | None
+    vectors: bool | None
+    precision: str | None
+
+
 @overload
 def attention(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    text: str,
-    pair: str | None = None,
-    *,
-    layer: int | None = ...,
-    head: int | None = ...,
-    vectors: bool | None = ...,
-    precision: str | None = ...,
+    bert: Bert, text: str, pair: str | None = None, **options: Unpack[AttentionOptions]
 ) -> AttentionMap: ...
 @overload
 def attention(
     bert: Bert,
     text: Iterable[str],
     pair: Iterable[str] | None = None,
-    *,
-    layer: int | None = ...,
-    head: int | None = ...,
-    vectors: bool | None = ...,
-    precision: str | None = ...,
+    **options: Unpack[AttentionOptions],
 ) -> list[AttentionMap]: ...
 def attention(
     bert: Bert,
@@ -66,57 +64,47 @@ def attention(
     Raises:
         ValueError: a layer or head that the model does not have; something that is not text.
     """
-    require_tokenizer(bert, "attention")
-    if pair is None:
-        texts, one = listed(text, "text")
-        pairs = None
-    else:
-        texts, pairs, one = listed_pairs(text, pair, "text", "pair")
-        require_two_segments(bert, "attention")
-    layers = _numbers(bert.config.num_hidden_layers, layer, "layer")
-    heads = _numbers(bert.config.num_attention_heads, head, "head")
-    vectors = one if vectors is None else vectors
-    function = function_of(
+    texts, pairs, is_single = list_texts(bert, "attention", text, pair, "text", "pair")
+    layers = _choose_numbers(bert.config.num_hidden_layers, layer, "layer")
+    heads = _choose_numbers(bert.config.num_attention_heads, head, "head")
+    with_queries = is_single if vectors is None else vectors
+
+    def make_map(index: int, encoding: Encoding, outputs: list[np.ndarray]) -> AttentionMap:
+        size, chosen = len(encoding), slice(heads[0] - 1, heads[-1])
+        maps, others = outputs[: len(layers)], outputs[len(layers) :]
+        queries, keys = (
+            _stack([one[:size, chosen].swapaxes(0, 1) for one in arrays]) if arrays else None
+            for arrays in (others[::2], others[1::2])
+        )
+        return AttentionMap(
+            encoding.tokens,
+            _stack([one[chosen, :size, :size] for one in maps]),
+            layers,
+            heads,
+            texts[index] if pairs is None else f"{texts[index]} / {pairs[index]}",
+            special=tuple(n for n, word in enumerate(encoding.word_ids) if word is None),
+            segments=tuple(encoding.segment_ids),
+            truncated=encoding.truncated,
+            queries=queries,
+            keys=keys,
+        )
+
+    function = get_function(
         bert,
-        ("attention", vectors, *layers),
-        lambda model: build_attention_maps(model, blocks=list(layers), vectors=vectors),
+        ("attention", with_queries, *layers),
+        lambda model: build_attention_maps(model, blocks=list(layers), vectors=with_queries),
         precision,
     )
-    found: list = [None] * len(texts)
-    for place, encoding, outputs in run_texts(
-        bert, "attention", function, texts, pairs, batch_size=_BATCH
-    ):
-        text = texts[place] if pairs is None else f"{texts[place]} / {pairs[place]}"
-        found[place] = _map_of(encoding, outputs, layers, heads, text)
-    return found[0] if one else found
-
-
-def _map_of(encoding, outputs: list, layers, heads, text: str) -> AttentionMap:
-    """Return the map of a text, from its row of the model's padded outputs."""
-    chosen, size = slice(heads[0] - 1, heads[-1]), len(encoding)
-    maps, vectors = outputs[: len(layers)], outputs[len(layers) :]
-    queries, keys = (
-        _stacked([one[:size, chosen].swapaxes(0, 1) for one in part]) if part else None
-        for part in (vectors[::2], vectors[1::2])
+    results = run_texts(
+        bert, "attention", function, texts, pairs, convert=make_map, batch_size=_BATCH
     )
-    return AttentionMap(
-        encoding.tokens,
-        _stacked([one[chosen, :size, :size] for one in maps]),
-        layers,
-        heads,
-        text,
-        special=tuple(place for place, word in enumerate(encoding.word_ids) if word is None),
-        segments=tuple(encoding.segment_ids),
-        truncated=encoding.truncated,
-        queries=queries,
-        keys=keys,
-    )
+    return results[0] if is_single else results
 
 
-def _stacked(parts: list) -> np.ndarray:
-    return np.stack(parts).astype("float32")
+def _stack(arrays: list) -> np.ndarray:
+    return np.stack(arrays).astype("float32")
 
 
-def _numbers(count: int, asked: int | None, name: str) -> tuple[int, ...]:
+def _choose_numbers(count: int, number: int | None, name: str) -> tuple[int, ...]:
     numbers = tuple(range(1, count + 1))
-    return numbers if asked is None else (numbers[place_of(numbers, asked, name)],)
+    return numbers if number is None else (numbers[index_of(numbers, number, name)],)

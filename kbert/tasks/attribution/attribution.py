@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from kbert.io import printable
-from kbert.io.atomic_write import check_new_file, write_atomically
-from kbert.tasks.attribution import page
-from kbert.tasks.attribution.spans import Span, spans_of
+from kbert.io.atomic_write import write_atomically
+from kbert.tasks.attribution import coloured_text
+from kbert.tasks.pictures import PICTURES, check_path
 
-PICTURES = (".png", ".svg", ".pdf")
 ENDINGS = (".html", *PICTURES)
 
 
@@ -73,31 +72,31 @@ class Attribution:
 
     def words(self) -> list[WordScore]:
         """Return the words of the text, in its order, each with the sum of its tokens' scores."""
-        found: dict[tuple, WordScore] = {}
-        parts = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
-        for score, (start, end), text, word in parts:
+        scores: dict[tuple, WordScore] = {}
+        columns = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
+        for score, (start, end), text, word in columns:
             if word is None or start == end:
                 continue
-            before = found.get((text, word), WordScore("", 0.0, text, start, end))
+            before = scores.get((text, word), WordScore("", 0.0, text, start, end))
             score, start = before.score + float(score), min(before.start, start)
             end = max(before.end, end)
-            found[text, word] = WordScore(self.texts[text][start:end], score, text, start, end)
-        return list(found.values())
+            scores[text, word] = WordScore(self.texts[text][start:end], score, text, start, end)
+        return list(scores.values())
 
     def summary(self) -> str:
         """Return one line: what was attributed, and how near the scores' sum is to it."""
-        named = printable.cut(self.target, 30)
         return (
-            f"{named} {self.value:.4f}, of the baseline {self.baseline_value:.4f}; the scores sum "
-            f"to {self.scores.sum():+.4f}, {abs(self.error):.1e} off ({self.steps} steps)"
+            f"{printable.cut(self.target, 30)} {self.value:.4f}, of the baseline "
+            f"{self.baseline_value:.4f}; the scores sum to {self.scores.sum():+.4f}, "
+            f"{abs(self.error):.1e} off ({self.steps} steps)"
         )
 
     def title(self) -> str:
-        """Title that says in one line what was attributed."""
+        """Return one line on what was attributed."""
         return f"What counts for {printable.cut(self.target, 30)}: {self.value:.4f}"
 
     def notes(self) -> list[str]:
-        """Sentences on what the text was compared with, and how near the scores' sum is to it."""
+        """Return sentences on the baseline, and how near the scores' sum is to the difference."""
         compared = [] if self.similar_to is None else [f"Compared with: {self.similar_to}"]
         return [
             *compared,
@@ -110,16 +109,13 @@ class Attribution:
     def save(self, path: str | os.PathLike) -> Path:
         """Write the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
 
-        Returns:
-            The path.
-
         Raises:
             ValueError: another ending.
-            OSError: it cannot be written; an old one stays.
+            OSError: the file cannot be written; an old one stays.
         """
-        path = check_path(path)
+        path = check_path(path, ENDINGS)
         if path.suffix.lower() == ".html":
-            text = page.whole(self.title(), self.notes(), self._spans())
+            text = coloured_text.write_page(self.title(), self.notes(), self._spans())
             write_atomically(path, text.encode())
         else:
             from kbert.tasks.attribution.picture import draw
@@ -133,38 +129,19 @@ class Attribution:
         words = [dataclasses.asdict(word) for word in self.words()]
         return values | {"scores": self.scores.tolist(), "words": words}
 
-    def _spans(self) -> list[list[Span]]:
+    def _spans(self) -> list[list[coloured_text.Span]]:
+        tokens: list[list] = [[] for _ in self.texts]
+        columns = (self.segments, self.word_ids, self.offsets, self.tokens, self.scores)
+        for text, word, offsets, token, score in zip(*columns, strict=True):
+            if word is not None:
+                tokens[text].append((*offsets, token, float(score)))
         return [
-            spans_of(
-                text,
-                [
-                    (*place, token, float(score))
-                    for place, token, score, one, word in zip(
-                        self.offsets,
-                        self.tokens,
-                        self.scores,
-                        self.segments,
-                        self.word_ids,
-                        strict=True,
-                    )
-                    if one == number and word is not None
-                ],
-                self.truncated,
-            )
-            for number, text in enumerate(self.texts)
+            coloured_text.split_text(text, own, self.truncated)
+            for text, own in zip(self.texts, tokens, strict=True)
         ]
 
     def _repr_html_(self) -> str:
-        return page.fragment(self.title(), self.notes(), self._spans())
+        return coloured_text.write_fragment(self.title(), self.notes(), self._spans())
 
     def __repr__(self) -> str:
         return f"Attribution({len(self.tokens)} tokens; {self.summary()})"
-
-
-def check_path(path: str | os.PathLike) -> Path:
-    """Return the path; an error for an ending or a folder that cannot be."""
-    path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"path must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
-    check_new_file(path)
-    return path

@@ -3,17 +3,14 @@
 import weakref
 from collections.abc import Callable
 
-import keras
 import numpy as np
 from keras import ops
 
-from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert, label_names
-from kbert.data.padding import LENGTHS
+from kbert.data.padding import padded
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice
-from kbert.model.deferred import cast_model
 from kbert.model.gradients import with_gradient
 from kbert.model.probes import cut_embeddings
 from kbert.tasks.attribution import BASELINES, VALUES, targets
@@ -26,11 +23,11 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.running import warn_of_cut
+from kbert.tasks.running import cast, check_ids, pad_length, warn_of_truncated
 
 _HEADS = ("classifier", "pretraining")
 # A function holds layers of its model, never the model itself: it goes with it.
-_prepared: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def attribute(
@@ -83,34 +80,34 @@ def attribute(
     limit = longest(bert)
     pairs = None if pair is None else [pair]
     (encoding,) = tokenizer.encode_batch([text], pairs, max_length=limit)
-    warn_of_cut("attribute", encoding.truncated, 1, limit)
-    kept = {tokenizer.cls_id, tokenizer.sep_id}
-    place = None
+    warn_of_truncated("attribute", encoding.truncated, 1, limit)
+    position = None
     if similar_to is None and bert.head == "pretraining":
-        place = targets.mask_place(tokenizer, encoding, mask)
-    other = tokenizer.pad_id if baseline == "pad" else tokenizer.mask_id
-    base_ids = [
-        number if number in kept or at == place else other for at, number in enumerate(encoding.ids)
+        position = targets.find_mask(tokenizer, encoding, mask)
+    fill = tokenizer.pad_id if baseline == "pad" else tokenizer.mask_id
+    fixed = {tokenizer.cls_id, tokenizer.sep_id}
+    baseline_ids = [
+        token if token in fixed or n == position else fill for n, token in enumerate(encoding.ids)
     ]
-    states, real = _states(bert, [encoding.ids, base_ids], encoding.segment_ids)
-    call, outputs = _functions(bert, similar_to is not None, value)
-    name, arguments = _target(bert, outputs, states, real, target, similar_to, place)
-    found = integrate(call, states[0], states[1], [real, *arguments], steps)
-    scores = found.attributions[: len(encoding)].sum(axis=1)
+    states, attended = _embed(bert, [encoding.ids, baseline_ids], encoding.segment_ids)
+    function, outputs = _get_functions(bert, similar_to is not None, value)
+    name, arguments = _find_target(bert, outputs, states, attended, target, similar_to, position)
+    result = integrate(function, states[0], states[1], [attended, *arguments], steps)
+    scores = result.attributions[: len(encoding)].sum(axis=1)
     return Attribution(
         encoding.tokens,
         scores.astype("float32"),
         target=name,
-        value=found.value,
-        baseline_value=found.baseline_value,
-        error=found.error,
-        steps=found.steps,
+        value=result.value,
+        baseline_value=result.baseline_value,
+        error=result.error,
+        steps=result.steps,
         texts=(text,) if pair is None else (text, pair),
         offsets=tuple(encoding.offsets),
         segments=tuple(encoding.text_numbers),
         word_ids=tuple(encoding.word_ids),
         truncated=encoding.truncated,
-        baseline=tokenizer.token_of(other),
+        baseline=tokenizer.token_of(fill),
         similar_to=similar_to,
     )
 
@@ -128,8 +125,8 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
         require_two_segments(bert, "attribute")
     if similar_to is not None:
         if pair is not None or target is not None:
-            given = "pair" if pair is not None else "target"
-            raise ValueError(f"similar_to goes with one text, got {given} as well")
+            other = "pair" if pair is not None else "target"
+            raise ValueError(f"similar_to goes with one text, got {other} as well")
     elif bert.head == "pretraining":
         require_head(bert, "attribute", "pretraining", MLM_LAYERS)
     elif bert.head not in _HEADS:
@@ -139,85 +136,62 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
         )
 
 
-def _states(bert: Bert, rows: list[list[int]], segments: list[int]) -> tuple:
-    """Return the embeddings' outputs, float32 (rows, S, H), and the attention mask, bool (S,)."""
-    length, pad = _length(bert, len(segments)), bert.config.pad_token_id
-    ids = np.full((len(rows), length), pad, "int32")
-    segment_ids = np.zeros_like(ids)
-    ids[:, : len(segments)], segment_ids[:, : len(segments)] = rows, segments
-    if ids.max() >= bert.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
-            f"got {ids.max()}: it is not this model's"
-        )
-    before = cut_embeddings(_model(bert))
-    found = before([ids, segment_ids][: len(before.inputs)], training=False)
-    return ops.convert_to_numpy(found), np.arange(length) < len(segments)
+def _embed(bert: Bert, sequences: list[list[int]], segments: list[int]) -> tuple:
+    """Return the embeddings' outputs, float32 (K, S, H), and the attention mask, bool (S,)."""
+    check_ids(bert, sequences)
+    length = pad_length(bert, len(segments))
+    ids = padded(sequences, length, bert.config.pad_token_id)
+    segment_ids = padded([segments] * len(sequences), length, 0)
+    model = cut_embeddings(cast(bert, "float32"))
+    states = model([ids, segment_ids][: len(model.inputs)], training=False)
+    return ops.convert_to_numpy(states), np.arange(length) < len(segments)
 
 
-def _length(bert: Bert, tokens: int) -> int:
-    """Return the number of tokens with padding: few lengths on JAX, which compiles for each."""
-    if bert.spec.seq_len is not None:
-        return bert.spec.seq_len
-    if keras.backend.backend() != "jax":
-        return tokens
-    most = bert.config.positions
-    return min(next((length for length in LENGTHS if length >= tokens), tokens), most)
-
-
-def _model(bert: Bert) -> keras.Model:
-    """Return the model; a float32 copy if it computes in another dtype."""
-    if {layer.compute_dtype for layer in bert.model.layers if layer.weights} == {"float32"}:
-        return bert.model
-    transfer.check_whole(bert.model, bert.spec)
-    return cast_model(bert.model, bert.spec, "float32")
-
-
-def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, targets.Outputs]:
-    """Return the compiled function with its gradient, and its outputs; one per model."""
-    model = _model(bert)
+def _get_functions(
+    bert: Bert, with_cosine: bool, value: str
+) -> tuple[Callable, targets.TargetFunctions]:
+    """Return the compiled function with its gradient, and its parts; one per model and target."""
+    model = cast(bert, "float32")
     width = bert.config.hidden_size
     shapes = [((None, None, width), "float32"), ((None, None), "bool")]
-    if likeness:
-        key: tuple = ("cosine", targets.vector_settings(bert))
+    build: Callable
+    if with_cosine:
+        build, options = targets.build_cosine, targets.choose_settings(bert)
         shapes.append(((width,), "float32"))
     elif bert.head == "classifier":
-        key = ("labels", targets.scale_of_labels(bert, value))
+        build, options = targets.build_labels, targets.choose_activation(bert, value)
         shapes.append(((), "int32"))
     else:
-        key = ("tokens", "logit" if value == "logit" else "softmax")
+        build, options = targets.build_masked, "logit" if value == "logit" else "softmax"
         shapes += [((), "int32")] * 2
-    made = _prepared.setdefault(model, {})
-    if key not in made:
-        builders: dict[str, Callable] = {
-            "cosine": targets.of_vectors,
-            "labels": targets.of_labels,
-            "tokens": targets.of_masked_tokens,
-        }
-        outputs = builders[key[0]](model, key[1])
-        made[key] = with_gradient(outputs.function, outputs.variables, shapes), outputs
-    return made[key]
+    functions = _functions.setdefault(model, {})
+    key = build.__name__, options
+    if key not in functions:
+        outputs = build(model, options)
+        function = with_gradient(outputs.function, outputs.variables, shapes)
+        functions[key] = function, outputs
+    return functions[key]
 
 
-def _target(bert: Bert, outputs: targets.Outputs, states, real, target, similar_to, place) -> tuple:
+def _find_target(
+    bert: Bert, outputs: targets.TargetFunctions, states, attended, target, similar_to, position
+) -> tuple:
     """Return the target's name, and the function's further arguments as NumPy arrays."""
     tokenizer = require_tokenizer(bert, "attribute")
     if similar_to is not None:
         (encoding,) = tokenizer.encode_batch([similar_to], max_length=longest(bert))
-        states, real = _states(bert, [encoding.ids], encoding.segment_ids)
-        (vector,) = _answers(outputs, states, real)
-        return targets.COSINE, [vector]
-    at = [] if place is None else [np.array(place, "int32")]
-    (answers,) = _answers(outputs, states[:1], real, *at)
-    if place is None:
-        number = targets.label_number(bert, target, answers)
-        name = label_names(bert, len(answers))[number]
-    else:
-        number = targets.token_number(tokenizer, target, answers)
-        name = tokenizer.token_of(number)
-    return name, [*at, np.array(number, "int32")]
+        states, attended = _embed(bert, [encoding.ids], encoding.segment_ids)
+        return targets.COSINE, [_predict(outputs, states, attended)]
+    if position is None:
+        answers = _predict(outputs, states[:1], attended)
+        number = targets.find_label(bert, target, answers)
+        return label_names(bert, len(answers))[number], [np.array(number, "int32")]
+    at = np.array(position, "int32")
+    number = targets.find_token(tokenizer, target, _predict(outputs, states[:1], attended, at))
+    return tokenizer.token_of(number), [at, np.array(number, "int32")]
 
 
-def _answers(outputs: targets.Outputs, states, real, *others) -> np.ndarray:
-    found = outputs.answers(*map(ops.convert_to_tensor, (states, real[None], *others)))
-    return ops.convert_to_numpy(ops.stop_gradient(found))
+def _predict(outputs: targets.TargetFunctions, states, attended, *others) -> np.ndarray:
+    """Return the answers for one text."""
+    answers = outputs.answers(*map(ops.convert_to_tensor, (states, attended[None], *others)))
+    return ops.convert_to_numpy(ops.stop_gradient(answers))[0]

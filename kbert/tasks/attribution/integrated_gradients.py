@@ -24,7 +24,7 @@ _logger = logging.getLogger("kbert")
 
 
 @dataclass(frozen=True, eq=False)
-class Integrated:
+class Integral:
     """The result of the integral.
 
     Attributes:
@@ -44,66 +44,56 @@ class Integrated:
     @property
     def is_near(self) -> bool:
         """True if the sum is within 1 % of the difference, or within 0.0001."""
-        share, least = _TOLERANCE
-        return abs(self.error) <= share * abs(self.value - self.baseline_value) + least
+        relative, absolute = _TOLERANCE
+        return abs(self.error) <= relative * abs(self.value - self.baseline_value) + absolute
 
 
 def integrate(
-    call: Callable, x: np.ndarray, baseline: np.ndarray, others: list, steps: int | None
-) -> Integrated:
-    """Return the attributions of one row.
+    function: Callable, x: np.ndarray, baseline: np.ndarray, others: list, steps: int | None
+) -> Integral:
+    """Return the attributions of one sequence.
 
     Args:
-        call: from `kbert.model.gradients.with_gradient`, of points (K, S, H), a mask (K, S) and
+        function: from `kbert.model.gradients.with_gradient`, of points (K, S, H), a mask (K, S) and
             `others`.
         x, baseline: float32 (S, H).
         others: the mask (S,), then arguments that every point shares.
-        steps: how many points; None: `STEPS`, and twice as many until the sum is near enough.
+        steps: number of points; None: `STEPS`, doubled until the sum is near enough.
     """
-    ends = np.zeros(_rows(x))
-    ends[1] = 1.0
-    _, values = _evaluated(call, ends, x, baseline, others)
-    baseline_value, value = map(float, values[:2])
+    size = max(2, min(10, _TOKENS // len(x)))  # points per call: a compiled function of one shape
+
+    def evaluate(alphas: np.ndarray):
+        """Return gradients and values at the points baseline + alpha (x − baseline)."""
+        mask, *shared = others
+        alphas = np.pad(alphas, (0, size - len(alphas))).astype("float32")
+        points = baseline + alphas[:, None, None] * (x - baseline)
+        values, gradients = function(points, np.repeat(mask[None], size, axis=0), *shared)
+        return gradients, values
+
+    def integrate_points(count: int) -> np.ndarray:
+        """Return float64 (S, H): (x − x') times the mean gradient on the way."""
+        points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
+        total = np.zeros(x.shape)
+        for start in range(0, count, size):
+            chunk = slice(start, start + size)
+            gradients, _ = evaluate(0.5 * (1 + points[chunk]))
+            used = gradients[: len(points[chunk])].astype("float64")
+            total += np.einsum("k,ksh->sh", 0.5 * weights[chunk], used)
+        return (x - baseline) * total
+
+    baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[1][:2])
     count = steps or STEPS
     while True:
-        attributions = _summed(call, count, x, baseline, others)
+        attributions = integrate_points(count)
         error = float(attributions.sum() - (value - baseline_value))
-        integrated = Integrated(attributions, value, baseline_value, error, count)
-        if integrated.is_near or steps is not None or 2 * count > MOST_STEPS:
+        integral = Integral(attributions, value, baseline_value, error, count)
+        if integral.is_near or steps is not None or 2 * count > MOST_STEPS:
             break
         count *= 2
-    if not integrated.is_near:
+    if not integral.is_near:
         _logger.warning(
             "attribute: after %d steps the scores sum to %.4g, which is %.2g off: %s",
             *(count, attributions.sum(), error),
             "give more steps, or value='logit'" if steps else "try value='logit'",
         )
-    return integrated
-
-
-def _summed(call: Callable, steps: int, x, baseline, others: list) -> np.ndarray:
-    """Return float64 (S, H): (x − x') times the mean gradient on the way."""
-    places, weights = np.polynomial.legendre.leggauss(steps)  # within −1 … 1, sum 2
-    total = np.zeros(x.shape)
-    rows = _rows(x)
-    for start in range(0, steps, rows):
-        part = slice(start, start + rows)
-        alphas = np.zeros(rows)  # as many each time: a compiled function of one shape
-        alphas[: len(places[part])] = 0.5 * (1 + places[part])
-        gradients, _ = _evaluated(call, alphas, x, baseline, others)
-        used = gradients[: len(places[part])].astype("float64")
-        total += np.einsum("k,ksh->sh", 0.5 * weights[part], used)
-    return (x - baseline) * total
-
-
-def _rows(x: np.ndarray) -> int:
-    """Return the number of points computed at a time."""
-    return max(2, min(10, _TOKENS // len(x)))
-
-
-def _evaluated(call: Callable, alphas: np.ndarray, x, baseline, others: list):
-    """Return gradients (K, S, H) and values (K,) at the points baseline + alpha (x − baseline)."""
-    mask, *shared = others
-    points = baseline + alphas[:, None, None].astype("float32") * (x - baseline)
-    values, gradients = call(points, np.repeat(mask[None], len(points), axis=0), *shared)
-    return gradients, values
+    return integral

@@ -24,7 +24,7 @@ COSINE = "cosine"
 
 
 @dataclass(frozen=True, eq=False)
-class Outputs:
+class TargetFunctions:
     """Functions from a model's embeddings to its outputs, for one kind of target.
 
     Attributes:
@@ -40,71 +40,68 @@ class Outputs:
     variables: list
 
 
-def of_labels(model: keras.Model, scale: str) -> Outputs:
-    """Return a classifier's labels; `scale` is "softmax", "sigmoid" or "logit"."""
+def build_labels(model: keras.Model, activation: str) -> TargetFunctions:
+    """Build the functions of a classifier's labels; "softmax", "sigmoid" or "logit"."""
     rest = cut_after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
-        return _scaled(_run(rest, states, mask), scale)
+        return _activate(_run(rest, states, mask), activation)
 
     def function(states, mask, label):
         return ops.take(answers(states, mask), label, axis=-1)
 
-    return Outputs(function, answers, rest.variables)
+    return TargetFunctions(function, answers, rest.variables)
 
 
-def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
-    """Return the tokens that may stand at a place; the head is computed there alone."""
+def build_masked(model: keras.Model, activation: str) -> TargetFunctions:
+    """Build the functions of the tokens at a position; the head is computed only there."""
     blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
     rest = cut_after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
     dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
     token_table = model.get_layer(names.TOKEN_EMBEDDING)
 
-    def answers(states, mask, place):
-        x = ops.take(_run(rest, states, mask), place, axis=1)  # (K, H)
+    def answers(states, mask, position):
+        x = ops.take(_run(rest, states, mask), position, axis=1)  # (K, H)
         table = ops.convert_to_tensor(token_table.embeddings)
         logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
-        return _scaled(logits[:, 0], scale)
+        return _activate(logits[:, 0], activation)
 
-    def function(states, mask, place, token):
-        return ops.take(answers(states, mask, place), token, axis=-1)
+    def function(states, mask, position, token):
+        return ops.take(answers(states, mask, position), token, axis=-1)
 
     layers = (rest, dense, norm, similarity, token_table)
     variables = {id(weight): weight for layer in layers for weight in layer.variables}
-    return Outputs(function, answers, list(variables.values()))
+    return TargetFunctions(function, answers, list(variables.values()))
 
 
-def of_vectors(model: keras.Model, settings: SentenceSettings) -> Outputs:
-    """Return the cosine of a text's vector to a given one."""
-    vectors = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
-    rest = cut_after_embeddings(model, vectors[:, : settings.dimensions])
+def build_cosine(model: keras.Model, settings: SentenceSettings) -> TargetFunctions:
+    """Build the functions of the cosine of a text's embedding with another embedding."""
+    pooled = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
+    rest = cut_after_embeddings(model, pooled[:, : settings.dimensions])
 
     def answers(states, mask):
         return _run(rest, states, mask)
 
-    def function(states, mask, vector):
-        found = answers(states, mask)
-        return ops.sum(found * vector, axis=-1) / (ops.norm(found, axis=-1) * ops.norm(vector))
+    def function(states, mask, other):
+        own = answers(states, mask)
+        return ops.sum(own * other, axis=-1) / (ops.norm(own, axis=-1) * ops.norm(other))
 
-    return Outputs(function, answers, rest.variables)
+    return TargetFunctions(function, answers, rest.variables)
 
 
 def _run(rest: keras.Model, states, mask):
-    """By `call`: the model itself would warn that the mask ends with it, as it should."""
+    # `call`: the model itself would warn that the mask ends with it, as it should
     return rest.call(states, training=False, mask=mask)
 
 
-def _scaled(logits, scale: str):
-    if scale == "logit":
+def _activate(logits, activation: str):
+    if activation == "logit":
         return logits
-    return ops.sigmoid(logits) if scale == "sigmoid" else ops.softmax(logits, axis=-1)
+    return ops.sigmoid(logits) if activation == "sigmoid" else ops.softmax(logits, axis=-1)
 
 
-def scale_of_labels(bert: Bert, value: str) -> str:
-    """Return how logits become probabilities, as `kbert.classify` has it.
-
-    A regression's stay numbers.
-    """
+def choose_activation(bert: Bert, value: str) -> str:
+    """Return the activation of `kbert.classify`; "logit" for a regression."""
     require_head(bert, "attribute", "classifier", [names.POOLER, names.CLASSIFIER])
     if value == "logit" or bert.problem_type == "regression":
         return "logit"
@@ -112,8 +109,8 @@ def scale_of_labels(bert: Bert, value: str) -> str:
     return "sigmoid" if several else "softmax"
 
 
-def vector_settings(bert: Bert) -> SentenceSettings:
-    """Return the checkpoint's own way to a vector, else the mean."""
+def choose_settings(bert: Bert) -> SentenceSettings:
+    """Return the checkpoint's settings of embeddings, else the mean."""
     settings = settings_of(bert, "similar_to")
     lowercases = settings.lowercase and not require_tokenizer(bert, "attribute").lowercase
     if settings.default_prompt or lowercases:
@@ -130,7 +127,7 @@ def vector_settings(bert: Bert) -> SentenceSettings:
     return settings
 
 
-def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:
+def find_label(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:
     """Return the output of a label, by its name or number; None: the most likely of (labels,)."""
     labels = label_names(bert, len(answers))
     if target is None:
@@ -143,7 +140,7 @@ def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> i
     return labels.index(str(target))
 
 
-def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) -> int:
+def find_token(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) -> int:
     """Return the id of a token; None: the most likely of (T,)."""
     if target is None:
         return int(answers[: tokenizer.vocab_size].argmax())
@@ -158,15 +155,17 @@ def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) 
     return pieces.ids[0]
 
 
-def mask_place(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
-    """Return the place of a text's [MASK] number `mask`, from 1."""
+def find_mask(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
+    """Return the position of a text's [MASK] number `mask`, from 1."""
     token = tokenizer.token_of(tokenizer.mask_id)
-    places = [at for at, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
-    if not places:
+    positions = [n for n, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
+    if not positions:
         raise ValueError(
             f"text must have a {token} for a model with the head 'pretraining', got none in its "
             f"{len(encoding)} tokens. To explain a similarity, give similar_to"
         )
-    if isinstance(mask, bool) or not isinstance(mask, int) or not 1 <= mask <= len(places):
-        raise ValueError(f"mask must be one of the text's {token}, 1 … {len(places)}, got {mask!r}")
-    return places[mask - 1]
+    if isinstance(mask, bool) or not isinstance(mask, int) or not 1 <= mask <= len(positions):
+        raise ValueError(
+            f"mask must be one of the text's {token}, 1 … {len(positions)}, got {mask!r}"
+        )
+    return positions[mask - 1]

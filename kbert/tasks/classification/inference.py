@@ -2,20 +2,28 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
 from kbert.tasks.checks import (
-    listed,
     listed_pairs,
     require_head,
     require_tokenizer,
     require_two_segments,
 )
-from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts, sigmoid, softmax
+from kbert.tasks.running import (
+    BATCH_SIZE,
+    InferenceOptions,
+    get_function,
+    list_texts,
+    run_texts,
+    select_outputs,
+    sigmoid,
+    softmax,
+)
 
 
 @dataclass(frozen=True)
@@ -33,23 +41,11 @@ class Label:
 
 @overload
 def next_sentence(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    a: str,
-    b: str,
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, a: str, b: str, **options: Unpack[InferenceOptions]
 ) -> float: ...
 @overload
 def next_sentence(
-    bert: Bert,
-    a: Iterable[str],
-    b: Iterable[str],
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, a: Iterable[str], b: Iterable[str], **options: Unpack[InferenceOptions]
 ) -> np.ndarray: ...
 def next_sentence(
     bert: Bert,
@@ -76,7 +72,7 @@ def next_sentence(
             one.
     """
     require_tokenizer(bert, "next_sentence")
-    first, second, one = listed_pairs(a, b, "a", "b")
+    first, second, is_single = listed_pairs(a, b, "a", "b")
     if not bert.config.family.next_sentence:
         raise ValueError(
             "next_sentence needs a model that was trained on next sentences, a BERT, got "
@@ -84,11 +80,11 @@ def next_sentence(
         )
     require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])
     require_two_segments(bert, "next_sentence")
-    logits = _logits(
+    logits = _compute_logits(
         bert, "next_sentence", names.NSP, first, second, batch_size, precision, progress
     )
     probabilities = softmax(logits)[:, 0]
-    return float(probabilities[0]) if one else probabilities
+    return float(probabilities[0]) if is_single else probabilities
 
 
 @overload
@@ -98,9 +94,7 @@ def classify(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     pairs: str | None = None,
     *,
     multi_label: bool | None = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    **options: Unpack[InferenceOptions],
 ) -> list[Label]: ...
 @overload
 def classify(
@@ -109,9 +103,7 @@ def classify(
     pairs: Iterable[str] | None = None,
     *,
     multi_label: bool | None = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    **options: Unpack[InferenceOptions],
 ) -> list[list[Label]]: ...
 def classify(
     bert: Bert,
@@ -141,35 +133,30 @@ def classify(
         ValueError: a model with another head or a newly initialized one; something that is not
             text.
     """
-    logits, one = _of_classifier(bert, "classify", texts, pairs, batch_size, precision, progress)
+    logits, is_single = _run_classifier(
+        bert, "classify", texts, pairs, batch_size, precision, progress
+    )
     if multi_label is None:
         multi_label = bert.problem_type == "multi_label_classification"
-    each = multi_label or logits.shape[1] == 1
-    probabilities = sigmoid(logits) if each else softmax(logits)
+    independent = multi_label or logits.shape[1] == 1
     labels = label_names(bert, logits.shape[1])
-    found = [_ranked(labels, row) for row in probabilities]
-    return found[0] if one else found
+    results = [
+        [Label(labels[n], float(row[n])) for n in np.argsort(-row, kind="stable")]
+        for row in (sigmoid(logits) if independent else softmax(logits))
+    ]
+    return results[0] if is_single else results
 
 
 @overload
 def regress(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    texts: str,
-    pairs: str | None = None,
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, texts: str, pairs: str | None = None, **options: Unpack[InferenceOptions]
 ) -> float: ...
 @overload
 def regress(
     bert: Bert,
     texts: Iterable[str],
     pairs: Iterable[str] | None = None,
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    **options: Unpack[InferenceOptions],
 ) -> np.ndarray: ...
 def regress(
     bert: Bert,
@@ -195,36 +182,25 @@ def regress(
         ValueError: a model with another head, with several outputs or with a newly initialized
             head; something that is not text.
     """
-    logits, one = _of_classifier(bert, "regress", texts, pairs, batch_size, precision, progress)
+    logits, is_single = _run_classifier(
+        bert, "regress", texts, pairs, batch_size, precision, progress
+    )
     if logits.shape[1] != 1:
         raise ValueError(
             f"regress needs a model with one output, got {logits.shape[1]}: for labels use "
             "kbert.classify"
         )
-    return float(logits[0, 0]) if one else logits[:, 0]
+    return float(logits[0, 0]) if is_single else logits[:, 0]
 
 
-def _of_classifier(
-    bert: Bert, task: str, texts, pairs, batch_size: int, precision: str | None, progress: bool
-) -> tuple[np.ndarray, bool]:
-    """Return the logits, float32 (N, outputs), and whether there was one text, not a list."""
-    require_tokenizer(bert, task)
-    if pairs is None:
-        texts, one = listed(texts, "texts")
-    else:
-        texts, pairs, one = listed_pairs(texts, pairs, "texts", "pairs")
-        require_two_segments(bert, task)
+def _run_classifier(bert: Bert, task: str, texts, pairs, *options: Any) -> tuple[np.ndarray, bool]:
+    """Return the logits, float32 (N, labels), and whether there was one text, not a list."""
+    texts, pairs, is_single = list_texts(bert, task, texts, pairs)
     require_head(bert, task, "classifier", [names.POOLER, names.CLASSIFIER])
-    logits = _logits(bert, task, names.CLASSIFIER, texts, pairs, batch_size, precision, progress)
-    return logits, one
+    return _compute_logits(bert, task, names.CLASSIFIER, texts, pairs, *options), is_single
 
 
-def _ranked(labels: list[str], probabilities: np.ndarray) -> list[Label]:
-    order = np.argsort(-probabilities, kind="stable")
-    return [Label(labels[place], float(probabilities[place])) for place in order]
-
-
-def _logits(
+def _compute_logits(
     bert: Bert,
     task: str,
     layer: str,
@@ -235,10 +211,14 @@ def _logits(
     progress: bool,
 ) -> np.ndarray:
     """Return the logits, float32 (N, labels), in the order of the texts."""
-    function = function_of(bert, (layer,), outputs_of(layer), precision)
-    found: list = [None] * len(texts)
-    for place, _, (logits,) in run_texts(
-        bert, task, function, texts, pairs, batch_size=batch_size, progress=progress
-    ):
-        found[place] = logits
-    return np.stack(found).astype("float32")
+    logits = run_texts(
+        bert,
+        task,
+        get_function(bert, (layer,), select_outputs(layer), precision),
+        texts,
+        pairs,
+        convert=lambda index, encoding, outputs: outputs[0],
+        batch_size=batch_size,
+        progress=progress,
+    )
+    return np.stack(logits).astype("float32")

@@ -1,7 +1,6 @@
 """Numbers for texts, or for pairs of them: regression, as GLUE's STS-B has it."""
 
 import functools
-import logging
 import math
 from collections.abc import Sequence
 
@@ -13,16 +12,15 @@ from kbert.tasks.classification.reading import (
     LabelKind,
     Labelled,
     encode_texts,
-    given_labelled,
     read_labelled,
+    take_labelled,
 )
 from kbert.tasks.intervals import Scores
 
-_logger = logging.getLogger("kbert")
 LABEL = "score"  # what the one output is called
 
 
-def _of_cell(cell: str, place: str) -> float:
+def _parse_cell(cell: str, place: str) -> float:
     try:
         number = float(cell)
     except ValueError:
@@ -32,14 +30,14 @@ def _of_cell(cell: str, place: str) -> float:
     return number
 
 
-def _of_value(value, what: str, place: str, names) -> float:
+def _parse_value(value, column: str, place: str, names) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f'{place}: "{what}" must be a number, got {value!r:.60}')
-    return _of_cell(str(value), place)
+        raise ValueError(f'{place}: "{column}" must be a number, got {value!r:.60}')
+    return _parse_cell(str(value), place)
 
 
-def _labels_in(cell: str) -> tuple[str, ...]:
-    """Return a cell's kind: numbers are alike; anything else, as in a header, is its own label."""
+def _classify_cell(cell: str) -> tuple[str, ...]:
+    """Return one label for all numbers; other text, as in a header, is its own label."""
     try:
         float(cell)
     except ValueError:
@@ -47,7 +45,7 @@ def _labels_in(cell: str) -> tuple[str, ...]:
     return ("a number",)
 
 
-NUMBER = LabelKind(_of_cell, _of_value, "a number", _labels_in)
+NUMBER = LabelKind(_parse_cell, _parse_value, "a number", _classify_cell)
 
 
 class Regression:
@@ -57,7 +55,7 @@ class Regression:
     title, problem_type = "a regression", "regression"
 
     read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
-    take = staticmethod(functools.partial(given_labelled, kind=NUMBER))
+    take = staticmethod(functools.partial(take_labelled, kind=NUMBER))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return (LABEL,)
@@ -76,12 +74,7 @@ class Regression:
 
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
         predicted = np.array([float(row[0]) for row in outputs[CLASSIFIER]])
-        for name, row in (("labels", gold), ("predictions", predicted)):
-            if np.ptp(row) == 0:
-                _logger.warning(
-                    "all %d %s are %g: the correlation is undefined, 0 is returned",
-                    *(len(row), name, row[0]),
-                )
+        metrics.warn_of_constant(labels=gold, predictions=predicted)
 
         def compute(gold, predicted):
             return {

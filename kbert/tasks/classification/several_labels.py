@@ -15,36 +15,39 @@ from kbert.tasks.classification.reading import (
     Labelled,
     check_labels,
     encode_texts,
-    given_labelled,
-    in_order,
-    number_of,
+    find_label,
+    number_labels,
     read_labelled,
+    sort_labels,
+    take_labelled,
 )
 from kbert.tasks.intervals import Scores
 
 
-def _of_cell(cell: str, place: str) -> tuple[str, ...]:
-    found = tuple(label.strip() for label in cell.split(",")) if cell else ()
-    if "" in found:
+def _parse_cell(cell: str, place: str) -> tuple[str, ...]:
+    labels = tuple(label.strip() for label in cell.split(",")) if cell else ()
+    if "" in labels:
         raise ValueError(f"{place}: expected labels between commas, got {cell!r:.60}")
-    return found
+    return labels
 
 
-def _of_value(value, what: str, place: str, names) -> tuple[str, ...]:
+def _parse_value(value, column: str, place: str, names) -> tuple[str, ...]:
     if value is None or value == "":
         return ()
     if isinstance(value, str):
-        return _of_cell(value, place)
+        return _parse_cell(value, place)
     if not isinstance(value, list):
-        raise ValueError(f'{place}: "{what}" must be a list of labels, got {value!r:.60}')
-    return tuple(in_memory.label_of(label, what, place, names) for label in value)
+        raise ValueError(f'{place}: "{column}" must be a list of labels, got {value!r:.60}')
+    return tuple(in_memory.label_of(label, column, place, names) for label in value)
 
 
-def _labels_in(cell: str) -> list[str]:
+def _split_cell(cell: str) -> list[str]:
     return [label.strip() for label in cell.split(",") if label.strip()]
 
 
-LABELS = LabelKind(_of_cell, _of_value, "labels between commas", _labels_in, may_be_empty=True)
+LABELS = LabelKind(
+    _parse_cell, _parse_value, "labels between commas", _split_cell, may_be_empty=True
+)
 
 
 class SeveralLabels:
@@ -54,25 +57,25 @@ class SeveralLabels:
     title, problem_type = "a classifier of several labels", "multi_label_classification"
 
     read = staticmethod(functools.partial(read_labelled, kind=LABELS))
-    take = staticmethod(functools.partial(given_labelled, kind=LABELS))
+    take = staticmethod(functools.partial(take_labelled, kind=LABELS))
     check_labels = staticmethod(check_labels)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the data's own labels, else in order; raise a ValueError if no text has one."""
-        found = {label for record in records for label in record.label}
+        labels = {label for record in records for label in record.label}
         warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
-        if not found:
+        if not labels:
             raise ValueError(f"{data_of(records[0].place)} must have labels, got none at all")
-        return in_order(found, getattr(records, "labels", None))
+        return sort_labels(labels, getattr(records, "labels", None))
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         """Return labels as float32 (labels,), 0 or 1, each."""
-        numbers = {label: number for number, label in enumerate(labels)}
-        rows = np.zeros((len(records), len(labels)), np.float32)
-        for record, row in zip(records, rows, strict=True):
+        ids = number_labels(labels)
+        targets = np.zeros((len(records), len(labels)), np.float32)
+        for record, target in zip(records, targets, strict=True):
             for label in record.label:
-                row[number_of(label, record, numbers)] = 1.0
-        return encode_texts(records, tokenizer, max_length, list(rows))
+                target[find_label(label, record, ids)] = 1.0
+        return encode_texts(records, tokenizer, max_length, list(targets))
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy: of texts whose labels are all right; f1: of all together; the labels' means."""

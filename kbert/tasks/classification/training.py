@@ -7,9 +7,9 @@ from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
     check_labels,
     encode_labelled,
-    given_labelled,
-    labels_of,
+    list_labels,
     read_labelled,
+    take_labelled,
 )
 from kbert.tasks.intervals import Scores
 
@@ -21,8 +21,8 @@ class Classification:
     title, problem_type = "a classifier", "single_label_classification"
 
     read = staticmethod(read_labelled)
-    take = staticmethod(given_labelled)
-    labels = staticmethod(labels_of)
+    take = staticmethod(take_labelled)
+    labels = staticmethod(list_labels)
     check_labels = staticmethod(check_labels)
     encode = staticmethod(encode_labelled)
 

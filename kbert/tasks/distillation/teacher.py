@@ -12,7 +12,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import load_of_casing, require_tokenizer
-from kbert.tasks.running import compiled
+from kbert.tasks.running import compile_model
 
 Source = Bert | str | os.PathLike
 
@@ -84,7 +84,7 @@ class Teacher:
         said = [model.get_layer(name).output for name in self._names]
         self._model = keras.Model(model.inputs, said)
         self._inputs = [tensor.name for tensor in model.inputs]
-        self._function = compiled(self._model)
+        self._function = compile_model(self._model)
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return logits and hidden states, float32, by the name of the layer.

@@ -1,7 +1,6 @@
 """Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
 import functools
-import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,10 +11,9 @@ from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
 
-_logger = logging.getLogger("kbert")
 NEAREST = (1, 5, 10)  # k of recall@k
 _AT_ONCE = 256  # queries that are compared with everything at a time
-SCORES = {  # by kind of records, which figure says what is best
+SCORES = {  # by kind of records, the metric that chooses the best weights
     "scored pairs": "spearman",
     "triplets": "accuracy",
     "pairs": "recall@1",
@@ -23,16 +21,16 @@ SCORES = {  # by kind of records, which figure says what is best
 }
 
 
-class VectorEvaluation:
-    """Records, and how good vectors of their texts are.
+class EmbeddingEvaluation:
+    """Evaluation of the embeddings of records' texts.
 
     Args:
-        kind: of `kbert.tasks.embedding.reading.KINDS`.
+        kind: one of `kbert.tasks.embedding.reading.KINDS`.
         examples: the records' texts, encoded.
-        batch_size: texts that are computed at a time.
+        batch_size: texts per batch.
         pad_id: the padding token.
-        lengths: that batches may have, ascending.
-        dimensions: lengths of cut vectors that have metrics of their own; None: none.
+        lengths: possible lengths of batches, ascending.
+        dimensions: lengths of truncated embeddings that have metrics of their own; None: none.
     """
 
     def __init__(
@@ -54,18 +52,18 @@ class VectorEvaluation:
         return len(self._examples)
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
-        """Return the metrics of `scores_of`, of cut vectors with the dimension behind their names.
+        """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix.
 
         Args:
-            predict: gives [vectors], (B, H), for inputs by name.
-            outputs: of no use here.
+            predict: returns [embeddings], (B, H), of inputs by name.
+            outputs: not used.
         """
-        vectors = self._vectors(predict)
-        cut = {f"_{dimension}": dimension for dimension in self._dimensions}
+        embeddings = self._embed(predict)
+        suffixes = {f"_{dimension}": dimension for dimension in self._dimensions}
         self.scores = {
-            suffix: scores_of(self._kind, self._examples, vectors[:, :dimension])
-            for suffix, dimension in {"": vectors.shape[1], **cut}.items()
-            if not suffix or dimension < vectors.shape[1]
+            suffix: score_embeddings(self._kind, self._examples, embeddings[:, :dimension])
+            for suffix, dimension in {"": embeddings.shape[1], **suffixes}.items()
+            if not suffix or dimension < embeddings.shape[1]
         }
         return {
             name + suffix: value
@@ -73,10 +71,10 @@ class VectorEvaluation:
             for name, value in scores.metrics().items()
         }
 
-    def _vectors(self, predict: Callable) -> np.ndarray:
+    def _embed(self, predict: Callable) -> np.ndarray:
         """Compute the embeddings of all distinct texts, float32 (texts, H)."""
         texts = self._examples.texts
-        found: list = [None] * len(texts)
+        results: list = [None] * len(texts)
         batches = batches_by_length(
             [(text, ()) for text in texts],
             self._batch_size,
@@ -84,117 +82,100 @@ class VectorEvaluation:
             length_for=functools.partial(padded_length, self._lengths),
             count_for=lambda count: self._batch_size,  # one shape
         )
-        for places, token_ids, segment_ids in batches:
-            (vectors,) = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
-            for place, vector in zip(places, vectors, strict=False):
-                found[place] = vector
-        return np.stack(found)
+        for indices, token_ids, segment_ids in batches:
+            (embeddings,) = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
+            for index, embedding in zip(indices, embeddings, strict=False):
+                results[index] = embedding
+        return np.stack(results)
 
 
-def scores_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> Scores:
-    """Return how good vectors are, by cosine: per pair, per query or per sentence.
+def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Scores:
+    """Return the scores of embeddings (texts, H), by cosine: per pair, query or sentence.
 
-    Args:
-        kind: of the records.
-        examples: with the places of their texts.
-        vectors: float (texts, H).
-
-    Returns:
-        The metrics: of scored pairs spearman and pearson with the scores; of pairs and triplets
-        those of `retrieval_scores`, first texts being looked for among all that stand in the other
-        columns, of triplets accuracy too, the share whose positive is nearer than every negative;
-        of labelled sentences recall@k, the share that has one of its label among the k nearest.
+    The metrics of scored pairs are spearman and pearson. Pairs and triplets have those of
+    `score_retrieval`: the first text searches all texts of the other columns; triplets also have
+    accuracy, the fraction with the positive nearer than every negative. Labelled sentences have
+    recall@k, the fraction with a sentence of the same label among the k nearest.
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     columns = examples.columns
     if kind == "scored pairs":
-        return _of_scores(examples.scores, np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1))
+        cosines = np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1)
+        metrics.warn_of_constant(scores=examples.scores, predictions=cosines)
+        return Scores((examples.scores, cosines), _correlate)
     if kind == "labelled sentences":
-        return _of_labels(unit[columns[:, 0]], examples.groups)
-    found = retrieval_scores(unit, columns)
+        return _score_labels(unit[columns[:, 0]], examples.groups)
+    retrieval = score_retrieval(unit, columns)
     if kind == "pairs":
-        return found
-    near = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
-    right = (near[:, :1] > near[:, 1:]).all(1)
+        return retrieval
+    cosines = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
+    correct = (cosines[:, :1] > cosines[:, 1:]).all(1)
     queries = np.unique(columns[:, 0], return_inverse=True)[1]
 
-    def compute(right, triplets, *others):
-        return {"accuracy": float(right.sum() / triplets.sum())} | found.compute(*others)
+    def compute(correct, triplets, *others):
+        accuracy = float(correct.sum() / triplets.sum())
+        return {"accuracy": accuracy} | retrieval.compute(*others)
 
-    return Scores((np.bincount(queries, right), np.bincount(queries), *found.columns), compute)
-
-
-def _of_scores(scores: np.ndarray, cosines: np.ndarray) -> Scores:
-    for name, row in (("scores", scores), ("predictions", cosines)):
-        if np.ptp(row) == 0:
-            _logger.warning(
-                "all %d %s are %g: the correlation is undefined, 0 is returned",
-                len(row),
-                name,
-                row[0],
-            )
-
-    def compute(scores, cosines):
-        return {
-            "spearman": metrics.spearman(scores, cosines),
-            "pearson": metrics.pearson(scores, cosines),
-        }
-
-    return Scores((scores, cosines), compute)
+    counts = np.bincount(queries, correct), np.bincount(queries)
+    return Scores((*counts, *retrieval.columns), compute)
 
 
-def retrieval_scores(unit: np.ndarray, columns: np.ndarray) -> Scores:
-    """recall@k, the mean share of a query's right texts among its k nearest; mrr@10.
+def _correlate(scores: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
+    return {
+        "spearman": metrics.spearman(scores, cosines),
+        "pearson": metrics.pearson(scores, cosines),
+    }
 
-    Neighbours are the true ones: every query is compared with every text but itself. mrr@10 is the
-    mean of 1 over the place of the first right one, 0 where none is among the first ten. As
-    InformationRetrievalEvaluator of sentence-transformers, which leaves a query that is among the
+
+def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
+    """Return recall@k, the mean fraction of a query's correct texts among its k nearest; mrr@10.
+
+    The neighbours are exact: every query is compared with every text but itself. mrr@10 is the mean
+    of 1 / the rank of the first correct text, 0 if none is among the first ten. As
+    InformationRetrievalEvaluator of sentence-transformers, which keeps a query that is among the
     texts there.
 
     Args:
         unit: float (texts, H), of length 1.
-        columns: int (N, C): places of queries, of what is right for each, and of others.
+        columns: int (N, C): indices of queries, of the correct text of each, and of others.
     """
     corpus = np.unique(columns[:, 1:])
-    right: dict[int, set[int]] = {}
-    for query, found in columns[:, :2].tolist():
-        right.setdefault(query, set()).add(found)
-    queries, most = sorted(right), min(NEAREST[-1], len(corpus))
-    per_query = []  # recall@k for each k, and 1 / the place of the first right one
+    correct: dict[int, set[int]] = {}
+    for query, text in columns[:, :2].tolist():
+        correct.setdefault(query, set()).add(text)
+    queries, most = sorted(correct), min(NEAREST[-1], len(corpus))
+    per_query = []  # recall@k for each k, and 1 / the rank of the first correct one
     for start in range(0, len(queries), _AT_ONCE):
-        part = queries[start : start + _AT_ONCE]
-        scores = unit[part] @ unit[corpus].T
-        for row, query in enumerate(part):
-            if query not in right[query]:
+        chunk = queries[start : start + _AT_ONCE]
+        scores = unit[chunk] @ unit[corpus].T
+        for row, query in enumerate(chunk):
+            if query not in correct[query]:
                 scores[row, corpus == query] = -np.inf
-        nearest = corpus[_best(scores, most)]
-        for query, row in zip(part, nearest.tolist(), strict=True):
-            hits = [place in right[query] for place in row]
-            recall = [sum(hits[:k]) / len(right[query]) for k in NEAREST]
+        nearest = corpus[_find_best(scores, most)]
+        for query, texts in zip(chunk, nearest.tolist(), strict=True):
+            hits = [text in correct[query] for text in texts]
+            recall = [sum(hits[:k]) / len(correct[query]) for k in NEAREST]
             per_query.append([*recall, 1 / (hits.index(True) + 1) if any(hits) else 0.0])
-    return Scores((np.array(per_query),), _mean)
+    return Scores((np.array(per_query),), _average)
 
 
-def _mean(per_query: np.ndarray) -> dict[str, float]:
-    """recall@k, and mrr@10 where there is a column for it."""
+def _average(per_query: np.ndarray) -> dict[str, float]:
+    """Return recall@k, and mrr@10 if there is a column for it."""
     names = [*(f"recall@{k}" for k in NEAREST), "mrr@10"]
     return dict(zip(names, per_query.mean(0).tolist(), strict=False))
 
 
-def _of_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
-    most, found = min(NEAREST[-1], len(unit) - 1), []
+def _score_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
+    most, chunks = min(NEAREST[-1], len(unit) - 1), []
     for start in range(0, len(unit), _AT_ONCE):
-        part = np.arange(start, min(start + _AT_ONCE, len(unit)))
-        scores = unit[part] @ unit.T
-        scores[np.arange(len(part)), part] = -np.inf  # itself
-        found.append(groups[_best(scores, most)] == groups[part, None])
-    hits = np.concatenate(found)
-    return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _mean)
+        chunk = np.arange(start, min(start + _AT_ONCE, len(unit)))
+        scores = unit[chunk] @ unit.T
+        scores[np.arange(len(chunk)), chunk] = -np.inf  # itself
+        chunks.append(groups[_find_best(scores, most)] == groups[chunk, None])
+    hits = np.concatenate(chunks)
+    return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _average)
 
 
-def _best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return the places of each row's highest scores, the highest first.
-
-    Ties are in the order of their places.
-    """
+def _find_best(scores: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of each row's highest scores, the highest first; ties in order."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :count]

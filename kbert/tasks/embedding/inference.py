@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypedDict, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -30,12 +30,19 @@ from kbert.tasks.checks import (
 from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.embedding.similarities import check_finite, compare
 from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
-from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
+from kbert.tasks.running import (
+    BATCH_SIZE,
+    CHUNK,
+    InferenceOptions,
+    get_function,
+    run_sequences,
+    warn_of_truncated,
+)
 
-_LAYERS = 4  # that "last" joins, unless told
+_LAYERS = 4  # that "last" concatenates by default
 
 
-class EmbedOptions(TypedDict, total=False):
+class EmbedOptions(InferenceOptions, total=False):
     """Keyword arguments of `embed`."""
 
     pooling: str | Sequence[str] | None
@@ -43,11 +50,8 @@ class EmbedOptions(TypedDict, total=False):
     prompt_name: str | None
     prompt: str | None
     layers: int | None
-    batch_size: int
     long: str
     max_length: int | None
-    precision: str | None
-    progress: bool
 
 
 def embed(
@@ -112,12 +116,12 @@ def embed(
             one.
     """
     tokenizer = require_tokenizer(bert, "embed")
-    texts, one = listed(texts, "texts")
+    texts, is_single = listed(texts, "texts")
     own = settings_of(bert, "embed") if pooling is None else bert.sentence or DEFAULT
-    chosen = own.pooling if pooling is None else check_pooling(pooling, POOLINGS)
-    if chosen != own.pooling:  # what follows the checkpoint's own pooling
+    method = own.pooling if pooling is None else check_pooling(pooling, POOLINGS)
+    if method != own.pooling:  # dense layers and dimensions belong to the checkpoint's pooling
         own = dataclasses.replace(own, dense=(), dimensions=None)
-    _check(bert, chosen, layers, long)
+    _check(bert, method, layers, long)
     check_max_length(bert, max_length)
     limit = longest(bert, own.max_length if max_length is None else max_length)
     if limit < 3:
@@ -125,41 +129,37 @@ def embed(
     prompt = choose_prompt(own, prompt_name, prompt)
     texts = prepare_texts(tokenizer, own, texts, prompt)
     skip = count_prompt_tokens(tokenizer, own, prompt)
-    _check_skip(skip, limit, long)
-    depth = 1 if chosen != "last" else layers or _LAYERS
-    function = _function(bert, chosen, own.dense, precision, depth, skip)
-    vectors = _vectors(bert, function, texts, limit, long == "window", batch_size, progress)
+    if skip and long == "window":
+        raise ValueError("long='window' needs a model that pools its prompt's tokens too")
+    if skip >= limit:
+        raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
+    depth = 1 if method != "last" else layers or _LAYERS
+    function = _get_function(bert, method, own.dense, precision, depth, skip)
+    embeddings = _embed_texts(bert, function, texts, limit, long == "window", batch_size, progress)
     if own.normalize and normalize is not False:
-        vectors = _normalize(vectors)
-    vectors = vectors[:, : own.dimensions]
+        embeddings = _normalize(embeddings)
+    embeddings = embeddings[:, : own.dimensions]
     if normalize:
-        vectors = _normalize(vectors)
-    return vectors[0] if one else vectors
+        embeddings = _normalize(embeddings)
+    return embeddings[0] if is_single else embeddings
 
 
 def embed_ids(
     bert: Bert, ids: Sequence[Sequence[int]], *, batch_size: int, precision: str | None
 ) -> np.ndarray:
-    """Embed tokenized texts, with the checkpoint's pooling, else the mean.
+    """Embed token ids of texts, with [CLS] and [SEP]; sequences may have any length.
 
-    `prepare_texts` must have added the prompt before the texts were tokenized.
-
-    Args:
-        bert: from `kbert.load`.
-        ids: token ids of each text, with [CLS] and [SEP].
-        batch_size, precision: as for `embed`.
-
-    Returns:
-        float32 (N, H); sequences may have any length.
+    The checkpoint's pooling is used, else the mean. `prepare_texts` must have added the prompt
+    before the texts were tokenized. Returns float32 (N, H).
     """
     own = settings_of(bert, "evaluate")
     _check(bert, own.pooling, None, "truncate")
-    function = _function(bert, own.pooling, own.dense, precision)
-    found: list = [None] * len(ids)
-    rows = [(list(row), [0] * len(row)) for row in ids]
-    for place, (vector,) in run_rows(bert, function, rows, batch_size):
-        found[place] = vector
-    return np.stack(found)[:, : own.dimensions]
+    function = _get_function(bert, own.pooling, own.dense, precision)
+    embeddings: list = [None] * len(ids)
+    sequences = [(list(sequence), [0] * len(sequence)) for sequence in ids]
+    for index, (embedding,) in run_sequences(bert, function, sequences, batch_size):
+        embeddings[index] = embedding
+    return np.stack(embeddings)[:, : own.dimensions]
 
 
 def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
@@ -178,20 +178,13 @@ def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]
     """
     if isinstance(texts, str):
         raise ValueError("texts must be a list of str, got one str: there is nothing to compare")
-    vectors = embed(bert, texts, **options)
-    check_finite(vectors, "the vectors of texts")
-    return compare((bert.sentence or DEFAULT).similarity, vectors, vectors)
+    embeddings = embed(bert, texts, **options)
+    check_finite(embeddings, "the vectors of texts")
+    return compare((bert.sentence or DEFAULT).similarity, embeddings, embeddings)
 
 
-def _normalize(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _check_skip(skip: int, limit: int, long: str) -> None:
-    if skip and long == "window":
-        raise ValueError("long='window' needs a model that pools its prompt's tokens too")
-    if skip >= limit:
-        raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
+def _normalize(embeddings: np.ndarray) -> np.ndarray:
+    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
 
 
 def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
@@ -213,49 +206,52 @@ def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
         require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
 
 
-def _function(
+def _get_function(
     bert: Bert, pooling, dense, precision: str | None, depth: int = 1, skip: int = 0
 ) -> Callable:
-    key = "embed", pooling, depth, dense, skip
+    return get_function(
+        bert,
+        ("embed", pooling, depth, dense, skip),
+        lambda model: build_vectors(model, pooling, depth, dense, skip),
+        precision,
+    )
 
-    def build(model):
-        return build_vectors(model, pooling, depth, dense, skip)
 
-    return function_of(bert, key, build, precision)
-
-
-def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
+def _embed_texts(bert, function, texts, limit, in_windows, batch_size, progress) -> np.ndarray:
     """Return float32 (N, D): the mean over each text's windows; most texts have one."""
-    vectors, cut = np.zeros((len(texts), 0), "float32"), 0
+    embeddings, truncated = np.zeros((len(texts), 0), "float32"), 0
+    split = _split_windows if in_windows else _truncate
     with progress_bar(len(texts), " texts", progress) as bar:
         for start in range(0, len(texts), CHUNK):
-            owners, rows, more = _rows(bert.tokenizer, texts[start : start + CHUNK], limit, whole)
-            cut += more
-            parts, left = Counter(owners), Counter(owners)
-            for place, (vector,) in run_rows(bert, function, rows, batch_size):
-                owner = owners[place]
-                if not vectors.size:
-                    vectors = np.zeros((len(texts), len(vector)), "float32")
-                vectors[start + owner] += vector / parts[owner]
+            chunk = texts[start : start + CHUNK]
+            owners, sequences, count = split(bert.tokenizer, chunk, limit)
+            truncated += count
+            windows_of_text, left = Counter(owners), Counter(owners)
+            for index, (embedding,) in run_sequences(bert, function, sequences, batch_size):
+                owner = owners[index]
+                if not embeddings.size:
+                    embeddings = np.zeros((len(texts), len(embedding)), "float32")
+                embeddings[start + owner] += embedding / windows_of_text[owner]
                 left[owner] -= 1
                 bar.update(left[owner] == 0)
-    warn_of_cut("embed", cut, len(texts), limit)
-    return vectors
+    warn_of_truncated("embed", truncated, len(texts), limit)
+    return embeddings
 
 
-def _rows(tokenizer, texts: list[str], limit: int, whole: bool):
-    """Return sequences of at most `limit` tokens, their texts, and the number of cut texts."""
-    if not whole:
-        encodings = tokenizer.encode_batch(texts, max_length=limit).encodings
-        rows = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
-        return list(range(len(rows))), rows, sum(encoding.truncated for encoding in encodings)
-    found = list(_windows(tokenizer, texts, limit - 2))
-    return [owner for owner, _ in found], [row for _, row in found], 0
+def _truncate(tokenizer, texts: list[str], limit: int) -> tuple[list[int], list, int]:
+    """Return each sequence's text, the sequences, and the number of truncated texts."""
+    encodings = tokenizer.encode_batch(texts, max_length=limit).encodings
+    sequences = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
+    return list(range(len(texts))), sequences, sum(encoding.truncated for encoding in encodings)
 
 
-def _windows(tokenizer, texts: list[str], width: int) -> Iterator:
+def _split_windows(tokenizer, texts: list[str], limit: int) -> tuple[list[int], list, int]:
+    """Return each window's text, the windows' sequences, and 0: no text is truncated."""
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
+    owners, sequences = [], []
     for owner, encoding in enumerate(encodings):
-        for start, end in windows(len(encoding), width, width // 4):
+        for start, end in windows(len(encoding), limit - 2, (limit - 2) // 4):
             ids = [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id]
-            yield owner, (ids, [0] * len(ids))
+            owners.append(owner)
+            sequences.append((ids, [0] * len(ids)))
+    return owners, sequences, 0

@@ -1,23 +1,24 @@
-"""Training sentence vectors as a recipe: pairs and their like to a checkpoint with its pooling."""
+"""Training of sentence embeddings as a recipe."""
 
 import dataclasses
+import functools
 import logging
 
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
-from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
+from kbert.data.labelled.text_columns import ColumnBatches
 from kbert.graph import names
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
-from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
+from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
 from kbert.tasks.embedding.training import (
     TASK,
-    check_fits,
-    loss_for,
-    refuse_uncounted_prompt,
-    with_partners,
+    check_prompt,
+    check_records,
+    choose_loss,
+    drop_single_labels,
 )
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
@@ -27,7 +28,7 @@ from kbert.training.trained_weights import amount_trained, with_adapters
 _logger = logging.getLogger("kbert")
 
 
-class VectorTraining(Finetuning):
+class EmbeddingTraining(Finetuning):
     """The recipe of sentence embeddings; see `Recipe`.
 
     The loss compares all texts of a batch, even if it is computed in micro-batches. Only the
@@ -40,11 +41,11 @@ class VectorTraining(Finetuning):
 
     def read(self) -> None:
         super().read()
-        self._train = list(with_partners(self._train))
+        self._train = list(drop_single_labels(self._train))
         self._kind = self._train[0].kind
         self._dev_kind = self._dev[0].kind if self._dev else ""
-        loss = loss_for(self._kind, self.settings.loss)
-        check_fits(self._train, loss)
+        loss = choose_loss(self._kind, self.settings.loss)
+        check_records(self._train, loss)
         self.settings = dataclasses.replace(self.settings, loss=loss)
         if self._dev:
             self.score = SCORES[self._dev_kind]
@@ -70,45 +71,43 @@ class VectorTraining(Finetuning):
     def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
         self._check_settings()
         tokenizer = require_tokenizer(self.bert, "finetune")
-        parts = [self._train] + ([] if self._dev is None else [self._dev])
-        limit = min(limit, self._own_length() or limit)
-        train, *dev = [TASK.encode(one, tokenizer, None, limit, self._own) for one in parts]
-        self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
-        if shape_cost:
-            lengths = self._worth_a_shape(limit, shape_cost)
-            self.batches = self.batches.with_lengths(lengths)
-        self.dev = None
-        if dev:
-            self.dev = VectorEvaluation(
-                self._dev_kind,
-                dev[0],
-                self.settings.batch_size // self.settings.accumulation_steps or 1,
-                tokenizer.pad_id,
-                self._of_dev or lengths,
-                self.settings.dimensions,
-            )
-        self.fingerprint = {
-            "train": self.batches.fingerprint,
-            "dev": dev[0].digest() if dev else None,
-        }
-        return lengths
-
-    def _own_length(self) -> int | None:
-        """Return the number of tokens to which the checkpoint truncates texts."""
-        return self._own.max_length
-
-    def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:
+        limit = min(limit, self._own.max_length or limit)
+        encode = functools.partial(
+            TASK.encode,
+            tokenizer=tokenizer,
+            labels=None,
+            max_length=limit,
+            settings=self._own,
+        )
+        train = encode(self._train)
+        dev = None if self._dev is None else encode(self._dev)
         settings = self.settings
-        return ColumnBatches(
+        self.batches = ColumnBatches(
             train,
             output=EMBEDDINGS,
             as_rows=settings.loss == "cosent",
             drawn=3 if settings.loss == "triplet" else 2,
             batch_size=settings.batch_size,
             seed=settings.seed,
-            pad_id=pad_id,
+            pad_id=tokenizer.pad_id,
             lengths=lengths,
         )
+        if shape_cost:
+            lengths = self._worth_a_shape(limit, shape_cost)
+            self.batches = self.batches.with_lengths(lengths)
+        self.dev = None
+        if dev is not None:
+            self.dev = EmbeddingEvaluation(
+                self._dev_kind,
+                dev,
+                settings.batch_size // settings.accumulation_steps or 1,
+                tokenizer.pad_id,
+                self._of_dev or lengths,
+                settings.dimensions,
+            )
+        digest = None if dev is None else dev.digest()
+        self.fingerprint = {"train": self.batches.fingerprint, "dev": digest}
+        return lengths
 
     def _check_settings(self) -> None:
         """Check the pooling, by default the checkpoint's, and the dimensions."""
@@ -124,7 +123,7 @@ class VectorTraining(Finetuning):
                 "train it with sentence-transformers, or choose another pooling, which leaves "
                 "them out"
             )
-        refuse_uncounted_prompt(own)
+        check_prompt(own)
         self._own = own
         if pooling not in VECTOR_POOLINGS:
             raise ValueError(
@@ -153,15 +152,16 @@ class VectorTraining(Finetuning):
             raise ValueError(
                 "batch_size must be at least 2 with loss infonce, got 1: there are no negatives"
             )
-        places = None
-        if self.batches.count == 2:
-            places = self.batches.without_negatives(self.settings.epochs)
-        if places is not None:
-            record = self._train[int(places.min())]
+        if self.batches.count != 2:
+            return
+        duplicates = self.batches.without_negatives(self.settings.epochs)
+        if duplicates is not None:
+            record = self._train[int(duplicates.min())]
             raise ValueError(
-                f"{record.place}: a batch of {len(places)} records must have two different texts "
-                f"or more on each side, got only duplicates, such as {record.texts[0]!r:.40}. None "
-                "is a negative: take a larger batch_size, or other data"
+                f"{record.place}: a batch of {len(duplicates)} records must have two different "
+                "texts or more on each side, got only duplicates, such as "
+                f"{record.texts[0]!r:.40}. None is a negative: take a larger batch_size, or other "
+                "data"
             )
 
     def select_trained_part(self, model):
@@ -174,10 +174,10 @@ class VectorTraining(Finetuning):
     def export_bert(self, engine, history) -> Bert:
         self._restore_best(history)
         model = build_with(self.spec, layers_of(engine.model) | self._pooler())
-        length = self._own_length() or longest(self.bert, self.settings.max_length)
+        length = self._own.max_length or longest(self.bert, self.settings.max_length)
         sentence = dataclasses.replace(self._own, max_length=length)
-        words = self.bert.tokenizer
-        bert = Bert(self.bert.config, self.task.head, model, words, sentence=sentence)
+        tokenizer = self.bert.tokenizer
+        bert = Bert(self.bert.config, self.task.head, model, tokenizer, sentence=sentence)
         bert = untrained_weights.with_untrained(bert, self._untrained([names.POOLER]))
         if not self._parts.adapted:
             return bert
@@ -197,13 +197,13 @@ class VectorTraining(Finetuning):
         if self.settings.loss == "infonce":
             most = self.settings.batch_size * (self.batches.count - 1) - 1
             negatives = f", up to {most:,} negatives each"
-        found, count = self._describe_models(), len(self.batches.examples)
-        found["Data"] = f"{self._file_name('train')}{count:,} {self._kind}{negatives}"
+        facts, count = self._describe_models(), len(self.batches.examples)
+        facts["Data"] = f"{self._file_name('train')}{count:,} {self._kind}{negatives}"
         if self.dev is not None:
-            found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
+            facts["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
         if self._parts.frozen:
-            found["Trained"] = amount_trained(self._parts)
-        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
+            facts["Trained"] = amount_trained(self._parts)
+        return facts | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
 
 def encoder_of(model):
@@ -219,4 +219,4 @@ def encoder_of(model):
     return BertModel(states.inputs, output, spec=None)
 
 
-RECIPE = VectorTraining
+RECIPE = EmbeddingTraining

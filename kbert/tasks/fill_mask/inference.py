@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import overload
+from typing import Unpack, overload
 
 import keras
 import numpy as np
@@ -14,9 +14,9 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.model.probes import build_hidden_states
 from kbert.tasks.checks import MLM_LAYERS, listed, require_head, require_tokenizer
-from kbert.tasks.running import BATCH_SIZE, function_of, run_texts, softmax
+from kbert.tasks.running import BATCH_SIZE, InferenceOptions, get_function, run_texts, softmax
 
-_ROWS = 256  # masks projected onto the vocabulary at a time: 30 MB of logits for base
+_MASKS = 256  # projected onto the vocabulary at a time: 30 MB of logits for base
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,11 @@ class Candidate:
 
 @overload
 def fill_mask(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    texts: str,
-    *,
-    top_k: int = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, texts: str, *, top_k: int = ..., **options: Unpack[InferenceOptions]
 ) -> list[list[Candidate]]: ...
 @overload
 def fill_mask(
-    bert: Bert,
-    texts: Iterable[str],
-    *,
-    top_k: int = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, texts: Iterable[str], *, top_k: int = ..., **options: Unpack[InferenceOptions]
 ) -> list[list[list[Candidate]]]: ...
 def fill_mask(
     bert: Bert,
@@ -81,68 +69,62 @@ def fill_mask(
             a newly initialized one; something that is not text.
     """
     tokenizer = require_tokenizer(bert, "fill_mask")
-    listed_texts, one = listed(texts, "texts")
+    listed_texts, is_single = listed(texts, "texts")
     require_positive("top_k", top_k)
     require_head(bert, "fill_mask", "pretraining", MLM_LAYERS)
 
-    def check(place: int, encoding: Encoding) -> None:
-        name = "texts" if one else f"texts[{place}]"
-        _check_masks(tokenizer, name, listed_texts[place], encoding)
+    def check(index: int, encoding: Encoding) -> None:
+        name = "texts" if is_single else f"texts[{index}]"
+        _check_masks(tokenizer, name, listed_texts[index], encoding)
 
-    function = function_of(
-        bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1]), precision
-    )
-    found: list = [None] * len(listed_texts)
-    for place, encoding, (states,) in run_texts(
+    states = run_texts(
         bert,
         "fill_mask",
-        function,
+        get_function(
+            bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1]), precision
+        ),
         listed_texts,
+        convert=lambda index, encoding, outputs: outputs[0][
+            [n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
+        ],
         batch_size=batch_size,
         progress=progress,
         check=check,
-    ):
-        masks = [at for at, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
-        found[place] = states[masks]
-    counts = [len(vectors) for vectors in found]
-    candidates = iter(_candidates(bert, tokenizer, np.concatenate(found), top_k))
-    filled = [[next(candidates) for _ in range(count)] for count in counts]
-    return filled[0] if one else filled
+    )
+    candidates = iter(_list_candidates(bert, tokenizer, np.concatenate(states), top_k))
+    results = [[next(candidates) for _ in range(len(at_masks))] for at_masks in states]
+    return results[0] if is_single else results
 
 
 def _check_masks(tokenizer: Tokenizer, name: str, text: str, encoding: Encoding) -> None:
     """Raise a ValueError unless a text has a [MASK] and none of them is truncated."""
     mask = tokenizer.token_of(tokenizer.mask_id)
-    found = encoding.ids.count(tokenizer.mask_id)
-    there = text.count(mask) if encoding.truncated else found
-    if not there:
+    count = encoding.ids.count(tokenizer.mask_id)
+    total = text.count(mask) if encoding.truncated else count
+    if not total:
         raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
-    if found < there:
+    if count < total:
         raise ValueError(
-            f"{name} must have every {mask} in its first {len(encoding)} tokens, got {found} of "
-            f"{there} there: {text[:60]!r}"
+            f"{name} must have every {mask} in its first {len(encoding)} tokens, got {count} of "
+            f"{total} there: {text[:60]!r}"
         )
 
 
-def _candidates(
-    bert: Bert, tokenizer: Tokenizer, vectors: np.ndarray, top_k: int
+def _list_candidates(
+    bert: Bert, tokenizer: Tokenizer, states: np.ndarray, top_k: int
 ) -> list[list[Candidate]]:
     """Return the most likely tokens for each hidden state (M, H) at a mask."""
-    found = []
-    for start in range(0, len(vectors), _ROWS):
-        probabilities = softmax(_logits(bert, vectors[start : start + _ROWS]))
-        named = probabilities[:, : tokenizer.vocab_size]  # rows beyond have no token
-        best = np.argsort(-named, axis=1, kind="stable")[:, :top_k]
-        found += [
-            [Candidate(tokenizer.token_of(int(number)), float(row[number])) for number in numbers]
-            for row, numbers in zip(named, best, strict=True)
-        ]
-    return found
-
-
-def _logits(bert: Bert, vectors: np.ndarray) -> np.ndarray:
-    """Return float32 (M, T): the MLM head's logits for hidden states (M, H), at the masks only."""
     dense, norm, similarity = (bert.model.get_layer(name) for name in MLM_LAYERS)
     table = keras.ops.convert_to_tensor(bert.model.get_layer(names.TOKEN_EMBEDDING).embeddings)
-    x = norm(dense(keras.ops.convert_to_tensor(vectors[None])))
-    return keras.ops.convert_to_numpy(similarity([x, table]))[0].astype("float32")
+    candidates = []
+    for start in range(0, len(states), _MASKS):
+        chunk = keras.ops.convert_to_tensor(states[None, start : start + _MASKS])
+        logits = keras.ops.convert_to_numpy(similarity([norm(dense(chunk)), table]))[0]
+        # outputs beyond the tokenizer's vocabulary have no token
+        probabilities = softmax(logits)[:, : tokenizer.vocab_size]
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
+        candidates += [
+            [Candidate(tokenizer.token_of(int(token)), float(row[token])) for token in tokens]
+            for row, tokens in zip(probabilities, best, strict=True)
+        ]
+    return candidates

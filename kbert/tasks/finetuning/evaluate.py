@@ -63,7 +63,7 @@ def evaluate(
     Raises:
         OSError, ValueError: data or model do not fit, see `finetune`.
     """
-    from kbert.tasks.running import function_of, outputs_of
+    from kbert.tasks.running import get_function, select_outputs
 
     require_source(source, "evaluate")
     require_data(data=data)
@@ -83,7 +83,7 @@ def evaluate(
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = found.encode(records, tokenizer, labels, max_length=limit)
-    function = function_of(bert, tuple(outputs), outputs_of(*outputs), precision)
+    function = get_function(bert, tuple(outputs), select_outputs(*outputs), precision)
 
     def predict(inputs):
         return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])

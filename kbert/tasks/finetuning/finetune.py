@@ -58,8 +58,8 @@ def finetune(
             "qa": SQuAD's JSON.
             "embed": pairs, triplets, scored pairs or labelled sentences.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
-            `datasets.Dataset`, a tf.data data set, or a dict of columns. See `given_labelled`,
-            `given_tagged`, `given_questions` and `given_records` in the tasks' reading. Each row
+            `datasets.Dataset`, a tf.data data set, or a dict of columns. See `take_labelled`,
+            `take_tagged`, `take_questions` and `take_records` in the tasks' reading. Each row
             is, by task,
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.

@@ -7,7 +7,7 @@ kbert.search(bert, "who wrote it?", texts, vectors=vectors)
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.embedding.similarities import check_finite, compare
-from kbert.tasks.running import BATCH_SIZE
+from kbert.tasks.running import BATCH_SIZE, InferenceOptions
 from kbert.tasks.searching import TOP
 
 _logger = logging.getLogger("kbert")
@@ -50,33 +50,22 @@ class Hit:
     place: int
 
 
+class SearchOptions(InferenceOptions, total=False):
+    """Keyword arguments of `search`."""
+
+    top_k: int
+    vectors: np.ndarray | None
+    query_prompt_name: str | None
+    text_prompt_name: str | None
+
+
 @overload
 def search(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    query: str,
-    texts: Iterable[str],
-    *,
-    top_k: int = ...,
-    vectors: np.ndarray | None = ...,
-    query_prompt_name: str | None = ...,
-    text_prompt_name: str | None = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, query: str, texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[Hit]: ...
 @overload
 def search(
-    bert: Bert,
-    query: Iterable[str],
-    texts: Iterable[str],
-    *,
-    top_k: int = ...,
-    vectors: np.ndarray | None = ...,
-    query_prompt_name: str | None = ...,
-    text_prompt_name: str | None = ...,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, query: Iterable[str], texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[list[Hit]]: ...
 @aliases.answer_old_names
 def search(
@@ -119,34 +108,37 @@ def search(
         ValueError: something that is not text; no text; `vectors` with another number of rows than
             texts, longer than the query's, or not finite (the message names the rows).
     """
-    queries, one = listed(query, "query")
-    texts = _several(texts)
+    queries, is_single = listed(query, "query")
+    texts = _list_texts(texts)
     require_positive("top_k", top_k)
     options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     options["progress"] = progress
-    places, numbers = _different(texts)
+    # equal texts are compared once: sums in another order could differ in the last bit
+    ids: dict[str, int] = {}
+    text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
     if vectors is not None:
-        vectors = _checked(vectors, len(texts))[places]
-    prompt = _prompt(bert, query_prompt_name, QUERY)
+        vectors = _check_embeddings(vectors, len(texts))
+        vectors = vectors[np.unique(text_ids, return_index=True)[1]]
+    prompt = _choose_prompt(bert, query_prompt_name, QUERY)
     of_queries = embed(bert, queries, prompt=prompt, **options)
     check_finite(of_queries, "the vectors of queries")
     if vectors is None:
-        prompt = _prompt(bert, text_prompt_name, DOCUMENT)
-        vectors = embed(bert, [texts[place] for place in places], prompt=prompt, **options)
+        prompt = _choose_prompt(bert, text_prompt_name, DOCUMENT)
+        vectors = embed(bert, list(ids), prompt=prompt, **options)
         check_finite(vectors, "the vectors of different texts")
     if vectors.shape[1] > of_queries.shape[1]:
         raise ValueError(
             f"vectors must have {of_queries.shape[1]} numbers or fewer per text for this model, "
             f"got {vectors.shape[1]}"
         )
-    found: list[list[Hit]] = []
+    results: list[list[Hit]] = []
     size = max(_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
-        part = of_queries[start : start + size, : vectors.shape[1]]
-        scores = compare(function, part, vectors)[:, numbers]
-        found += [_hits(texts, row, top_k) for row in scores]
-    return found[0] if one else found
+        chunk = of_queries[start : start + size, : vectors.shape[1]]
+        scores = compare(function, chunk, vectors)[:, text_ids]
+        results += [_find_hits(texts, row, top_k) for row in scores]
+    return results[0] if is_single else results
 
 
 def rank(
@@ -188,7 +180,7 @@ def rank(
     require_tokenizer(bert, "rank")
     if not isinstance(query, str):
         raise ValueError(f"query must be a str, got {type(query).__name__}")
-    texts = _several(texts)
+    texts = _list_texts(texts)
     options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     options["progress"] = progress
     if bert.head != "classifier":
@@ -202,15 +194,14 @@ def rank(
         raise ValueError(
             "a prompt's name goes with a model that compares embeddings, got a classifier"
         )
-    return _hits(texts, _pair_scores(bert, query, texts, label, options), len(texts))
+    return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
 
 
-def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
+def _score_pairs(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
     """Return a classifier's scores of the query with each text, float (N,)."""
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
-        return _activated_scores(bert, query, texts, options)
-    queries = [query] * len(texts)
+        return _compute_activations(bert, query, texts, options)
     if label is None and len(names) == 2:
         label = names[1]
     if label not in names:
@@ -218,11 +209,11 @@ def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict)
         raise ValueError(
             f"label must be one of {known} (the one that says that a text fits), got {label!r}"
         )
-    found = classify(bert, queries, texts, **options)
-    return np.array([{one.label: one.probability for one in row}[label] for row in found])
+    labels = classify(bert, [query] * len(texts), texts, **options)
+    return np.array([{one.label: one.probability for one in row}[label] for row in labels])
 
 
-def _activated_scores(bert: Bert, query: str, texts: list[str], options: dict) -> np.ndarray:
+def _compute_activations(bert: Bert, query: str, texts: list[str], options: dict) -> np.ndarray:
     """Return the scores of `CrossEncoder.predict` for the query with each text."""
     settings = bert.cross_encoder or CrossEncoderSettings()
     name = "sigmoid"
@@ -234,55 +225,45 @@ def _activated_scores(bert: Bert, query: str, texts: list[str], options: dict) -
     return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
 
 
-def _prompt(bert: Bert, name: str | None, default: str) -> str:
+def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
     """Return the prompt of a name; None: the default's, or "" if there is none."""
     settings = settings_of(bert, "search")
     if name is not None:
         return settings.prompt(name)
-    found = settings.prompt(default)
+    prompt = settings.prompt(default)
     others = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
-    if default == DOCUMENT and not found and others:
+    if default == DOCUMENT and not prompt and others:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
             "give text_prompt_name=%r (--text-prompt-name)",
             *(others[0], others[0]),
         )
-    return found
+    return prompt
 
 
-def _several(texts: Iterable[str]) -> list[str]:
-    found, one = listed(texts, "texts")
-    if one:
+def _list_texts(texts: Iterable[str]) -> list[str]:
+    texts, is_single = listed(texts, "texts")
+    if is_single:
         raise ValueError("texts must be a list of str, got one str: there is nothing to choose")
-    return found
+    return texts
 
 
-def _different(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each distinct text, and for every text the number of its distinct text.
-
-    Equal texts are compared once: sums in another order could differ in the last bit.
-    """
-    known: dict[str, int] = {}
-    numbers = np.array([known.setdefault(text, len(known)) for text in texts])
-    return np.unique(numbers, return_index=True)[1], numbers
-
-
-def _checked(vectors, count: int) -> np.ndarray:
-    vectors = np.asarray(vectors)
-    if vectors.ndim != 2 or len(vectors) != count or vectors.dtype.kind != "f":
+def _check_embeddings(embeddings, count: int) -> np.ndarray:
+    embeddings = np.asarray(embeddings)
+    if embeddings.ndim != 2 or len(embeddings) != count or embeddings.dtype.kind != "f":
         raise ValueError(
-            f"vectors must be floats, (texts, D) with {count:,} texts, got {vectors.dtype} "
-            f"{vectors.shape}"
+            f"vectors must be floats, (texts, D) with {count:,} texts, got {embeddings.dtype} "
+            f"{embeddings.shape}"
         )
-    check_finite(vectors, "vectors")
-    return vectors.astype(np.promote_types(vectors.dtype, np.float32))
+    check_finite(embeddings, "vectors")
+    return embeddings.astype(np.promote_types(embeddings.dtype, np.float32))
 
 
-def _hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
+def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
     """Return the best texts; ties in the order of the texts."""
-    places = np.arange(len(scores))
+    indices = np.arange(len(scores))
     if top_k < len(scores):
         least = np.partition(scores, -top_k)[-top_k]
-        places = places[scores >= least]  # more than top_k where some are equal
-    order = places[np.argsort(-scores[places], kind="stable")][:top_k]
-    return [Hit(texts[place], float(scores[place]), int(place)) for place in order]
+        indices = indices[scores >= least]  # more than top_k where some are equal
+    order = indices[np.argsort(-scores[indices], kind="stable")][:top_k]
+    return [Hit(texts[index], float(scores[index]), int(index)) for index in order]

@@ -1,9 +1,8 @@
 """Token classification: a label for every word, such as named entities or parts of speech."""
 
-import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Unpack, overload
 
 import numpy as np
 
@@ -16,13 +15,14 @@ from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
 from kbert.tasks.running import (
     BATCH_SIZE,
     CHUNK,
-    function_of,
-    outputs_of,
-    run_rows,
+    InferenceOptions,
+    get_function,
+    run_sequences,
     run_texts,
+    select_outputs,
     softmax,
 )
-from kbert.tasks.tagging.words import Span, cut_into_words, spans_of_words, windows_of
+from kbert.tasks.tagging.windows import Span, find_spans, join_spans, split_windows
 
 Words = Sequence[str]
 
@@ -49,21 +49,11 @@ class Word:
 
 @overload
 def tag(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert,
-    texts: str,
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, texts: str, **options: Unpack[InferenceOptions]
 ) -> list[Word]: ...
 @overload
 def tag(
-    bert: Bert,
-    texts: Iterable[str] | Iterable[Words],
-    *,
-    batch_size: int = ...,
-    precision: str | None = ...,
-    progress: bool = ...,
+    bert: Bert, texts: Iterable[str] | Iterable[Words], **options: Unpack[InferenceOptions]
 ) -> list[list[Word]]: ...
 def tag(
     bert: Bert,
@@ -94,99 +84,109 @@ def tag(
             a text nor a list of words.
     """
     require_tokenizer(bert, "tag")
-    texts, spans, one = _texts_and_spans(bert, texts)
+    texts, spans, is_single = _list_texts(bert, texts)
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
     layer = names.TOKEN_CLASSIFIER
-    function = function_of(bert, (layer,), outputs_of(layer), precision)
-    found: list = [None] * len(texts)
+    function = get_function(bert, (layer,), select_outputs(layer), precision)
     if spans is not None:
-        run = functools.partial(run_rows, bert, function, batch_size=batch_size)
-        with progress_bar(len(texts), " texts", progress) as bar:
-            for place, words in _tag_spans(bert, texts, spans, run):
-                found[place] = words
-                bar.update()
-        return found[0] if one else found
-    for place, encoding, (logits,) in run_texts(
-        bert, "tag", function, texts, batch_size=batch_size, progress=progress
-    ):
-        found[place] = _words(bert, texts[place], encoding, softmax(logits))
-    return found[0] if one else found
+        results = _tag_spans(bert, function, texts, spans, batch_size, progress)
+    else:
+        results = run_texts(
+            bert,
+            "tag",
+            function,
+            texts,
+            convert=lambda index, encoding, outputs: _tag_tokens(
+                bert, texts[index], encoding, softmax(outputs[0])
+            ),
+            batch_size=batch_size,
+            progress=progress,
+        )
+    return results[0] if is_single else results
 
 
-def _texts_and_spans(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, bool]:
+def _list_texts(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, bool]:
     """Return the texts, their words' spans (None: the tokenizer's), and whether it is one text."""
-    plain = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
-    given = texts if plain else list(texts)
-    if isinstance(given, list) and any(isinstance(text, (list, tuple)) for text in given):
-        words = [_listed_words(text, f"texts[{n}]") for n, text in enumerate(given)]
-        joined, _ = listed([" ".join(one) for one in words], "texts")
-        return joined, [spans_of_words(one) for one in words], False
-    found, one = listed(given, "texts")
+    if isinstance(texts, Iterable) and not isinstance(texts, (str, bytes)):
+        texts = list(texts)
+        if any(isinstance(text, (list, tuple)) for text in texts):
+            for n, text in enumerate(texts):
+                _check_sentence(text, f"texts[{n}]")
+            joined, _ = listed([" ".join(text) for text in texts], "texts")
+            return joined, list(map(join_spans, texts)), False
+    texts, is_single = listed(texts, "texts")
     if bert.split_punctuation is None:
-        return found, None, one
-    return found, [cut_into_words(text, bert.split_punctuation) for text in found], one
+        return texts, None, is_single
+    return texts, [find_spans(text, bert.split_punctuation) for text in texts], is_single
 
 
-def _listed_words(words, name: str) -> list[str]:
-    """Return a sentence's words; raise a ValueError if it has none."""
-    if isinstance(words, str) or not isinstance(words, (list, tuple)):
-        raise ValueError(f"{name} must be a list of words, as others are, got {words!r:.60}")
-    for n, word in enumerate(words):
+def _check_sentence(sentence, name: str) -> None:
+    """Raise a ValueError for a sentence that is not a list of words."""
+    if isinstance(sentence, str) or not isinstance(sentence, (list, tuple)):
+        raise ValueError(f"{name} must be a list of words, as others are, got {sentence!r:.60}")
+    for n, word in enumerate(sentence):
         check_text(word, f"{name}[{n}]")
         if not word.strip():
             raise ValueError(f"{name}[{n}] must be a word, got {word!r}")
-    return list(words)
 
 
 def _tag_spans(
-    bert: Bert, texts: list[str], spans: list[list[Span]], run
-) -> Iterator[tuple[int, list[Word]]]:
-    """Yield each text's index and words, read as in training: in windows if they are long."""
+    bert: Bert,
+    function: Callable,
+    texts: list[str],
+    spans: list[list[Span]],
+    batch_size: int,
+    progress: bool,
+) -> list[list[Word]]:
+    """Label words at known spans, read as in training: in windows if the text is long."""
     tokenizer, width = require_tokenizer(bert, "tag"), longest(bert) - 2
     if width < 1:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
-    for start in range(0, len(texts), CHUNK):
-        part = slice(start, start + CHUNK)
-        encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False).encodings
-        rows, owners = [], []
-        for place, encoding in enumerate(encodings, start):
-            for window in windows_of(encoding, spans[place], width):
-                ids = encoding.ids[window.start : window.end]
-                rows.append(([tokenizer.cls_id, *ids, tokenizer.sep_id], [0] * (len(ids) + 2)))
-                owners.append((place, window))
-        labelled: list[dict[int, tuple[str, float]]] = [{} for _ in encodings]
-        for row, (logits,) in run(rows):
-            place, window = owners[row]
-            chosen = softmax(logits[list(window.tokens)])
-            labels = label_names(bert, logits.shape[1])
-            for word, probabilities in zip(window.words, chosen, strict=True):
-                best = int(probabilities.argmax())
-                labelled[place - start][word] = labels[best], float(probabilities[best])
-        for place, by_word in enumerate(labelled, start):
-            yield place, _words_of_spans(bert, texts[place], spans[place], by_word)
-
-
-def _words_of_spans(
-    bert: Bert, text: str, spans: list[Span], labelled: dict[int, tuple[str, float]]
-) -> list[Word]:
     labels = label_names(bert, bert.spec.num_labels)
-    nothing = "O" if "O" in labels else labels[0]
+    outside = "O" if "O" in labels else labels[0]
+    results: list[list[Word]] = []
+    with progress_bar(len(texts), " texts", progress) as bar:
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts[start : start + CHUNK]
+            encodings = tokenizer.encode_batch(chunk, add_special_tokens=False).encodings
+            sequences, owners = [], []
+            for index, encoding in enumerate(encodings):
+                for window in split_windows(encoding, spans[start + index], width):
+                    ids = encoding.ids[window.start : window.end]
+                    ids = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+                    sequences.append((ids, [0] * len(ids)))
+                    owners.append((index, window))
+            predictions: list[dict[int, tuple[str, float]]] = [{} for _ in chunk]
+            for n, (logits,) in run_sequences(bert, function, sequences, batch_size):
+                index, window = owners[n]
+                probabilities = softmax(logits[list(window.tokens)])
+                for word, row in zip(window.words, probabilities, strict=True):
+                    predictions[index][word] = _choose_label(labels, row)
+            for index, text in enumerate(chunk):
+                results.append(
+                    [
+                        Word(text[a:b], *predictions[index].get(word, (outside, 0.0)), a, b)
+                        for word, (a, b) in enumerate(spans[start + index])
+                    ]
+                )
+                bar.update()
+    return results
+
+
+def _tag_tokens(bert: Bert, text: str, encoding: Encoding, probabilities: np.ndarray) -> list[Word]:
+    """Label the tokenizer's words."""
+    labels = label_names(bert, probabilities.shape[1])
+    tokens: dict[int, list[int]] = {}
+    for token, word in enumerate(encoding.word_ids):
+        if word is not None:
+            tokens.setdefault(word, []).append(token)
+    spans = [(encoding.offsets[own[0]][0], encoding.offsets[own[-1]][1]) for own in tokens.values()]
     return [
-        Word(text[start:end], *labelled.get(word, (nothing, 0.0)), start, end)
-        for word, (start, end) in enumerate(spans)
+        Word(text[start:end], *_choose_label(labels, probabilities[own[0]]), start, end)
+        for (start, end), own in zip(spans, tokens.values(), strict=True)
     ]
 
 
-def _words(bert: Bert, text: str, encoding: Encoding, probabilities: np.ndarray) -> list[Word]:
-    labels = label_names(bert, probabilities.shape[1])
-    pieces: dict[int, list[int]] = {}
-    for place, word in enumerate(encoding.word_ids):
-        if word is not None:
-            pieces.setdefault(word, []).append(place)
-    words = []
-    for places in pieces.values():
-        start, end = encoding.offsets[places[0]][0], encoding.offsets[places[-1]][1]
-        row = probabilities[places[0]]
-        best = int(row.argmax())
-        words.append(Word(text[start:end], labels[best], float(row[best]), start, end))
-    return words
+def _choose_label(labels: list[str], probabilities: np.ndarray) -> tuple[str, float]:
+    best = int(probabilities.argmax())
+    return labels[best], float(probabilities[best])

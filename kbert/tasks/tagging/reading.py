@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.data.labelled import in_memory as given
+from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import is_header
 from kbert.data.labelled.length_buckets import IGNORED, Examples
-from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
+from kbert.data.labelled.text_lines import numbered_lines
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import data_of
-from kbert.tasks.tagging.words import spans_of_words, windows_of
+from kbert.tasks.tables import check_width, read_objects
+from kbert.tasks.tagging.windows import join_spans, split_windows
 
 _logger = logging.getLogger("kbert")
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
@@ -29,13 +30,7 @@ _COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal De
 
 
 class Sentence(NamedTuple):
-    """A sentence with its labels.
-
-    Attributes:
-        words: as the file cuts them.
-        labels: one a word.
-        places: file and line of each word, for errors.
-    """
+    """A sentence: its words, and the label and the file and line of each word."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
@@ -53,11 +48,11 @@ class TaggedWords(NamedTuple):
 def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Sentence]:
     """Return the sentences of a file, UTF-8.
 
-    `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}, with the names of
-    `given_tagged`. Else CoNLL: a word a line,
-    the word in the first column and its label in the last (tabs, or else spaces, between), a blank
-    line between sentences; -DOCSTART- lines and comments, "# key = …", left out. `.conllu`: FORM
-    and UPOS are taken, every line with # and the numbers n-m and n.m left out.
+    `.json`, `.jsonl`: one object per line, {"words": […], "labels": […]}, with the names of
+    `take_tagged`. Else CoNLL: one word per line, in the first column, with its label in the last
+    (tabs, or else spaces, between), a blank line between sentences; -DOCSTART- lines and comments,
+    "# key = …", are ignored. `.conllu`: FORM and UPOS are read, and every line with # and the
+    numbers n-m and n.m ignored.
 
     Args:
         path: the file.
@@ -65,23 +60,24 @@ def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) ->
             is a header (`is_header`).
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: not UTF-8, nothing in it, a line without a label or with other columns than
-            the first; with the line's number.
+        OSError: the file cannot be read.
+        ValueError: not UTF-8, no sentence, a line without a label or with other columns than the
+            first; with the line's number.
     """
     path = Path(path)
-    if path.suffix in (".json", ".jsonl"):
-        sentences = list(_json_sentences(path, options))
+    if objects := read_objects(path):
+        sentences = [_convert_row(row, place, options) for place, row in objects]
     else:
-        sentences = _checked_words(list(_conll_sentences(path, options)), options)
+        sentences = _drop_header(list(_read_conll(path, options)), options)
     if not sentences:
         raise ValueError(f"{path}: expected sentences of labelled words, got none")
     return sentences
 
 
-def _conll_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
-    rows: list[tuple[str, str, str]] = []
-    universal, columns = path.suffix == ".conllu", 0
+def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
+    sentence: list[tuple[str, str, str]] = []
+    universal = path.suffix == ".conllu"
+    names: list[str] = []
     word, label = (1, 3) if universal else (0, -1)
     for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
@@ -93,20 +89,19 @@ def _conll_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
             cells = line.split("\t") if "\t" in line else line.split()
             if universal and not cells[0].isdecimal():  # 3-4: two words as one; 8.1: left out
                 continue
-            if not columns:
-                columns = len(cells)
-                word, label = (
-                    default if name is None else _index(name, cells, place)
-                    for name, default in ((options.text, word), (options.label, label))
-                )
-            rows.append((*_word_and_label(cells, word, label, universal, place), place))
-            if len(cells) != columns:  # its last one may be no label
-                raise ValueError(f"{place}: expected {columns} columns as before, got {len(cells)}")
-        elif rows:
-            yield Sentence(*zip(*rows, strict=True))
-            rows = []
-    if rows:
-        yield Sentence(*zip(*rows, strict=True))
+            if not names:
+                names = cells
+                if options.text is not None:
+                    word = _index(options.text, cells, place)
+                if options.label is not None:
+                    label = _index(options.label, cells, place)
+            sentence.append((*_select_cells(cells, word, label, universal, place), place))
+            check_width(cells, names, place)  # the last one may be no label
+        elif sentence:
+            yield Sentence(*zip(*sentence, strict=True))
+            sentence = []
+    if sentence:
+        yield Sentence(*zip(*sentence, strict=True))
 
 
 def _index(name: str, cells: list[str], place: str) -> int:
@@ -121,37 +116,37 @@ def _index(name: str, cells: list[str], place: str) -> int:
     return names[name.strip().lower()]
 
 
-def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Sentence]:
+def _drop_header(sentences: list[Sentence], options: ColumnOptions) -> list[Sentence]:
     """Return the sentences of a CoNLL file without its header.
 
     Raises:
         ValueError: a text and its label on each line; a first line that may be a header or not.
     """
-    words = [word for sentence in sentences for word in zip(*sentence, strict=True)]
-    texts = [(place, text) for text, _, place in words if " " in text]
-    if 2 * len(texts) > len(words):
+    tokens = [token for sentence in sentences for token in zip(*sentence, strict=True)]
+    texts = [(place, text) for text, _, place in tokens if " " in text]
+    if 2 * len(texts) > len(tokens):
         place, text = texts[0]
         raise ValueError(
             f"{place}: the task tag expects a word and its label on each line, got a text, "
             f"{text!r:.60}: take the task classify for a label per text, or give "
             '{"words": […], "labels": […]} on each line of a .jsonl file'
         )
-    rows = [(place, [word, label]) for word, label, place in words]
+    rows = [(place, [word, label]) for word, label, place in tokens]
     named = [name for name in options.named if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
-    if not rows or not is_header(rows, options, _labels_in, names=_NAMES, few=_MANY):
+    if not rows or not is_header(rows, options, _merge_entities, names=_NAMES, few=_MANY):
         return sentences
-    _logger.warning("%s: read as a header: %s", words[0][2], ", ".join(words[0][:2]))
-    first = Sentence(*(values[1:] for values in sentences[0]))
+    _logger.warning("%s: read as a header: %s", rows[0][0], ", ".join(rows[0][1]))
+    first = Sentence(*(column[1:] for column in sentences[0]))
     return [first, *sentences[1:]] if first.words else sentences[1:]
 
 
-def _labels_in(label: str) -> tuple[str, ...]:
-    """Return the kinds of a label; all entities are one, to tell a header from a word."""
+def _merge_entities(label: str) -> tuple[str, ...]:
+    """Return one label for all entities, to tell a header from a word."""
     return ("an entity's",) if _ENTITY.fullmatch(label) else (label,)
 
 
-def _word_and_label(
+def _select_cells(
     cells: list[str], word: int, label: int, universal: bool, place: str
 ) -> tuple[str, str]:
     if universal and len(cells) != _CONLLU_COLUMNS:
@@ -163,12 +158,7 @@ def _word_and_label(
     return pair[0].strip(), pair[1].strip()
 
 
-def _json_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
-    for number, row in numbered_objects(path):
-        yield _sentence(row, f"{path}, line {number}", options)
-
-
-def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.LabelledRecords:
+def take_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> in_memory.LabelledRecords:
     """Return the sentences of rows in memory.
 
     A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
@@ -183,10 +173,10 @@ def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.
     Raises:
         ValueError: a row that is none of these, with its place.
     """
-    sentences = given.LabelledRecords()
+    sentences = in_memory.LabelledRecords()
     features = getattr(data, "features", None) or {}
-    known = {key: given.class_names(data, key) for key in features}
-    for place, row in given.rows_of(data, name):
+    class_names = {key: in_memory.class_names(data, key) for key in features}
+    for place, row in in_memory.rows_of(data, name):
         if isinstance(row, list) and len(row) == 2:
             row = {"words": row[0], "labels": row[1]}
         if not isinstance(row, (Sentence, dict)):
@@ -195,18 +185,17 @@ def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.
                 f"{row!r:.60}"
             )
         if isinstance(row, dict):
-            sentences.labels = known.get(_column(row, _LABELS, place, options.label))
-            row = _sentence(row, place, options, known)
+            sentences.labels = class_names.get(_find_column(row, _LABELS, place, options.label))
+            row = _convert_row(row, place, options, sentences.labels)
         sentences.append(row)
     return sentences
 
 
-def _sentence(
-    row: Mapping, place: str, options: ColumnOptions, known: Mapping | None = None
+def _convert_row(
+    row: Mapping, place: str, options: ColumnOptions, class_names: Sequence[str] | None = None
 ) -> Sentence:
-    """Return a row as a sentence; `known` has the names of a column's labels, by its own."""
-    words = _column(row, _WORDS, place, options.text)
-    labels = _column(row, _LABELS, place, options.label)
+    words = _find_column(row, _WORDS, place, options.text)
+    labels = _find_column(row, _LABELS, place, options.label)
     for name in (words, labels):
         if not isinstance(row[name], list) or not row[name]:
             raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
@@ -214,43 +203,39 @@ def _sentence(
         raise ValueError(
             f"{place}: {len(row[words])} words but {len(row[labels])} labels: give each word one"
         )
-    classes = (known or {}).get(labels)
     return Sentence(
-        tuple(given.text_of(word, words, place) for word in row[words]),
-        tuple(given.label_of(label, labels, place, classes) for label in row[labels]),
+        tuple(in_memory.text_of(word, words, place) for word in row[words]),
+        tuple(in_memory.label_of(label, labels, place, class_names) for label in row[labels]),
         (place,) * len(row[words]),
     )
 
 
-def _column(row: Mapping, names: Sequence[str], place: str, named: str | None) -> str:
-    """Return the column that was named, else the one of some names that a row has.
-
-    It is the first of the names where a row has that and others.
-    """
-    names = names if named is None else [named]
-    found = [name for name in names if name in row]
-    if not found or (len(found) > 1 and names[0] not in row):
+def _find_column(row: Mapping, names: Sequence[str], place: str, own_name: str | None) -> str:
+    """Return the column that the user named, else a known one; the first name has precedence."""
+    names = names if own_name is None else [own_name]
+    columns = [name for name in names if name in row]
+    if not columns or (len(columns) > 1 and names[0] not in row):
         raise ValueError(
             f'{place}: expected a list "{names[0]}", got {", ".join(map(str, row))[:60]}'
-            + (f": it may be one of {', '.join(found)}" if found else "")
+            + (f": it may be one of {', '.join(columns)}" if columns else "")
         )
-    return found[0]
+    return columns[0]
 
 
-def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
+def list_tags(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     """Return the labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
 
     Raises:
         ValueError: fewer than two labels.
     """
-    found = sorted({label for sentence in sentences for label in sentence.labels})
-    if len(found) < 2:
+    every = [label for sentence in sentences for label in sentence.labels]
+    labels = sorted(set(every))
+    if len(labels) < 2:
         place = sentences[0].places[0]
-        raise ValueError(f"{data_of(place)} must have two labels or more, got only {found[0]!r}")
-    labels = (label for sentence in sentences for label in sentence.labels)
-    warn_of_missing_labels(labels, "words")
-    told = getattr(sentences, "labels", None) or ()
-    return tuple(told) if set(found) <= set(told) else tuple(found)
+        raise ValueError(f"{data_of(place)} must have two labels or more, got only {labels[0]!r}")
+    warn_of_missing_labels(every, "words")
+    class_names = getattr(sentences, "labels", None) or ()
+    return tuple(class_names) if set(labels) <= set(class_names) else tuple(labels)
 
 
 def check_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> None:
@@ -266,11 +251,10 @@ def check_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> None:
 def encode_tagged(
     sentences: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
 ) -> Examples:
-    """Encode sentences for a tagger: the label is at each word's first piece, else IGNORED.
+    """Encode sentences for a tagger: the label is at each word's first token, else IGNORED.
 
-    A sentence that is too long becomes several windows, half of each in the one before; a word's
-    label counts in the one where the word stands farthest from the ends. The notes are
-    `TaggedWords`.
+    A sentence that is too long becomes several windows that overlap by half; see `split_windows`.
+    The notes are `TaggedWords`.
 
     Raises:
         ValueError: a label that is not among `labels`; a `max_length` below 3.
@@ -281,15 +265,15 @@ def encode_tagged(
     numbers = {label: number for number, label in enumerate(labels)}
     texts = [" ".join(sentence.words) for sentence in sentences]
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
-    ids, given, notes = [], [], []
+    ids, targets, notes = [], [], []
     for record, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
-        for window in windows_of(encoding, spans_of_words(sentence.words), max_length - 2):
-            row = [IGNORED] * (window.end - window.start + 2)
+        for window in split_windows(encoding, join_spans(sentence.words), max_length - 2):
+            target = [IGNORED] * (window.end - window.start + 2)
             for word, token in zip(window.words, window.tokens, strict=True):
-                row[token] = numbers[sentence.labels[word]]
-            part = encoding.ids[window.start : window.end]
-            ids.append([tokenizer.cls_id, *part, tokenizer.sep_id])
-            given.append(row)
+                target[token] = numbers[sentence.labels[word]]
+            tokens = encoding.ids[window.start : window.end]
+            ids.append([tokenizer.cls_id, *tokens, tokenizer.sep_id])
+            targets.append(target)
             notes.append(TaggedWords(record, window.words, window.tokens))
-    segments = [[0] * len(row) for row in ids]
-    return Examples(ids, segments, {TOKEN_CLASSIFIER: given}, notes)
+    segments = [[0] * len(tokens) for tokens in ids]
+    return Examples(ids, segments, {TOKEN_CLASSIFIER: targets}, notes)

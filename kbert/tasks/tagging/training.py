@@ -11,11 +11,11 @@ from kbert.tasks.tagging.reading import (
     Sentence,
     check_tags,
     encode_tagged,
-    given_tagged,
+    list_tags,
     read_tagged,
-    tags_of,
+    take_tagged,
 )
-from kbert.tasks.tagging.words import find_punctuation
+from kbert.tasks.tagging.windows import find_punctuation
 
 
 class Tagging:
@@ -25,8 +25,8 @@ class Tagging:
     title, problem_type = "a tagger", None
 
     read = staticmethod(read_tagged)
-    take = staticmethod(given_tagged)
-    labels = staticmethod(tags_of)
+    take = staticmethod(take_tagged)
+    labels = staticmethod(list_tags)
     check_labels = staticmethod(check_tags)
     encode = staticmethod(encode_tagged)
 
@@ -41,32 +41,34 @@ class Tagging:
         """
         from kbert.tasks import metrics
 
-        nothing = "O" if "O" in labels else labels[0]
-        found = [[nothing] * len(record.words) for record in records]
+        outside = "O" if "O" in labels else labels[0]
+        predicted = [[outside] * len(record.words) for record in records]
         for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
             for word, token in zip(note.words, note.tokens, strict=True):
-                found[note.record][word] = labels[int(logits[token].argmax())]
+                predicted[note.record][word] = labels[int(logits[token].argmax())]
         gold = [list(record.labels) for record in records]
         numbers = {label: number for number, label in enumerate(labels)}
-        words = [
+        columns = [
             np.fromiter(
-                (np.array([numbers[label] for label in row]) for row in rows), object, len(rows)
+                (np.array([numbers[label] for label in sentence]) for sentence in sentences),
+                object,
+                len(sentences),
             )
-            for rows in (gold, found)
+            for sentences in (gold, predicted)
         ]
         if metrics.are_entity_labels(labels):
-            return Scores((*words, metrics.count_entities(gold, found)), _compute)
-        return Scores(tuple(words), _compute)
+            columns.append(metrics.count_entities(gold, predicted))
+        return Scores(tuple(columns), _compute)
 
 
-def _compute(gold: np.ndarray, found: np.ndarray, entities: np.ndarray | None = None) -> dict:
+def _compute(gold: np.ndarray, predicted: np.ndarray, entities: np.ndarray | None = None) -> dict:
     """Return the metrics of sentences, whose words' labels are numbers."""
     from kbert.tasks import metrics
 
-    gold, found = np.concatenate(gold), np.concatenate(found)
-    accuracy = {"accuracy": metrics.accuracy(gold, found)}
+    gold, predicted = np.concatenate(gold), np.concatenate(predicted)
+    accuracy = {"accuracy": metrics.accuracy(gold, predicted)}
     if entities is None:
-        return accuracy | {"f1": metrics.macro_f1(gold, found)}
+        return accuracy | {"f1": metrics.macro_f1(gold, predicted)}
     return accuracy | metrics.entity_scores(entities)
 
 

@@ -1,116 +1,69 @@
 """Data of the attention page: tokens, statistics, bytes, and a sentence on what was left out.
 
 With few tokens the page has every probability; with many, each row's largest, and thumbnails.
-Queries and keys are included if they are not too many.
+Queries and keys are included if they are not too many. Numbers are little-endian, arrays in C
+order.
 """
 
 import base64
-from dataclasses import dataclass
 
 import numpy as np
 
 from kbert.io import printable
-from kbert.tasks.attention.attention_data import AttentionData, place_of
-from kbert.tasks.attention.head_statistics import LOOKS, TARGETS
-from kbert.tasks.attention.page import packing
+from kbert.tasks.attention.attention_data import LOOKS, TARGETS, AttentionData, index_of
 
 WHOLE = 2**20  # weights of a page that has them all: base to 85 tokens, a page of 3 MB
 VECTORS = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
-
-
-@dataclass(frozen=True)
-class PageData:
-    """Data that the page's script reads.
-
-    Attributes:
-        facts: data that become JSON.
-        parts: bytes by name, as base64.
-    """
-
-    facts: dict
-    parts: dict[str, str]
+LARGEST = 16  # weights of a row, on a page that does not have them all
+SIDE = 64  # pixels of a thumbnail
+WEIGHT_STEPS = 65_535  # a weight w is round(w · 65,535), 16 bits: off by 1/131,070 at most
+THUMBNAIL_STEPS = 255  # a weight w is round(√w · 255): small ones differ as well
+VECTOR_STEPS = 127  # a number x is round(x / scale), 8 bits; the largest of its vector is ±127
 
 
 def page_data(
-    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
-) -> PageData:
-    """Return the data of a map's page.
+    attention: AttentionData,
+    layer: int | None = None,
+    head: int | None = None,
+    special: bool = False,
+) -> tuple[dict, dict[str, str]]:
+    """Return the page's facts, which become JSON, and its arrays by name, as base64.
 
     Args:
-        found: from `kbert.attention`.
-        layer, head: which the page shows first; None: see `telling_head`.
-        special: whether it shows [CLS] and [SEP] at first, where there are other tokens.
+        attention: from `kbert.attention`.
+        layer, head: the ones that the page shows first; None: see `choose_head`.
+        special: whether it shows [CLS] and [SEP] at first, if there are other tokens.
 
     Raises:
         ValueError: a layer or head that the map does not have; a weight that is not finite.
     """
-    layers = None if layer is None else place_of(found.layers, layer, "layer")
-    heads = None if head is None else place_of(found.heads, head, "head")
-    if not np.isfinite(found.weights).all():
+    layers = None if layer is None else index_of(attention.layers, layer, "layer")
+    heads = None if head is None else index_of(attention.heads, head, "head")
+    if not np.isfinite(attention.weights).all():
         raise ValueError(
             "weights must be finite for a page, got NaN or infinity in them: "
             "load a model with finite weights"
         )
-    first = telling_head(found, layers, heads)
-    start = {
-        "layer": first[0],
-        "head": first[1],
-        "special": special or len(found.special) == len(found.tokens),
-    }
-    parts, kept = _weights(found)
-    vectors, of_vectors = _vectors(found)
+    first = choose_head(attention, layers, heads)
+    arrays, of_weights = _encode_weights(attention)
+    queries, of_queries = _encode_queries(attention)
+    notes = [*of_weights.pop("notes"), *of_queries.pop("notes")]
+    if attention.truncated:
+        count = len(attention.tokens)
+        notes.insert(0, f"The text is longer: it was cut to {count} tokens, as the model reads it.")
     facts = {
-        "text": printable.line(" ".join(found.text.split())),
-        "tokens": [printable.line(token) for token in found.tokens],
-        "special": found.special,
-        "segments": found.segments or [0] * len(found.tokens),
-        "layers": found.layers,
-        "heads": found.heads,
-        "start": start,
-        "steps": {
-            "weight": packing.WEIGHT_STEPS,
-            "thumbnail": packing.THUMBNAIL_STEPS,
+        "text": printable.line(" ".join(attention.text.split())),
+        "tokens": [printable.line(token) for token in attention.tokens],
+        "special": attention.special,
+        "segments": attention.segments or [0] * len(attention.tokens),
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "start": {
+            "layer": first[0],
+            "head": first[1],
+            "special": special or len(attention.special) == len(attention.tokens),
         },
-        **_figures(found),
-        **kept,
-        **of_vectors,
-        "notes": [*_cut(found), *kept["notes"], *of_vectors["notes"]],
-    }
-    encoded = {
-        name: base64.b64encode(content).decode() for name, content in (parts | vectors).items()
-    }
-    return PageData(facts, encoded)
-
-
-def telling_head(
-    found: AttentionData, layer: int | None = None, head: int | None = None
-) -> tuple[int, int]:
-    """Choose the head that says most of how words attend to other words.
-
-    It is the one where a word's largest weight on a word that is neither itself nor beside it is
-    largest, on average over the words; [CLS] and [SEP] are no words. In a text without such words
-    it is the first head.
-
-    Args:
-        layer, head: indices of those to choose from; None: all.
-
-    Returns:
-        The layer's index and the head's.
-    """
-    layers = slice(None) if layer is None else slice(layer, layer + 1)
-    heads = slice(None) if head is None else slice(head, head + 1)
-    words = np.setdiff1d(np.arange(len(found.tokens)), found.special)
-    apart = np.abs(words[:, None] - words) > 1
-    if not apart.any():
-        return layer or 0, head or 0
-    of_words = found.weights[layers, heads][:, :, words[:, None], words]
-    largest = (of_words * apart).max(-1).mean(-1)
-    best = np.unravel_index(largest.argmax(), largest.shape)
-    return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
-
-
-def _figures(found: AttentionData) -> dict:
-    return {
+        "steps": {"weight": WEIGHT_STEPS, "thumbnail": THUMBNAIL_STEPS},
         "targets": TARGETS,
         "looks": LOOKS,
         "figures": [
@@ -120,59 +73,130 @@ def _figures(found: AttentionData) -> dict:
                 "shares": [round(share, 4) for share in one.shares.values()],
                 "looks_at": one.looks_at,
             }
-            for one in found.statistics()
+            for one in attention.statistics()
         ],
+        **of_weights,
+        **of_queries,
+        "notes": notes,
     }
+    encoded = {
+        name: base64.b64encode(array.tobytes()).decode()
+        for name, array in (arrays | queries).items()
+    }
+    return facts, encoded
 
 
-def _cut(found: AttentionData) -> list[str]:
-    if not found.truncated:
-        return []
-    return [f"The text is longer: it was cut to {len(found.tokens)} tokens, as the model reads it."]
+def choose_head(
+    attention: AttentionData, layer: int | None = None, head: int | None = None
+) -> tuple[int, int]:
+    """Choose the head that shows best how words attend to other words.
+
+    A head is better if the largest weight of a word on a distant word (neither the word itself nor
+    its neighbours) is larger, on average over the words; [CLS] and [SEP] are no words. In a text
+    without such words it is the first head.
+
+    Args:
+        attention: from `kbert.attention`.
+        layer, head: indices to choose from; None: all.
+
+    Returns:
+        The layer's index and the head's.
+    """
+    layers = slice(None) if layer is None else slice(layer, layer + 1)
+    heads = slice(None) if head is None else slice(head, head + 1)
+    tokens = np.setdiff1d(np.arange(len(attention.tokens)), attention.special)
+    distant = np.abs(tokens[:, None] - tokens) > 1
+    if not distant.any():
+        return layer or 0, head or 0
+    weights = attention.weights[layers, heads][:, :, tokens[:, None], tokens]
+    largest = (weights * distant).max(-1).mean(-1)
+    best = np.unravel_index(largest.argmax(), largest.shape)
+    return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
 
 
-def _weights(found: AttentionData) -> tuple[dict[str, bytes], dict]:
-    """Return the weights' bytes, and what the facts say of them."""
-    if found.weights.size <= WHOLE:
-        return {"weights": packing.weight_bytes(found.weights)}, {"largest": None, "notes": []}
-    columns, weights = packing.largest(found.weights)
-    count, side = columns.shape[-1], min(packing.SIDE, len(found.tokens))
+def _encode_weights(attention: AttentionData) -> tuple[dict[str, np.ndarray], dict]:
+    """Return the weights' arrays and the facts about them."""
+    if attention.weights.size <= WHOLE:
+        weights = _round(attention.weights, WEIGHT_STEPS, "<u2")
+        return {"weights": weights}, {"largest": None, "notes": []}
+    columns, weights = find_largest(attention.weights)
+    count, side = columns.shape[-1], min(SIDE, len(attention.tokens))
     note = (
-        f"{len(found.tokens)} tokens are many: here are the {count} largest weights of each row, "
-        f"{weights.sum(-1).mean():.0%} of the attention on average. The rest of a row is left out, "
-        "and drawn as if it were even. Thumbnails "
-        f"have {side} × {side} pixels, each the largest weight of its block."
+        f"{len(attention.tokens)} tokens are many: here are the {count} largest weights of each "
+        f"row, {weights.sum(-1).mean():.0%} of the attention on average. The rest of a row is left "
+        f"out, and drawn as if it were even. Thumbnails have {side} × {side} pixels, each the "
+        "largest weight of its block."
     )
-    parts = {
-        "weights": packing.weight_bytes(weights),
-        "columns": packing.column_bytes(columns),
-        "thumbnails": packing.thumbnail_bytes(found.weights),
-        "plain-thumbnails": packing.thumbnail_bytes(found.weights, found.special),
+    arrays = {
+        "weights": _round(weights, WEIGHT_STEPS, "<u2"),
+        "columns": columns.astype("<u2"),
+        "thumbnails": draw_thumbnails(attention.weights),
+        "plain-thumbnails": draw_thumbnails(attention.weights, attention.special),
     }
-    return parts, {"largest": count, "side": side, "notes": [note]}
+    return arrays, {"largest": count, "side": side, "notes": [note]}
 
 
-def _vectors(found: AttentionData) -> tuple[dict[str, bytes], dict]:
-    """Return bytes of queries and keys, where they are there and not too many."""
-    if found.queries is None or found.keys is None:
+def _round(weights: np.ndarray, steps: int, dtype: str) -> np.ndarray:
+    """Return weights, from 0 to 1, as whole numbers up to `steps`."""
+    return np.clip(np.rint(np.asarray(weights, "float64") * steps), 0, steps).astype(dtype)
+
+
+def find_largest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns and values of each row's k largest weights, the largest first.
+
+    `weights` are float (L, A, S, S); the results (L, A, S, k), k = `LARGEST`, or S if that is less.
+    """
+    count = min(LARGEST, weights.shape[-1])
+    columns = np.empty((*weights.shape[:-1], count), "int64")
+    for one in np.ndindex(weights.shape[:2]):  # head by head: the indices take twice the memory
+        some = np.argpartition(-weights[one], count - 1, axis=-1)[:, :count]
+        order = np.argsort(-np.take_along_axis(weights[one], some, -1), axis=-1, kind="stable")
+        columns[one] = np.take_along_axis(some, order, -1)
+    return columns, np.take_along_axis(weights, columns, -1)
+
+
+def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.ndarray:
+    """Draw each head's weights (L, A, S, S) as a thumbnail, one byte per pixel: uint8 (L, A, k, k).
+
+    k is `SIDE`, or S if that is less. A pixel is the largest weight of its block: pixel n has the
+    tokens from n · S // k up to, not including, (n + 1) · S // k. The rows and columns of the
+    tokens `left_out` count as 0.
+    """
+    size = weights.shape[-1]
+    side = min(SIDE, size)
+    edges = np.arange(side) * size // side
+    pixels = np.empty((*weights.shape[:2], side, side))
+    for one in np.ndindex(weights.shape[:2]):
+        visible = weights[one].copy()
+        visible[list(left_out)] = visible[:, list(left_out)] = 0
+        pixels[one] = np.maximum.reduceat(np.maximum.reduceat(visible, edges, 0), edges, 1)
+    return _round(np.sqrt(pixels), THUMBNAIL_STEPS, "u1")
+
+
+def _encode_queries(attention: AttentionData) -> tuple[dict[str, np.ndarray], dict]:
+    """Return arrays of queries and keys, if they were kept and are not too many, and the facts."""
+    queries, keys = attention.queries, attention.keys
+    if queries is None or keys is None:
         note = "Queries and keys were not asked for: kbert.attention(…, vectors=True) keeps them."
         return {}, {"vector_size": None, "notes": [note]}
-    numbers = found.queries.size + found.keys.size
+    numbers = queries.size + keys.size
     if numbers > VECTORS:
-        note = (
-            f"Queries and keys are left out: {numbers / 1e6:.1f} MB. A page of {_fewer(found)} has "
-            "them."
-        )
+        layers = len(attention.layers)
+        fewer = "one head (layer=3, head=5; --layer 3 --head 5)"
+        if layers > 1 and numbers // layers <= VECTORS:
+            fewer = "one layer (layer=3, --layer 3)"
+        note = f"Queries and keys are left out: {numbers / 1e6:.1f} MB. A page of {fewer} has them."
         return {}, {"vector_size": None, "notes": [note]}
-    parts = {}
-    for name, vectors in (("queries", found.queries), ("keys", found.keys)):
-        parts[name], parts[f"{name[0]}-scales"] = packing.vector_bytes(vectors)
-    return parts, {"vector_size": found.queries.shape[-1], "notes": []}
+    arrays = {}
+    for name, array in (("queries", queries), ("keys", keys)):
+        arrays[name], arrays[f"{name[0]}-scales"] = quantize(array)
+    return arrays, {"vector_size": queries.shape[-1], "notes": []}
 
 
-def _fewer(found: AttentionData) -> str:
-    """Return what fits: one layer, else one head."""
-    numbers = (found.queries.size + found.keys.size) // len(found.layers)  # type: ignore[union-attr]
-    if len(found.layers) > 1 and numbers <= VECTORS:
-        return "one layer (layer=3, --layer 3)"
-    return "one head (layer=3, head=5; --layer 3 --head 5)"
+def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors, float (…, D), as int8, and their scales, float32 (…): off by half a scale."""
+    scales = (np.abs(array).max(-1) / VECTOR_STEPS).astype("<f4")
+    steps = np.divide(
+        array, scales[..., None], out=np.zeros_like(array), where=scales[..., None] > 0
+    )
+    return np.rint(steps).astype("i1"), scales

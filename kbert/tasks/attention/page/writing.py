@@ -9,54 +9,46 @@ from kbert.io import printable
 from kbert.tasks.attention.attention_data import AttentionData
 from kbert.tasks.attention.page.page_data import page_data
 
-# In this order: what a script uses stands before it.
+# A script uses only those before it.
 _SCRIPTS = (
-    "decoding",
-    "state",
-    "colours",
-    "controls",
-    "thumbnails",
-    "lines",
-    "heat_map",
-    "vectors",
-    "table",
-    "start",
+    *("decoding", "state", "colours", "controls", "thumbnails", "lines", "heat_map"),
+    *("vectors", "table", "start"),
 )
 _SLOT = re.compile(r"<!--(\w+)-->")
 _FRAME_HEIGHT = "48rem"
 
 
-def page(
-    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
+def write_page(
+    attention: AttentionData,
+    layer: int | None = None,
+    head: int | None = None,
+    special: bool = False,
 ) -> str:
-    """Return the page as HTML: style, script and numbers are in it, and it asks for nothing else.
-
-    Args, Raises: as for `kbert.tasks.attention.page.page_data.page_data`.
-    """
-    data = page_data(found, layer, head, special)
-    # "<" as an escape: no text can end the script that it stands in
-    facts = json.dumps(data.facts, ensure_ascii=False).replace("<", "\\u003c")
+    """Return the page as self-contained HTML; see `page_data` for the arguments and errors."""
+    facts, arrays = page_data(attention, layer, head, special)
     slots = {
-        "TITLE": html.escape(printable.cut(data.facts["text"], 60) or "no text"),
-        "STYLE": _asset("style.css"),
-        "FACTS": facts,
+        "TITLE": html.escape(printable.cut(facts["text"], 60) or "no text"),
+        "STYLE": _read_asset("style.css"),
+        # "<" as an escape: no text can end the script that it stands in
+        "FACTS": json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c"),
         "PARTS": "\n".join(
             f'<script type="text/plain" id="data-{name}">{text}</script>'
-            for name, text in data.parts.items()
+            for name, text in arrays.items()
         ),
-        "SCRIPT": "\n".join(_asset(f"{name}.js") for name in _SCRIPTS),
+        "SCRIPT": "\n".join(_read_asset(f"{name}.js") for name in _SCRIPTS),
     }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _asset("page.html"))
+    return _SLOT.sub(lambda slot: slots[slot[1]], _read_asset("page.html"))
 
 
-def frame(text: str, title: str) -> str:
-    """Return a page as a frame for a notebook's cell: what is in it cannot touch the notebook."""
+def write_frame(attention: AttentionData) -> str:
+    """Return the page as a frame for a notebook's cell, isolated from the notebook."""
+    title = html.escape(f"Attention of {len(attention.tokens)} tokens")
     return (
-        f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" '
-        f'style="width: 100%; height: {_FRAME_HEIGHT}; border: 0" srcdoc="{html.escape(text)}">'
-        "</iframe>"
+        f'<iframe title="{title}" sandbox="allow-scripts" '
+        f'style="width: 100%; height: {_FRAME_HEIGHT}; border: 0" '
+        f'srcdoc="{html.escape(write_page(attention))}"></iframe>'
     )
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

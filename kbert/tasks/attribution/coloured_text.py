@@ -1,0 +1,148 @@
+"""A text in colours: its tokens with scores, as HTML for a notebook or as a page.
+
+There is no script and no network. The page is light or dark as its reader's system is, a notebook's
+cell as the notebook: the colours are translucent, and all else is the reader's own.
+"""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbert.io import printable
+
+BLUE, ORANGE = (33, 102, 172), (217, 95, 2)  # for and against; told apart by the colour-blind too
+_FIGURE = "margin: 0; max-width: 48rem; font: 1rem/1.9 system-ui, sans-serif"
+_COLOUR = "background: rgb({} {} {} / {})"
+_TOKEN = "border-radius: 0.2rem; padding: 0.1rem 0; "
+_NOTES = "font-size: 0.85rem; line-height: 1.5"
+_CELL = "text-align: {}; padding: 0 1.5rem 0 0.3rem; white-space: pre-wrap"
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ background: Canvas; color: CanvasText; overflow-wrap: anywhere }}
+body {{ margin: 0; padding: 0.8rem 1rem }}
+h1 {{ margin: 0; font: 600 1.3rem/1.3 system-ui, sans-serif }}
+</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a text.
+
+    Attributes:
+        text: the characters.
+        tokens: its tokens, mostly one; none for the text between tokens.
+        score: the sum of the tokens' scores.
+        strength: the score / the largest of the text, −1 … 1.
+    """
+
+    text: str
+    tokens: tuple[str, ...] = ()
+    score: float = 0.0
+    strength: float = 0.0
+
+    @property
+    def colour(self) -> tuple[int, int, int]:
+        """Red, green and blue, 0 to 255: for the answer, or against it."""
+        return BLUE if self.strength > 0 else ORANGE
+
+    @property
+    def opacity(self) -> float:
+        """0 to 0.75; the background, white or dark, shows through."""
+        return round(0.75 * abs(self.strength), 3)
+
+
+def split_text(
+    text: str, tokens: Sequence[tuple[int, int, str, float]], truncated: bool = False
+) -> list[Span]:
+    """Split a text into spans, in order, up to its last token.
+
+    Args:
+        text: the text.
+        tokens: (start, end, token, score), ascending. Tokens that share characters, such as two of
+            one character, are one span.
+        truncated: whether there is more text: an ellipsis shows it.
+    """
+    groups: list[tuple[int, int, tuple[str, ...], float]] = []
+    for start, end, token, score in tokens:
+        if groups and start < groups[-1][1]:
+            first, last, names, total = groups[-1]
+            groups[-1] = (first, max(end, last), (*names, token), total + score)
+        else:
+            groups.append((start, end, (token,), score))
+    largest = max((abs(score) for *_, score in groups), default=0.0) or 1.0
+    spans, done = [], 0
+    for start, end, names, score in groups:
+        if start > done:
+            spans.append(Span(text[done:start]))
+        spans.append(Span(text[start:end], names, score, score / largest))
+        done = end
+    rest = text[done:]
+    if truncated and rest.strip():
+        rest = " …"
+    return [*spans, Span(rest)] if rest else spans
+
+
+def write_page(title: str, notes: list[str], texts: list[list[Span]]) -> str:
+    """Return the coloured texts as a self-contained page."""
+    return _PAGE.format(title=_escape(title), body=_write_figure(notes, texts, "open"))
+
+
+def write_fragment(title: str, notes: list[str], texts: list[list[Span]]) -> str:
+    """Return the texts, one per paragraph, with a title above and the notes below."""
+    return f"<strong>{_escape(title)}</strong>\n{_write_figure(notes, texts, '')}"
+
+
+def _write_figure(notes: list[str], texts: list[list[Span]], table: str) -> str:
+    paragraphs = "\n".join(
+        f'<p dir="auto" style="white-space: pre-wrap">{"".join(map(_write_span, spans))}</p>'
+        for spans in texts
+    )
+    legend = " ".join(
+        f'<span style="{_TOKEN}{_COLOUR.format(*colour, 0.6)}">&nbsp;{meaning}&nbsp;</span>'
+        for colour, meaning in ((BLUE, "for"), (ORANGE, "against"))
+    )
+    cells = "\n".join(
+        f'<tr><td dir="auto" style="{_CELL.format("start")}; {_colour(span)}">{_escape(span.text)}'
+        f'</td><td style="{_CELL.format("end")}">{span.score:+.4f}</td></tr>'
+        for spans in texts
+        for span in spans
+        if span.tokens
+    )
+    return (
+        f'<figure style="{_FIGURE}">\n{paragraphs}\n'
+        f'<figcaption style="{_NOTES}">{legend}<br>{"<br>".join(map(_escape, notes))}'
+        f"</figcaption>\n<details {table}><summary>Every token's score</summary>\n"
+        '<table style="border-spacing: 0; line-height: 1.6"><tbody>\n'
+        f"{cells}\n</tbody></table>\n</details>\n</figure>"
+    )
+
+
+def _write_span(span: Span) -> str:
+    text = html.escape(printable.lines(span.text))
+    if not span.tokens:
+        return text
+    title = _escape(f"{' '.join(span.tokens)} {span.score:+.4f}")
+    return f'<span style="{_TOKEN}{_colour(span)}" title="{title}">{text}</span>'
+
+
+def _colour(span: Span) -> str:
+    return _COLOUR.format(*span.colour, span.opacity)
+
+
+def _escape(text: str) -> str:
+    return html.escape(printable.line(text))

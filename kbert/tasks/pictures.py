@@ -1,0 +1,56 @@
+"""Pictures by matplotlib: always the same bytes for the same picture."""
+
+import contextlib
+import io
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kbert.io.atomic_write import check_new_file, write_atomically
+
+PICTURES = (".png", ".svg", ".pdf")
+_DOTS_PER_INCH = 150
+
+
+def check_path(path: str | os.PathLike, endings: Sequence[str]) -> Path:
+    """Return the path; an error for another ending, or for a folder that does not exist."""
+    path = Path(path)
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"path must end with one of {', '.join(endings)}, got {path.name!r}")
+    check_new_file(path)
+    return path
+
+
+@contextlib.contextmanager
+def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = None) -> Iterator:
+    """Yield an empty figure; write it to the path, which ends with one of `PICTURES`.
+
+    Args:
+        path: from `check_path`; written atomically.
+        font_size: points.
+        most_pixels: maximum pixels of a side of a .png.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    kind = path.suffix.lower().removeprefix(".")
+    settings = {
+        "font.family": "DejaVu Sans",
+        "font.size": font_size,
+        "svg.hashsalt": "kbert",
+        "svg.fonttype": "none" if kind == "svg" else "path",
+    }
+    no_date = {} if kind == "png" else {"Date" if kind == "svg" else "CreationDate": None}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
+        figure = Figure()
+        FigureCanvasAgg(figure)
+        yield figure
+        dpi = float(_DOTS_PER_INCH)
+        if most_pixels is not None:
+            dpi = min(dpi, most_pixels / max(figure.get_size_inches()))
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, dpi=dpi, metadata=no_date)
+    write_atomically(path, file.getvalue())
