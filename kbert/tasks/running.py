@@ -160,7 +160,7 @@ def run_texts(
 def run_sequences(
     bert: Bert,
     function: Callable,
-    sequences: Sequence[tuple[list[int], list[int]]],
+    sequences: Sequence[tuple[Sequence[int], Sequence[int]]],
     batch_size: int = BATCH_SIZE,
 ) -> Iterator[tuple[int, list[np.ndarray]]]:
     """Yield the index and the outputs of each sequence of token ids and segment ids.

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -155,6 +156,7 @@ def _get_functions(
     width = bert.config.hidden_size
     shapes = [((None, None, width), "float32"), ((None, None), "bool")]
     build: Callable
+    options: Any  # of the builder
     if with_cosine:
         build, options = targets.build_cosine, targets.choose_settings(bert)
         shapes.append(((width,), "float32"))
