@@ -51,13 +51,13 @@ def forward_of_tasks(size: str, batch: int, length: int, precision: str):
         weight.assign(random.normal(weight.numpy(), 0.02).astype("float32"))
     bert = kbert.Bert(config, "encoder", model)
     outputs = names.encoder_output(config.num_hidden_layers), names.POOLER
-    build = running.outputs_of(*outputs)
-    function = running.function_of(bert, outputs, build, precision.removeprefix("mixed_"))
+    build = running.select_outputs(*outputs)
+    function = running.get_function(bert, outputs, build, precision.removeprefix("mixed_"))
     arrays = data(config.vocab_size, batch, length)
     rows = list(zip(arrays["tokens"].tolist(), arrays["segments"].tolist(), strict=True))
 
     def run(count):
-        for _ in running.run_rows(bert, function, rows * count, batch):
+        for _ in running.run_sequences(bert, function, rows * count, batch):
             pass
 
     return run

@@ -316,9 +316,9 @@ def test_progress_is_shown_only_when_it_takes_long(bert, capfd, monkeypatch):
 
 def test_jax_compiles_for_few_shapes(bert, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    lengths = {running._padded_length(bert, tokens) for tokens in range(3, 18)}
+    lengths = {running.pad_length(bert, tokens) for tokens in range(3, 18)}
     assert lengths == {8, 16, 17}  # 17 positions
-    counts = {running._padded_count(rows, 13) for rows in range(1, 14)}
+    counts = {running._pad_count(rows, 13) for rows in range(1, 14)}
     assert counts == {1, 2, 4, 8, 13}
 
 
