@@ -19,7 +19,7 @@ from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSe
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
-from kbert.io import printable, urls
+from kbert.io import bounds, printable
 from kbert.model import deferred
 from kbert.model.summary import read_spec_arguments
 
@@ -97,7 +97,7 @@ class Bert(aliases.Answering):
         )
 
 
-@printable.escaped_errors()
+@printable.escape_errors()
 def load(
     path: str | os.PathLike | Backbone,
     *,
@@ -238,7 +238,7 @@ def save(
     if os.fspath(path).startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
         _save_to_hub(bert, os.fspath(path), format or "transformers", options)
         return
-    urls.refuse_url(path, to_write=True)
+    bounds.refuse_url(path, to_write=True)
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)

@@ -93,7 +93,7 @@ class Inspection:
         return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
 
 
-@printable.escaped_errors()
+@printable.escape_errors()
 def inspect(
     path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
 ) -> Inspection:
@@ -119,7 +119,7 @@ def inspect(
         problems = fitting.fit(checkpoint, checkpoint.spec).problems
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
-            ignored = setting_keys.ignored_keys(checkpoint.vocabulary or formats.locate(path))
+            ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
         return Inspection(
             checkpoint.source,
             checkpoint.format,

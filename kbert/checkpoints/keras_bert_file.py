@@ -151,7 +151,7 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
         if activation not in (None, "linear") or layer.get("history_only"):
             what = "history_only"
             if not layer.get("history_only"):
-                what = f"the activation {js.shown(activation)}"
+                what = f"the activation {js.short_repr(activation)}"
             raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
     if "Encoder-Output" in layers:
         _logger.warning(

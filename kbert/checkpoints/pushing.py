@@ -15,7 +15,7 @@ from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.model_card import README, fill_in_name, make_card
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.hub.needed_files import choose_files, find_readable
-from kbert.io.progress import is_said
+from kbert.io.progress import is_shown
 from kbert.io.wording import first_few
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
     try:
         with (
             _explain_errors(target),
-            hugging_face.show_progress(is_said() and sys.stderr.isatty()),
+            hugging_face.show_progress(is_shown() and sys.stderr.isatty()),
             warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
         ):
             api = HfApi()

@@ -112,14 +112,16 @@ class SentenceSettings:
         object.__setattr__(self, "dense", tuple(self.dense))
         for name in ("normalize", "lowercase", "include_prompt"):
             if not isinstance(getattr(self, name), bool):
-                got = js.shown(getattr(self, name))
+                got = js.short_repr(getattr(self, name))
                 raise ValueError(f"{name} must be True or False, got {got}")
         for name in ("max_length", "dimensions"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
         if self.similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
-            raise ValueError(f"similarity must be one of {known}, got {js.shown(self.similarity)}")
+            raise ValueError(
+                f"similarity must be one of {known}, got {js.short_repr(self.similarity)}"
+            )
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
@@ -149,7 +151,7 @@ class SentenceSettings:
         """
         if name not in (*self.prompts, QUERY, DOCUMENT):
             known = ", ".join(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
-            raise ValueError(f"prompt_name must be one of {known}, got {js.shown(name)}")
+            raise ValueError(f"prompt_name must be one of {known}, got {js.short_repr(name)}")
         return self.prompts.get(name, "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,7 +202,7 @@ def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
     several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
     if not several or any(one not in known for one in several) or len(set(several)) < len(several):
         near = next((hint(one, known, "") for one in several if one not in known), "")
-        text = f"pooling must be one of {', '.join(known)}, got {js.shown(pooling)}"
+        text = f"pooling must be one of {', '.join(known)}, got {js.short_repr(pooling)}"
         raise ValueError(f"{text}: {near}" if near else text)
     if len(several) == 1:
         return several[0]
@@ -234,7 +236,7 @@ def keras_activation(path: object, source: str) -> str:
     module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
     if module not in ("torch.nn", _LINEAR, _ACTIVATION) or name not in _KERAS:
         known = ", ".join(_KERAS)
-        raise ValueError(f"{source} must be one of torch.nn's {known}, got {js.shown(path)}")
+        raise ValueError(f"{source} must be one of torch.nn's {known}, got {js.short_repr(path)}")
     return _KERAS[name]
 
 

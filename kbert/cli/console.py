@@ -170,7 +170,7 @@ def _wrap(line: str) -> str:
 @contextlib.contextmanager
 def progress(what: str, file=None):
     """Says what is going on, on stderr, once it has taken two seconds."""
-    if not progress_bars.is_said():
+    if not progress_bars.is_shown():
         yield
         return
     timer = threading.Timer(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from kbert.data.corpus.tokenizing_executor import IN_FLIGHT
+from kbert.data.corpus.tokenizing import IN_FLIGHT
 from kbert.io import extras
 
 CONNECT_S = 10.0

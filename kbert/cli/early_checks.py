@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kbert.io import bounds, urls
+from kbert.io import bounds
 
 
 class Input(click.Path):
@@ -25,7 +25,7 @@ class Output(Input):
 
     def convert(self, value, param, ctx):
         if str(value):
-            urls.refuse_url(value, to_write=True)
+            bounds.refuse_url(value, to_write=True)
         return super().convert(value, param, ctx)
 
 

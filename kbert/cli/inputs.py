@@ -11,7 +11,7 @@ import click
 from kbert.cli.console import progress, starting, starting_keras
 from kbert.cli.early_checks import check_source
 from kbert.cli.options import casing
-from kbert.data.corpus.text_files import decoded
+from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
 
@@ -36,7 +36,7 @@ def read_lines(path: str) -> list[str]:
     if not lines:
         raise ValueError(f"{name} must have one text per line, but it is empty")
     return [
-        decoded(line.removesuffix(b"\r"), f"{name}, line {number}")
+        decode_line(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
     ]
 

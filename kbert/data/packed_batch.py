@@ -35,9 +35,9 @@ class PackedBatch(TrainingBatch):
     def __len__(self) -> int:
         return len(self.alone)
 
-    def rows(self, part: slice) -> TrainingBatch:
+    def select(self, part: slice) -> TrainingBatch:
         """Return some of its examples, one per row, because packed rows mix examples."""
-        some = self.alone.rows(part)
+        some = self.alone.select(part)
         return TrainingBatch(one_per_row(some.inputs), some.labels, some.weights)
 
 
@@ -82,7 +82,7 @@ def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     return rows
 
 
-def packed(
+def pack_batch(
     batch: TrainingBatch,
     lengths: Sequence[int],
     row_length: int,

@@ -37,10 +37,10 @@ def batches_by_length(
         length = length_for(max(len(rows[place][0]) for place in places))
         whole = places + places[-1:] * (count_for(len(places)) - len(places))
         ids, segment_ids = zip(*(rows[place] for place in whole), strict=True)
-        yield places, padded(ids, length, pad_id), padded(segment_ids, length, 0)
+        yield places, pad_sequences(ids, length, pad_id), pad_sequences(segment_ids, length, 0)
 
 
-def padded(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
+def pad_sequences(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
     """Return rows of whole numbers as one int32 array (rows, length), filled up behind."""
     array = np.full((len(rows), length), fill, np.int32)
     for place, row in enumerate(rows):
@@ -55,7 +55,7 @@ def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
     return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
 
 
-def padded_length(lengths: Sequence[int], tokens: int) -> int:
+def pick_length(lengths: Sequence[int], tokens: int) -> int:
     """Return the first of ascending lengths that holds so many tokens."""
     return lengths[bisect.bisect_left(lengths, tokens)]
 

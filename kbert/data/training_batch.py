@@ -26,7 +26,7 @@ class TrainingBatch:
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
 
-    def rows(self, part: slice) -> "TrainingBatch":
+    def select(self, part: slice) -> "TrainingBatch":
         """Return some of the examples, with unchanged weights."""
         return TrainingBatch(
             *(

@@ -121,11 +121,11 @@ class BertConfig:
             if rate is None and key in _HEADS_RATES:
                 continue
             if not _is_number(rate) or not 0 <= rate < 1:
-                raise ValueError(f"{key} must be a rate in [0, 1), got {js.shown(rate)}")
+                raise ValueError(f"{key} must be a rate in [0, 1), got {js.short_repr(rate)}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
             if not _is_number(value) or not 0 < value < float("inf"):
-                raise ValueError(f"{key} must be a positive number, got {js.shown(value)}")
+                raise ValueError(f"{key} must be a positive number, got {js.short_repr(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
@@ -134,13 +134,13 @@ class BertConfig:
         if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             raise ValueError(
                 f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got "
-                f"{js.shown(self.hidden_act)}"
+                f"{js.short_repr(self.hidden_act)}"
             )
         pad = self.pad_token_id
         if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < self.vocab_size:
             raise ValueError(
                 f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
-                f"got {js.shown(pad)}"
+                f"got {js.short_repr(pad)}"
             )
         if self.positions < 1:
             raise ValueError(
@@ -150,7 +150,7 @@ class BertConfig:
         if self.qa_dropout is not None and not self.family.drops_answers:
             raise ValueError(
                 f"qa_dropout must be left out of {self.family.title}, which drops nothing there, "
-                f"got {js.shown(self.qa_dropout)}"
+                f"got {js.short_repr(self.qa_dropout)}"
             )
         if not self.family.segments and self.type_vocab_size > 1:
             raise ValueError(
@@ -248,7 +248,7 @@ class BertConfig:
             raise ValueError(f"{source}: {error}") from None
 
     @classmethod
-    @printable.escaped_errors()
+    @printable.escape_errors()
     def from_json(cls, path: str | os.PathLike) -> "BertConfig":
         """Read a `bert_config.json` (Google) or a `config.json` (transformers).
 
@@ -288,7 +288,7 @@ def require_positive(name: str, value) -> int:
     No backend supports larger indices.
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        got = js.shown(value)
+        got = js.short_repr(value)
         raise ValueError(f"{name} must be a whole number of at least 1, got {got}")
     if int(value) > js.MOST:
         raise ValueError(f"{name} must be at most {js.MOST:,}, got {value}")
@@ -304,7 +304,7 @@ def _refuse_unknown(keys) -> None:
     for key in keys:
         if key not in fields:
             raise ValueError(
-                f"the configuration has an unknown key {js.shown(key)}: "
+                f"the configuration has an unknown key {js.short_repr(key)}: "
                 f"{hint(key, fields, 'the keys are')}"
             )
 
@@ -316,5 +316,5 @@ def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:
         near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
         if near and key not in listed:
             raise ValueError(
-                f"{source} has an unknown key {js.shown(key)}: did you mean {near[0]}?"
+                f"{source} has an unknown key {js.short_repr(key)}: did you mean {near[0]}?"
             )

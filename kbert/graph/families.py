@@ -119,6 +119,6 @@ def check_model_type(value, source: str) -> str:
     other = OTHER_GRAPHS.get(value) if isinstance(value, str) else None
     raise ValueError(
         f"{source}: model_type must be one of {', '.join(FAMILIES)}, which are BERT's graph, got "
-        f"{js.shown(value)}, "
+        f"{js.short_repr(value)}, "
         + (f"another graph: {other}" if other else "which kbert does not build")
     )

@@ -205,7 +205,7 @@ def _connections(layer: dict) -> str:
 
 def _connection(tensor) -> str:
     if not js.matches(tensor, _TENSOR):
-        return f"{js.shown(tensor)}, which is no layer's output"
+        return f"{js.short_repr(tensor)}, which is no layer's output"
     name, node, output = tensor["config"]["keras_history"]
     return f"{name}[{node}][{output}]"
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kbert.graph.config import BertConfig
-from kbert.io import urls
+from kbert.io import bounds
 from kbert.io.wording import first_few, hint
 
 
@@ -91,7 +91,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     expected = "a preset's name or a configuration that ends in .json, such as config.json"
     if text and Path(text).exists():
         raise ValueError(f"{text} must be {expected}, got another file")
-    urls.refuse_url(text)
+    bounds.refuse_url(text)
     if "/" in text or Path(text).suffix:
         raise FileNotFoundError(f"{text}: no such file: give {expected}")
     near = hint(released, PRESETS, "") or f"the presets are {first_few(list(PRESETS), 12)}"

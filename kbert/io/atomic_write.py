@@ -1,36 +1,44 @@
-"""Atomic writes of files and folders: to a temporary path, then renamed."""
+"""Atomic writes: to a temporary path, then renamed. Its name tells who writes it.
+
+Temporary files of a writer that was killed are removed by the next writer of the same path.
+"""
 
 import contextlib
 import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.io.leftovers import part_of
+_OWNER = re.compile(r"\.([0-9a-f]{8})-(\d{1,9})\.")
+_in_use: set[str] = set()  # temporary paths of this process
 
 
-def write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    """Write a file whole or not at all: beside its place, then renamed into it.
-
-    Raises:
-        OSError: it cannot be written; names the path that was asked for.
-    """
+def write_atomically(path: str | os.PathLike, data: bytes) -> None:
+    """Write a file whole or not at all; an OSError names `path`."""
     with atomic_file(path) as part:
-        part.write_bytes(content)
+        part.write_bytes(data)
 
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
-    """Give a path to write a file to; without an error, it replaces `path` at the end.
+    """Yield a path to write a file to; without an error, it replaces `path` at the end.
 
     Raises:
-        OSError: it cannot be written; names the path that was asked for.
+        OSError: it cannot be written; the error names `path`.
     """
     path = Path(path)
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
     try:
-        with part_of(path) as part:
+        _clear(path.parent, path.name)
+        part = path.parent / f".{path.name}{owner()}part"
+        with _use(part):
             yield part
             os.replace(part, path)
     except OSError as error:
@@ -38,7 +46,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def check_new_file(path: Path) -> None:
-    """Raise an OSError if no file can be written: its folder is missing, or it exists."""
+    """Raise an OSError if no file can be written: its folder is missing, or it is a folder."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: no such folder. Create it first")
     _refuse_folder(path)
@@ -47,3 +55,74 @@ def check_new_file(path: Path) -> None:
 def _refuse_folder(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path}: a folder, not a file")
+
+
+@contextlib.contextmanager
+def part_folder_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
+    """Create a temporary folder for `path`, next to it or in `folder`."""
+    folder = folder or path.parent
+    _clear(folder, path.name)
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}{owner()}", suffix=".part", dir=folder))
+    with _use(part):
+        yield part
+
+
+@contextlib.contextmanager
+def _use(part: Path) -> Iterator[None]:
+    """Protect a temporary path from `_clear`, and remove it at the end."""
+    name = os.path.abspath(part)
+    _in_use.add(name)
+    try:
+        yield
+    finally:
+        _remove(part)
+        _in_use.discard(name)
+
+
+def owner() -> str:
+    """Return this process's part of a temporary name: its machine and process id, between dots."""
+    return f".{zlib.crc32(platform.node().encode()):08x}-{os.getpid()}."
+
+
+def is_left(path: Path) -> bool:
+    """Return whether a process of this machine that has ended made this temporary path."""
+    owners = _OWNER.findall(path.name)
+    if not owners or os.path.abspath(path) in _in_use:
+        return False
+    machine, process = owners[-1]
+    if machine != owner()[1:9]:
+        return False
+    return int(process) == os.getpid() or not _is_running(int(process))
+
+
+def _clear(folder: Path, name: str) -> None:
+    """Remove the temporary files of a name whose writers have ended."""
+    start = f".{name}."
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            is_part = entry.name.startswith(start) and entry.name.endswith(".part")
+            if is_part and is_left(Path(entry.path)):
+                _remove(Path(entry.path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if sys.platform == "win32":  # where os.kill ends the process
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x100000, False, process)  # SYNCHRONIZE
+        return bool(handle and ctypes.windll.kernel32.CloseHandle(handle))
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True

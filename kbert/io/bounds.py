@@ -1,19 +1,16 @@
-"""Upper bounds for the files of a checkpoint: far more than any BERT has, and no more.
+"""Checks of a file before it is read: no URL, no device, and not larger than any BERT's.
 
 The largest released models have 24 blocks, 400 tensors and 120,000 tokens; 1,000 blocks and 4
-million tokens pass. Sizes are checked before anything is made from a file's content. JSON has
-`json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice. What libraries raise
-for a damaged file becomes one line (`damage_in_one_line`).
+million tokens pass. `json_schema.LARGEST` is the bound for JSON.
 """
 
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-
-from kbert.io import urls
 
 TEXT = 2**27  # bytes of a vocabulary
 LINES = 2**22  # of a vocabulary
@@ -27,26 +24,45 @@ INDEX = 2**24  # bytes of TensorFlow's index of a checkpoint
 OBJECTS = 2**16  # groups and datasets of an HDF5 file; Keras makes 5 for a tensor at most
 DEPTH = 32  # groups within groups of an HDF5 file; Keras makes 10
 EXPANSION = 20  # times that what is compressed may grow; weights hardly do
-_OF_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 SMALL = 2**28  # bytes that it may have however small the file is
-_OF_THE_SYSTEM = (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.ENOSPC, errno.EPERM)
+
+_SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_SYSTEM_ERRORS = (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.ENOSPC, errno.EPERM)
+# A Path makes one slash of two. One letter is a drive of Windows.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+
+
+def refuse_url(path: str | os.PathLike, *, to_write: bool = False) -> None:
+    """Raise a ValueError for a URL, such as `hf://google/bert`, unless a file has that name."""
+    text = os.fspath(path)
+    match = _URL.fullmatch(text) if isinstance(text, str) else None
+    if match is None or os.path.exists(text):
+        return
+    scheme, rest = match.groups()
+    what, way = "opens local paths only", "copy what it names here first"
+    if to_write:
+        what, way = "writes to local paths here", "write to one, and copy that"
+        way = f"write a folder, then kbert push FOLDER {rest}" if scheme == "hf" else way
+    elif scheme == "hf":
+        way = f"download it first, hf download {rest} --local-dir FOLDER, and give the folder"
+    raise ValueError(f"{scheme}://{rest} is an address, and kbert {what}: {way}")
 
 
 def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
-    """Refuse a FIFO, a device or a socket: reading it may wait for ever, or never end.
+    """Refuse a FIFO, a device or a socket, because reading it may never end.
 
     Args:
         file: the file.
-        pipes: whether the shell's are taken, `<(command)` and /dev/stdin; they can be read once.
+        pipes: whether to accept the shell's `<(command)` and /dev/stdin, which can be read once.
 
     Raises:
-        ValueError: it is an address, see `kbert.io.urls`.
-        OSError: the file is none of these and no regular file, or it is not there.
+        ValueError: it is a URL.
+        OSError: it is missing, or not a regular file.
     """
-    urls.refuse_url(file)
+    refuse_url(file)
     mode = os.stat(file).st_mode
-    of_the_shell = pipes and os.fspath(file).startswith(_OF_THE_SHELL)
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or of_the_shell:
+    is_pipe = pipes and os.fspath(file).startswith(_SHELL_PIPES)
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_pipe:
         return
     kinds = {stat.S_ISFIFO: "a FIFO", stat.S_ISCHR: "a device", stat.S_ISSOCK: "a socket"}
     kind = next((name for is_one, name in kinds.items() if is_one(mode)), "no such file")
@@ -77,7 +93,7 @@ def check_blocks(source: str, blocks: int, tensors: int) -> None:
 
 
 def check_unpacked(file: Path, what: str, packed: int, unpacked: int) -> None:
-    """Raise a ValueError for what would be many times the bytes that it is packed in."""
+    """Raise a ValueError for data that would unpack to many times its packed size."""
     if unpacked > max(SMALL, EXPANSION * packed):
         raise ValueError(
             f"{file}: {what} must unpack to at most {EXPANSION} times the {packed:,} bytes that it "
@@ -87,16 +103,14 @@ def check_unpacked(file: Path, what: str, packed: int, unpacked: int) -> None:
 
 @contextlib.contextmanager
 def damage_in_one_line(file: Path, form: str) -> Iterator[None]:
-    """Around a library's calls alone: whatever they raise becomes a ValueError of one line.
+    """Turn whatever a library raises for a damaged file into a ValueError of one line.
 
-    Args:
-        file: what the error calls the file.
-        form: what it should be: "HDF5", ".zip".
+    `form` is what the file should be, such as "HDF5" or ".zip".
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+        if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
             raise
         why = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{file} must be a whole {form} file, got: {why}") from None

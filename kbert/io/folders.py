@@ -1,14 +1,14 @@
 """Atomic replacement of a folder's files: all or none, even if the writer is killed.
 
     FOLDER/.kbert.HOST-PID.….part/    new files, being written: they count for nothing
-    FOLDER/.kbert.HOST-PID.new/       all of them, whole: they count, and take their places
-    FOLDER/.kbert.HOST-PID.alone.new/ the same, and what else the folder holds goes first
+    FOLDER/.kbert.HOST-PID.new/       all of them, complete: they count, and are moved to FOLDER
+    FOLDER/.kbert.HOST-PID.alone.new/ the same, and the folder's other entries are removed first
 
-The one step between the two is a rename. Files that have not taken their places when the writer is
-killed do so as soon as kbert reads or writes the folder again: it is whole for every reader, and
-needs nothing of the system but renames within the folder, which may be a mount, a link, or `.`.
-Other programs find a folder without its .json and .pb files then: those go first and come last, so
-that none takes new weights for those of an old configuration or graph.
+The one step between the two is a rename. If the writer is killed before all files are moved, the
+next reader or writer moves them. So kbert always sees a whole folder, and it needs only renames
+within the folder, which may be a mount, a link, or `.`. Other programs find a folder without its
+.json and .pb files then: those are removed first and moved last, so no program takes new weights
+for those of an old configuration or graph.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.io.leftovers import is_left, owner, part_folder_of
+from kbert.io.atomic_write import is_left, owner, part_folder_of
 
 _NAME = ".kbert"
 _NEW, _ALONE = "new", "alone.new"
@@ -31,49 +31,50 @@ _one_at_a_time = threading.Lock()
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[Path]:
-    """Give a folder to write to; without an error, its files are moved to `path` at the end.
+    """Yield a folder to write to; without an error, its files are moved to `path` at the end.
 
     Args:
-        path: the folder, made where it is not there.
-        alone: what else it holds goes; else it stays.
+        path: the folder; it is created if necessary.
+        alone: whether to remove its other entries.
 
     Raises:
-        OSError: it cannot be written; names the path that was asked for.
+        OSError: it cannot be written; the error names `path`.
     """
-    path, place = Path(path), Path(os.path.realpath(path))  # a link stays one
-    if place.exists() and not place.is_dir():
+    path, target = Path(path), Path(os.path.realpath(path))  # a link stays one
+    if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{path}: a file, not a folder")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
-            finish(place)
-            made = part_folder_of(Path(_NAME[1:]), place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            finish(target)
+            part_folder = part_folder_of(Path(_NAME[1:]), target)
         else:
-            made = part_folder_of(place)
-        with made as part:
+            part_folder = part_folder_of(target)
+        with part_folder as part:
             yield part
-            _as_others_are(part)
-            _put(part, place, _ALONE if alone else _NEW)
+            _set_usual_rights(part)
+            _replace_files(part, target, _ALONE if alone else _NEW)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def finish(path: str | os.PathLike) -> None:
-    """Give the files of a writer that was killed between them their places; most often: nothing.
+    """Move the files of a writer that was killed before it could move all of them.
 
     Raises:
         OSError: the folder cannot be written.
     """
     path = Path(path)
     until = time.monotonic() + _WRITER_TIMEOUT_S
-    while unfinished := _unfinished(path):
-        if not is_left(unfinished) and time.monotonic() < until:  # its writer is at it
+    while unfinished := sorted(path.glob(f"{_NAME}.*.new")):
+        new = unfinished[0]
+        if not is_left(new) and time.monotonic() < until:  # its writer is at it
             time.sleep(0.01)
             continue
         try:
             with _one_at_a_time, contextlib.suppress(FileNotFoundError):  # another was faster
-                own = path / f"{_NAME}{owner()}{_ALONE if _is_alone(unfinished) else _NEW}"
-                os.rename(unfinished, own)
+                own = path / f"{_NAME}{owner()}{_ALONE if _is_alone(new) else _NEW}"
+                os.rename(new, own)
                 _move(own, path)
         except OSError as error:
             raise type(error)(
@@ -84,51 +85,48 @@ def finish(path: str | os.PathLike) -> None:
             ) from None
 
 
-def _unfinished(path: Path) -> Path | None:
-    if not path.is_dir():
-        return None
-    return next(iter(sorted(path.glob(f"{_NAME}.*.new"))), None)
-
-
-def _put(part: Path, place: Path, kind: str) -> None:
-    """Make the files of a part those of the folder."""
-    if not place.exists():
-        os.rename(part, place)
+def _replace_files(part: Path, target: Path, kind: str) -> None:
+    if not target.exists():
+        os.rename(part, target)
         return
     if kind == _NEW:
-        _check_places(part, place)
+        _check_movable(part, target)
     else:
-        _check_clearable(place)
-    finish(place)  # of another, since we began
+        _check_clearable(target)
+    finish(target)  # another writer's, since we began
     with _one_at_a_time:
-        new = place / f"{_NAME}{owner()}{kind}"
+        new = target / f"{_NAME}{owner()}{kind}"
         os.rename(part, new)
-        _move(new, place)
+        _move(new, target)
 
 
-def _check_places(part: Path, place: Path) -> None:
-    """Raise where a file cannot take its place: later is too late."""
+def _check_movable(part: Path, target: Path) -> None:
+    """Raise an OSError for a file that cannot be moved, before anything is moved."""
     for entry in part.rglob("*"):
-        there = place / entry.relative_to(part)
-        if entry.is_dir() and there.exists() and not there.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{there.name} in it is no folder", str(place))
-        if not entry.is_dir() and there.exists() and not there.is_file():
-            raise OSError(errno.EINVAL, f"{there.name} in it is no regular file", str(place))
+        old = target / entry.relative_to(part)
+        if entry.is_dir() and old.exists() and not old.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{old.name} in it is no folder", str(target))
+        if not entry.is_dir() and old.exists() and not old.is_file():
+            raise OSError(errno.EINVAL, f"{old.name} in it is no regular file", str(target))
 
 
-def _check_clearable(place: Path) -> None:
-    """Raise where a file cannot be taken away: later it would leave the old ones in part."""
+def _check_clearable(target: Path) -> None:
+    """Raise an OSError for a file that cannot be removed, before anything is removed."""
     effective = os.access in os.supports_effective_ids
-    inner = (entry for entry in place.rglob("*") if entry.is_dir() and not entry.is_symlink())
-    for folder in (place, *inner):
+    inner = (entry for entry in target.rglob("*") if entry.is_dir() and not entry.is_symlink())
+    for folder in (target, *inner):
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
-            what = f"the files of {folder.relative_to(place)} in it may not be taken away"
-            raise PermissionError(errno.EACCES, what, str(place))
+            what = f"the files of {folder.relative_to(target)} in it may not be taken away"
+            raise PermissionError(errno.EACCES, what, str(target))
 
 
 def _move(new: Path, path: Path) -> None:
     if _is_alone(new):
-        _clear(path)
+        for entry in sorted(path.iterdir(), key=lambda entry: entry.suffix not in _DESCRIBING):
+            if not is_own(entry.name):
+                shutil.rmtree(
+                    entry
+                ) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         new = new.rename(path / f"{_NAME}{owner()}{_NEW}")  # what is there from now on is its own
     for folder in filter(Path.is_dir, new.rglob("*")):
         (path / folder.relative_to(new)).mkdir(parents=True, exist_ok=True)
@@ -141,14 +139,8 @@ def _move(new: Path, path: Path) -> None:
     shutil.rmtree(new)
 
 
-def _clear(path: Path) -> None:
-    for entry in sorted(path.iterdir(), key=lambda entry: entry.suffix not in _DESCRIBING):
-        if not is_own(entry.name):
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-
-
 def is_own(name: str) -> bool:
-    """Return whether a folder's entry is a writer's temporary file, not yet moved in place."""
+    """Return whether a folder's entry is a writer's temporary file."""
     return name.startswith(f"{_NAME}.")
 
 
@@ -156,7 +148,7 @@ def _is_alone(new: Path) -> bool:
     return new.name.endswith(f".{_ALONE}")
 
 
-def _as_others_are(part: Path) -> None:
+def _set_usual_rights(part: Path) -> None:
     """Give files and folders the usual rights: mkdtemp's and safetensors' are their owner's."""
     mask = os.umask(0)
     os.umask(mask)

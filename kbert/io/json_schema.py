@@ -3,8 +3,8 @@
     LENGTHS = fields(optional={"max_seq_length": or_null(whole(1))})
     values = read(path, LENGTHS)
 
-What is not as told raises one ValueError, `FILE: KEY must be …, got …`, so that no use of a value
-asks for its type again. Keys that are not named may hold anything.
+A wrong value raises one ValueError, `FILE: KEY must be …, got …`. Keys without a kind may hold
+anything.
 """
 
 import json
@@ -36,14 +36,14 @@ class Kind:
 
     Attributes:
         what: its name in errors.
-        fits: returns whether a value is of the kind, without looking at its parts.
-        parts: returns (place, value, kind) of the parts of a value that fits; a place is `.key` or
-            `[0]`.
+        fits: returns whether a value is of the kind, whatever its entries are.
+        entries: returns (path, value, kind) of the entries of a value that fits; a path is `.key`
+            or `[0]`.
     """
 
     what: str
     fits: Callable[[Any], bool]
-    parts: Callable[[Any], Iterable[tuple[str, Any, "Kind"]]] = lambda value: ()
+    entries: Callable[[Any], Iterable[tuple[str, Any, "Kind"]]] = lambda value: ()
 
 
 ANYTHING = Kind("a value", lambda value: value is not _NOTHING)
@@ -78,9 +78,9 @@ def number(least: float, most: float) -> Kind:
 
 def one_of(*values) -> Kind:
     """Return one of some texts, or true or false or null."""
-    words = [value if isinstance(value, str) else json.dumps(value) for value in values]
-    what = " or ".join([", ".join(words[:-1]), words[-1]]) if words[1:] else words[0]
-    return Kind(what, lambda found: any(type(found) is type(v) and found == v for v in values))
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    what = " or ".join([", ".join(texts[:-1]), texts[-1]]) if texts[1:] else texts[0]
+    return Kind(what, lambda value: any(type(value) is type(v) and value == v for v in values))
 
 
 def or_null(kind: Kind) -> Kind:
@@ -88,16 +88,16 @@ def or_null(kind: Kind) -> Kind:
     return Kind(
         kind.what,
         lambda value: value is None or kind.fits(value),
-        lambda value: () if value is None else kind.parts(value),
+        lambda value: () if value is None else kind.entries(value),
     )
 
 
 def either(*kinds: Kind) -> Kind:
-    """Return the first of the kinds that fits, its parts left aside."""
+    """Return a kind of values that fit one of the kinds; the first that fits checks the entries."""
     return Kind(
         " or ".join(kind.what for kind in kinds),
         lambda value: any(kind.fits(value) for kind in kinds),
-        lambda value: next(kind for kind in kinds if kind.fits(value)).parts(value),
+        lambda value: next(kind for kind in kinds if kind.fits(value)).entries(value),
     )
 
 
@@ -106,12 +106,12 @@ def list_of(kind: Kind, what: str = "a list") -> Kind:
     return Kind(
         what,
         LIST.fits,
-        lambda value: ((f"[{place}]", entry, kind) for place, entry in enumerate(value)),
+        lambda value: ((f"[{index}]", entry, kind) for index, entry in enumerate(value)),
     )
 
 
 def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Kind:
-    """Return an object with any keys, those that match a pattern, whose values are of one kind."""
+    """Return an object whose keys match a pattern and whose values are of one kind."""
     pattern = re.compile(keys)
     return Kind(
         what,
@@ -126,7 +126,7 @@ def fields(required: dict | None = None, optional: dict | None = None, closed=Fa
     known = required | optional
     what = f"an object with {', '.join(known)} alone" if closed else OBJECT.what
 
-    def parts(value: dict):
+    def entries(value: dict):
         for key, kind in known.items():
             if key in required or key in value:
                 yield f".{key}", value.get(key, _NOTHING), kind
@@ -134,50 +134,45 @@ def fields(required: dict | None = None, optional: dict | None = None, closed=Fa
     def fits(value) -> bool:
         return isinstance(value, dict) and not (closed and set(value) - set(known))
 
-    return Kind(what, fits, parts)
+    return Kind(what, fits, entries)
 
 
-def check(value, kind: Kind, source: str, place: str = ""):
-    """Return the value, which is of the kind.
-
-    Raise a ValueError that names the source and the place if not.
-    """
+def check(value, kind: Kind, source: str, path: str = ""):
+    """Return the value if it is of the kind; raise a ValueError with source and path if not."""
     if not kind.fits(value):
-        where = f"{source}: {place.removeprefix('.')}" if place else source
-        got = shown(value) if place else type(value).__name__
-        raise ValueError(f"{where} must be {kind.what}, got {got}")
-    for inner, part, part_kind in kind.parts(value):
-        check(part, part_kind, source, place + inner)
+        got = short_repr(value) if path else type(value).__name__
+        raise ValueError(f"{_locate(source, path)} must be {kind.what}, got {got}")
+    for inner, entry, entry_kind in kind.entries(value):
+        check(entry, entry_kind, source, path + inner)
     return value
 
 
 def matches(value, kind: Kind) -> bool:
-    """Return whether a value is of a kind, with all its parts."""
-    return kind.fits(value) and all(matches(part, inner) for _, part, inner in kind.parts(value))
+    """Return whether a value is of a kind, with all its entries."""
+    return kind.fits(value) and all(
+        matches(entry, inner) for _, entry, inner in kind.entries(value)
+    )
+
+
+def _locate(source: str, path: str) -> str:
+    return f"{source}: {path.removeprefix('.')}" if path else source
 
 
 def read(
     path: str | os.PathLike, kind: Kind = ANYTHING, what: str = "JSON", *, largest: int = LARGEST
 ):
-    """Return the content of a file of JSON.
-
-    Args:
-        path: the file.
-        kind: what the content must be.
-        what: what an error says that the file must be, where it is no JSON.
-        largest: bytes that it may have.
+    """Return the value in a JSON file of at most `largest` bytes; other arguments as for `parse`.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: larger than that, not UTF-8, not JSON, a key that stands twice, a number
-            that is not finite, a lone surrogate, levels beyond `DEEPEST`, or not of the kind.
+        ValueError: too large, or refused by `parse`.
     """
     bounds.check_regular(path)
     with open(path, "rb") as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
+        data = file.read(largest + 1)
+    if len(data) > largest:
         raise ValueError(f"{path} must be JSON of at most {largest >> 20} MiB, got more")
-    return parse(content, kind, str(path), what)
+    return parse(data, kind, str(path), what)
 
 
 def read_object(path: str | os.PathLike) -> dict:
@@ -186,25 +181,25 @@ def read_object(path: str | os.PathLike) -> dict:
 
 
 def parse(
-    content: bytes | str, kind: Kind, source: str, what: str = "JSON", *, any_number: bool = False
+    text: bytes | str, kind: Kind, source: str, what: str = "JSON", *, any_number: bool = False
 ):
-    """Parse a text or bytes as `read` does a file.
+    """Parse JSON strictly.
 
     Args:
-        content: the text.
+        text: the text, or its bytes in UTF-8.
         kind: the expected kind.
         source: its name in errors.
         what: the expectation that an error names if it is not JSON.
         any_number: whether to accept NaN and infinities, which Python writes into rows of data.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, a key that stands twice, a number that is not finite, a
+            lone surrogate, more levels than `DEEPEST`, or not of the kind.
     """
     try:
-        if isinstance(content, bytes):
-            content = content.decode("utf-8-sig")  # Windows begins a file with a mark
-        value = json.loads(
-            content,
-            object_pairs_hook=_without_duplicates,
-            parse_int=_integer,
-        )
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")  # Windows begins a file with a mark
+        value = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_int=_parse_int)
     except UnicodeDecodeError:
         raise ValueError(f"{source} must be UTF-8 text in JSON, got other bytes") from None
     except RecursionError:
@@ -215,13 +210,15 @@ def parse(
             begin = error.doc.strip()[:40].splitlines()
             got = f" text that begins with {begin[0]!r}" if begin else " an empty file"
         raise ValueError(f"{source} must be {what}, got{got}") from None
-    _check_levels(value, source, bool(_ESCAPED_SURROGATE.search(content)))
-    if not any_number and _MAYBE_INFINITE.search(content):
-        _refuse_infinite(value, source)
+    texts = bool(_ESCAPED_SURROGATE.search(text))
+    numbers = not any_number and bool(_MAYBE_INFINITE.search(text))
+    types = (dict, list, *[str] * texts, *[float] * numbers)
+    if isinstance(value, types):
+        _check_values(value, source, types)
     return check(value, kind, source)
 
 
-def shown(value) -> str:
+def short_repr(value) -> str:
     """Return a value in an error: short, however large or deep it is."""
     if value is _NOTHING:
         return "nothing"
@@ -232,62 +229,44 @@ def shown(value) -> str:
     return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}…"
 
 
-def _check_levels(value, source: str, look_for_surrogates: bool) -> None:
-    """Raise a ValueError for too many levels, and for half of a character, which no file holds."""
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"{source} must be JSON of at most {DEEPEST} levels, got more")
-        if look_for_surrogates:
-            _refuse_surrogates(level, source)
-        inner: list = []
-        for entry in level:
-            entries = entry.values() if isinstance(entry, dict) else entry
-            if isinstance(entry, (dict, list)):
-                inner += entries
-        level = [
-            entry
-            for entry in inner
-            if isinstance(entry, (dict, list)) or (look_for_surrogates and isinstance(entry, str))
-        ]
+def _check_values(value, source: str, types: tuple[type, ...], path: str = "", depth: int = 1):
+    """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite.
+
+    `types` are the types that need a look: str and float only if the text may have such a one.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{_locate(source, path)} must be a finite number, got {value}")
+    if isinstance(value, str) and (match := _SURROGATE.search(value)):
+        raise ValueError(
+            f"{source} must be Unicode text, got a lone surrogate {match[0]!r} in "
+            f"{short_repr(value)}"
+        )
+    if not isinstance(value, (dict, list)):
+        return
+    if depth > DEEPEST:
+        raise ValueError(f"{source} must be JSON of at most {DEEPEST} levels, got more")
+    if isinstance(value, dict):
+        if str in types:
+            _check_values(list(value), source, (str,), path, depth)
+        entries = ((f".{key}", entry) for key, entry in value.items() if isinstance(entry, types))
+    else:
+        entries = ((f"[{n}]", entry) for n, entry in enumerate(value) if isinstance(entry, types))
+    for inner, entry in entries:
+        _check_values(entry, source, types, path + inner, depth + 1)
 
 
-def _refuse_surrogates(values: list, source: str) -> None:
-    for value in values:
-        texts = [value] if isinstance(value, str) else value if isinstance(value, dict) else ()
-        for text in texts:
-            if found := _SURROGATE.search(text):
-                raise ValueError(
-                    f"{source} must be Unicode text, got a lone surrogate {found[0]!r} in "
-                    f"{shown(text)}"
-                )
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {shown(key)} stands twice")
+                raise ValueError(f"the key {short_repr(key)} stands twice")
             seen.add(key)
     return values
 
 
-def _integer(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def _refuse_infinite(value, source: str, place: str = "") -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        where = f"{source}: {place.removeprefix('.')}" if place else source
-        raise ValueError(f"{where} must be a finite number, got {value}")
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            _refuse_infinite(entry, source, f"{place}.{key}")
-    elif isinstance(value, list):
-        for number, entry in enumerate(value):
-            _refuse_infinite(entry, source, f"{place}[{number}]")

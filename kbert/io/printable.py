@@ -1,8 +1,8 @@
-r"""Text from files as a terminal, a log or a page may show it: nothing in it acts on them.
+r"""Escapes that make text from files safe for a terminal, a log or a page.
 
-Escaped, as `\u001b`, is what Unicode shows as nothing or what moves what stands beside it: control
-characters (C0, C1), line separators, marks of direction, what has no width, lone surrogates. Every
-letter, mark and sign stays, and so do the joiners within words and emoji that are not ASCII.
+Control characters (C0, C1), line separators, direction marks, zero-width characters and lone
+surrogates become `\u001b` and the like. Letters, accents and signs stay, and so do the joiners
+within words and emoji that are not ASCII.
 """
 
 import contextlib
@@ -24,32 +24,28 @@ _ONE_LINE = re.compile(f"({_JOINER})|[{_INVISIBLE}]")
 
 
 def line(text) -> str:
-    """Return a text as one line.
-
-    An end of line in it is escaped like any other control character.
-    """
-    return _ONE_LINE.sub(_escaped, str(text))
+    """Return a text as one line: an end of line is escaped too."""
+    return _ONE_LINE.sub(_escape, str(text))
 
 
 def lines(text: str) -> str:
-    """Return a text of lines and tabs, which stay."""
-    return _ONE_LINE.sub(lambda found: found[0] if found[0] in "\n\t" else _escaped(found), text)
+    """Return a text of several lines; its line ends and tabs stay."""
+    return _ONE_LINE.sub(lambda match: match[0] if match[0] in "\n\t" else _escape(match), text)
 
 
-def _escaped(found: re.Match) -> str:
+def _escape(match: re.Match) -> str:
     r"""Return `\u001b`; as JSON writes it, so that escaped JSON is still the same JSON."""
-    if found[1]:
-        return found[0]
-    pairs = found[0].encode("utf-16-be", "surrogatepass")
+    if match[1]:
+        return match[0]
+    pairs = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{pairs[n]:02x}{pairs[n + 1]:02x}" for n in range(0, len(pairs), 2))
 
 
 @contextlib.contextmanager
-def escaped_errors() -> Iterator[None]:
-    """Escape the messages of errors: names in files, of tensors say, end up in them.
+def escape_errors() -> Iterator[None]:
+    """Escape the messages of errors, because names in files end up in them.
 
-    Public functions that read files have it as their decorator, so that a traceback in Python
-    shows what the command line shows.
+    It decorates public functions that read files.
     """
     try:
         yield

@@ -7,22 +7,22 @@ import sys
 PROGRESS_DELAY_S = 2.0
 COLUMNS = 80  # of a terminal that does not say
 
-_said = [True]
+_visible = [True]
 
 
 @contextlib.contextmanager
 def silent():
-    """Within, nothing is said of what is under way; warnings and errors are."""
-    before, _said[0] = _said[0], False
+    """Hide progress within this context; warnings and errors stay."""
+    before, _visible[0] = _visible[0], False
     try:
         yield
     finally:
-        _said[0] = before
+        _visible[0] = before
 
 
-def is_said() -> bool:
+def is_shown() -> bool:
     """Return whether progress is shown: not within `silent`."""
-    return _said[0]
+    return _visible[0]
 
 
 def columns(stream) -> int:
@@ -34,12 +34,9 @@ def columns(stream) -> int:
 
 
 def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
-    """Return a bar, once it has taken two seconds; it leaves nothing behind.
+    """Return tqdm's bar, shown after two seconds and removed at the end.
 
-    Args:
-        total: how many; None where nobody knows.
-        unit: of what.
-        style: what tqdm takes besides.
+    `total` is None if unknown; `style` has other arguments of tqdm.
     """
     from tqdm import tqdm
 
@@ -47,7 +44,7 @@ def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
     return tqdm(
         total=total,
         unit=unit,
-        disable=not (shown and is_said()),
+        disable=not (shown and is_shown()),
         delay=PROGRESS_DELAY_S,
         mininterval=seldom,
         leave=False,

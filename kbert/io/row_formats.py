@@ -42,9 +42,9 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
 
 
 def to_json(value) -> str:
-    """Indented JSON; dataclasses become objects, fractions numbers.
+    """Return indented JSON; dataclasses become objects, fractions numbers.
 
-    What would act on a terminal is escaped, as JSON escapes it: the same JSON.
+    `printable` escapes as JSON does, so the value stays the same.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n"
     return printable.lines(text)

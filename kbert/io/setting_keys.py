@@ -48,15 +48,9 @@ def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
 
 
 def check_settings(file: str, values: dict, source: str) -> None:
-    """Refuse the values that change the numbers and that kbert cannot follow.
+    """Raise a ValueError if a refused key of a file has a value that is not allowed.
 
-    Args:
-        file: the file's name in the table.
-        values: its content.
-        source: what the error calls the file.
-
-    Raises:
-        ValueError: a refused key holds another value than those allowed.
+    `source` is the file's name in the error.
     """
     for row in setting_keys(file):
         if row.handling != "refused":
@@ -64,23 +58,23 @@ def check_settings(file: str, values: dict, source: str) -> None:
         value = _value_at(values, row.key)
         if not any(type(value) is type(one) and value == one for one in (None, *row.allowed)):
             raise ValueError(
-                f"{source}: {row.key} must be {json.dumps(row.allowed[0])}, got {js.shown(value)}. "
+                f"{source}: {row.key} must be {json.dumps(row.allowed[0])}, got {js.short_repr(value)}. "
                 f"{row.why}"
             )
 
 
-def ignored_keys(folder: Path) -> tuple[str, ...]:
+def list_ignored_keys(folder: Path) -> tuple[str, ...]:
     """List the keys in a folder's files that kbert ignores, as "FILE: key, key"."""
     named = {file: file for file in dict.fromkeys(row.file for row in setting_keys())}
-    found = []
+    lines = []
     for file, name in (named | _ALIKE).items():
         path = folder / file
         values = js.read(path) if path.is_file() else None
         if isinstance(values, dict):
             used = [row.key for row in setting_keys(name) if row.handling != "ignored"]
             keys = [key for key in values if not any(fnmatchcase(key, one) for one in used)]
-            found += [f"{file}: {', '.join(keys)}"] if keys else []
-    return tuple(found)
+            lines += [f"{file}: {', '.join(keys)}"] if keys else []
+    return tuple(lines)
 
 
 def _value_at(values: dict, key: str):

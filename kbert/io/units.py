@@ -1,4 +1,4 @@
-"""Numbers as a line has room for them, and numbers that a user writes with a unit."""
+"""Short formats of numbers, and numbers that a user writes with a unit."""
 
 import math
 import re
@@ -31,16 +31,16 @@ def parse_amount(name: str, value: float | str, unit: str, least: float, example
         name: the argument's name, for the error.
         value: the number, or a text.
         unit: a pattern of the unit's spellings, behind the prefix.
-        least: a smaller number is a mistake: its unit was left out.
-        example: what to give, for the error.
+        least: the smallest valid number; a smaller one lacks its unit.
+        example: a valid value, for the error.
 
     Raises:
         ValueError: no such number.
     """
     pattern = rf"(\d+\.?\d*(?:e[+]?\d+)?)\s*([kmgtp]?i?)(?:{unit})?"
-    found = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))
-    factor = (_PREFIXES | _BINARY).get(found[2]) if found else None
-    number = float(found[1]) * factor if found and factor else 0.0
+    match = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))
+    factor = (_PREFIXES | _BINARY).get(match[2]) if match else None
+    number = float(match[1]) * factor if match and factor else 0.0
     if isinstance(value, bool) or not least <= number < math.inf:
         raise ValueError(f"{name} must be {example}, got {value!r}")
     return number

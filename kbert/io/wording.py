@@ -14,9 +14,9 @@ def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     return between.join(map(printable.line, texts[:most])) + more
 
 
-def data_of(place: str) -> str:
+def data_of(source: str) -> str:
     """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]"."""
-    return re.sub(r", line \d+$|\[\d+\]$", "", place)
+    return re.sub(r", line \d+$|\[\d+\]$", "", source)
 
 
 _SHORTEST_BEGINNING = 3  # characters
@@ -47,17 +47,14 @@ def hint(
     cutoff: float = 0.6,
     beginnings: bool = False,
 ) -> str:
-    """Suggest the known name that an unknown one was meant to be.
-
-    Every suggestion of kbert comes from here. Only a close name is suggested, as difflib measures
-    it, upper and lower case alike.
+    """Suggest the known name that is close to an unknown one, regardless of case.
 
     Args:
         name: the unknown name.
         known: the known names.
-        what: what begins the list of all names where none is close; "": there is no list.
+        what: the text before the list of all names, if none is close; "": no list.
         before: what stands before each name, such as "--".
-        cutoff: least similarity, from 0 to 1.
+        cutoff: minimum similarity by difflib, from 0 to 1.
         beginnings: whether a name that begins with the unknown one is closer than all others.
     """
     by_lower, lower = {one.lower(): one for one in reversed(list(known))}, str(name).lower()
@@ -76,12 +73,12 @@ def hint(
 
 
 def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection[str] = ()) -> str:
-    """Suggest the file or folder that a missing path was meant to be; "" where none is close.
+    """Suggest the file or folder that is close to a missing path; "" if there is none.
 
     Args:
         path: the missing path.
-        fits: says whether a path can be meant, such as `os.path.isfile`.
-        names: names that can be meant too, unless the path is in another folder.
+        fits: returns whether a path is a candidate, such as `os.path.isfile`.
+        names: other candidates, unless the path is in another folder.
     """
     folder, name = os.path.split(os.fspath(path))
     try:

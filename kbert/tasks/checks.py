@@ -9,7 +9,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.io import urls
+from kbert.io import bounds
 from kbert.io.wording import hint_of_path
 
 DEFAULT_LENGTH = 128  # tokens of a training example, where the user names none
@@ -94,7 +94,7 @@ def require_data(**data: object) -> None:
     """
     for name, path in data.items():
         if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
-            urls.refuse_url(path)
+            bounds.refuse_url(path)
             near = hint_of_path(path, os.path.isfile)
             raise FileNotFoundError(
                 f"{path} ({name}=): no such file. Expected: labelled data, such as a .tsv, .csv, "

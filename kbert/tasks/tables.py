@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from kbert.data.labelled.columns import ColumnOptions, left_out
 from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.text_lines import (
-    between_commas,
-    between_tabs,
+    read_csv,
+    read_tsv,
     hint_of_separator,
-    numbered_objects,
+    read_json_lines,
 )
 
 _logger = logging.getLogger("kbert")
@@ -37,7 +37,7 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict]] | None:
     """Return (file and line, object) of .json and .jsonl files; None for another file."""
     if path.suffix.lower() not in (".json", ".jsonl"):
         return None
-    return ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
+    return ((f"{path}, line {number}", row) for number, row in read_json_lines(path))
 
 
 def read_table(
@@ -68,7 +68,7 @@ def read_table(
         ValueError: not UTF-8, a first line that may be a header or not, unknown columns; with the
             line's number.
     """
-    lines = between_commas(path) if path.suffix.lower() == ".csv" else between_tabs(path)
+    lines = read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path)
     rows: list[Row] = [
         (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in lines
     ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kbert.data.counter_draws import fork, key_of
+from kbert.data.counter_rng import fork, key_of
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.ops.devices import device_names

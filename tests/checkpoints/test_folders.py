@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.checkpoints import formats
-from kbert.io import folders, leftovers
+from kbert.io import atomic_write, folders
 from kbert.io.atomic_write import write_atomically
 from kbert.io.folders import atomic_folder, finish
 
@@ -121,12 +121,12 @@ def test_keras_file_is_written_to_a_part_file_first(small, tmp_path, monkeypatch
     monkeypatch.setattr(type(bert.model), "save", watched)
     kbert.save(bert, tmp_path / "bert.keras")
     (name,) = seen
-    assert name.startswith(f".bert.keras{leftovers.owner()}") and name.endswith(".part")
+    assert name.startswith(f".bert.keras{atomic_write.owner()}") and name.endswith(".part")
     assert [entry.name for entry in tmp_path.iterdir()] == ["bert.keras"]
 
 
 def test_partial_files_of_other_writers_are_kept(tmp_path):
-    machine = leftovers.owner()[1:9]
+    machine = atomic_write.owner()[1:9]
     elsewhere = f"{int(machine, 16) ^ 1:08x}"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -174,7 +174,7 @@ def test_folder_write_checks_all_targets_first(old_and_new, tmp_path):
 
 def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
-    new = target / f".kbert.{leftovers.owner()[1:9]}-{os.getppid()}.new"
+    new = target / f".kbert.{atomic_write.owner()[1:9]}-{os.getppid()}.new"
     shutil.copytree(old_and_new["new"], new)
     timer = threading.Timer(0.2, lambda: shutil.rmtree(new))
     timer.start()
@@ -187,7 +187,7 @@ def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_path, monkeypatch):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
-    shutil.copytree(old_and_new["new"], target / f".kbert{leftovers.owner()}new")
+    shutil.copytree(old_and_new["new"], target / f".kbert{atomic_write.owner()}new")
 
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_p
 def test_interrupted_vocabulary_write_is_finished(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
     kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "vocab")
-    new = tmp_path / "vocab" / f".kbert{leftovers.owner()}new"
+    new = tmp_path / "vocab" / f".kbert{atomic_write.owner()}new"
     kbert.Tokenizer.from_vocab([*tokens, "b"], lowercase=True).save(new)
     assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 7
     assert not new.exists()

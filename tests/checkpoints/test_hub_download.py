@@ -296,7 +296,7 @@ def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_download_of_the_weights_has_a_progress_bar(bert_hub, monkeypatch, capsys, shown):
     monkeypatch.setenv("TQDM_POSITION", "-1")  # huggingface_hub's bars, though this is no terminal
-    monkeypatch.setattr("kbert.checkpoints.hub.hugging_face.is_said", lambda: shown)
+    monkeypatch.setattr("kbert.checkpoints.hub.hugging_face.is_shown", lambda: shown)
     kbert.download(BERT)
     said = capsys.readouterr().err
     assert (WEIGHTS in said and "100%" in said) if shown else said == ""

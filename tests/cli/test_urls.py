@@ -6,7 +6,7 @@ import pytest
 from helpers.command_line import kbert as run
 
 import kbert
-from kbert.io.urls import refuse_url
+from kbert.io.bounds import refuse_url
 
 HUB = "hf://google/bert"
 LINE = f"kbert: {HUB} is an address, and kbert "

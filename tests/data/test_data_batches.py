@@ -9,7 +9,7 @@ from helpers.corpora import folders, wikitext_shards
 from test_data_pairs import within
 
 from kbert.data.corpus.shards import open_shards
-from kbert.data.pretraining.masking import Filled, chosen_words
+from kbert.data.pretraining.masking import Filled, choose_whole_words
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches, ordinary_ids
 
 NAMES = ("Input-Token", "Input-Segment", "Input-Positions")
@@ -81,7 +81,7 @@ def test_batch_slices_and_restarts_give_the_same_bytes(shards, options):
     source = batches(shards, seed=4, **options)
     whole = source.batch(11)
     for part in (slice(0, 6), slice(6, 13), slice(3, 4), slice(5, 5)):
-        assert same(source.batch(11, part), whole.rows(part))
+        assert same(source.batch(11, part), whole.select(part))
     again = batches(open_shards(folders()[1]), seed=4, **options)  # straight to the step
     assert same(again.batch(11), whole)
     assert not same(batches(shards, seed=5, **options).batch(11), whole)
@@ -121,7 +121,7 @@ def test_a_batch_larger_than_an_epoch(shards):
     source = batches(few, seed=1, batch_size=500, seq_len=128)
     assert source.examples_per_epoch(0) < 250
     whole = source.batch(3)
-    assert len(whole) == 500 and same(source.batch(3, slice(7, 20)), whole.rows(slice(7, 20)))
+    assert len(whole) == 500 and same(source.batch(3, slice(7, 20)), whole.select(slice(7, 20)))
     assert same(batches(few, seed=1, batch_size=500, seq_len=128).batch(3), whole)
 
 
@@ -254,7 +254,7 @@ def test_whole_word_masking_rates_are_googles():
     place = np.arange(15)
     filled = Filled(ids, ids * 0, (ids > 3), np.broadcast_to(place == 1, ids.shape))
     keys = np.arange(trials, dtype=np.uint64)
-    chosen = chosen_words(keys, filled, np.full(trials, count), continues)
+    chosen = choose_whole_words(keys, filled, np.full(trials, count), continues)
     rng = random.Random(0)
     theirs = np.zeros(15)
     for _ in range(trials):
@@ -310,7 +310,7 @@ def test_held_out_split_shares_no_document(shards):
 
 def test_random_draws_of_the_hash_are_splitmix64():
     """Numbers of Vigna's reference splitmix64.c, seed 1234567, as the literature lists them."""
-    from kbert.data.counter_draws import fork
+    from kbert.data.counter_rng import fork
 
     keys = np.array([1234567], np.uint64)
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]

@@ -7,7 +7,7 @@ import pytest
 from helpers import google_recipe
 from helpers.corpora import wikitext_shards
 
-from kbert.data.pretraining.pairs import Pairs, truncated
+from kbert.data.pretraining.pairs import Pairs, truncate_pair
 
 SEQ_LEN = 61
 
@@ -148,7 +148,7 @@ def test_truncation_cuts_front_and_back_equally(shards):
 def test_lengths_after_truncation_are_googles():
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(1, 23), np.arange(1, 23)))
     for room in (5, 6, 13, 20):
-        ours = np.stack(truncated(a, b, room), axis=1)
+        ours = np.stack(truncate_pair(a, b, room), axis=1)
         theirs = [google_recipe.cut(*pair, room) for pair in zip(a, b, strict=True)]
         assert (ours == theirs).all()
 

@@ -19,7 +19,7 @@ from helpers.corpora import content, prepare_some
 from helpers.sizes import ROOT
 
 from kbert.cli import dask_cluster
-from kbert.data.corpus import preparing, tokenizing_executor
+from kbert.data.corpus import preparing, tokenizing
 
 PATIENCE_S = 60.0
 
@@ -120,7 +120,7 @@ def test_lost_dask_scheduler_is_one_line_and_prepare_resumes(corpus, scheduler, 
 
 @pytest.mark.full
 def test_dask_without_workers_says_so_and_waits(scheduler, call, monkeypatch):
-    monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.5)
+    monkeypatch.setattr(tokenizing, "ANSWER_S", 0.5)
     status, out, err = call(scheduler[1])
     first, second = err.splitlines()
     assert (status, out) == (2, "")

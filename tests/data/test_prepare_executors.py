@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 import pytest
 from helpers.corpora import content, prepare_some
 
-from kbert.data.corpus import tokenizing_executor
+from kbert.data.corpus import tokenizing
 from kbert.data.corpus.preparing import prepare
 
 
@@ -71,7 +71,7 @@ def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_pat
 
 
 def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizing_executor, "IN_FLIGHT", 11)
+    monkeypatch.setattr(tokenizing, "IN_FLIGHT", 11)
     with Odd() as executor:
         prepare_some(corpus[0], tmp_path, executor=executor)
     assert content(tmp_path) == corpus[1]
@@ -79,7 +79,7 @@ def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch)
 
 
 def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizing_executor, "BLOCK", 1 << 10)  # 64 KiB in all
+    monkeypatch.setattr(tokenizing, "BLOCK", 1 << 10)  # 64 KiB in all
     text = tmp_path / "long.txt"
     text.write_bytes((b"a word and another " * 1_000 + b"\n") * 50)  # a block of 19 kB each
     with Odd() as executor:
@@ -138,7 +138,7 @@ class Silent(Executor):
 
 
 def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.1)
+    monkeypatch.setattr(tokenizing, "ANSWER_S", 0.1)
     executor = Silent()
     with pytest.raises(RuntimeError, match=r"line 1: no answer within 0\.1 seconds\. "):
         prepare_some(corpus[0], tmp_path, executor=executor)
@@ -165,11 +165,11 @@ def test_an_error_of_the_text_names_file_and_line(corpus, processes, tmp_path):
 
 
 def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
-    here = tokenizing_executor.software()
+    here = tokenizing.software()
     there = here | {"tokenizers": "0.7.0"}
     asked = iter([here])
-    monkeypatch.setattr(tokenizing_executor, "software", lambda: next(asked, there))
-    tokenizing_executor._unpacked.cache_clear()
+    monkeypatch.setattr(tokenizing, "software", lambda: next(asked, there))
+    tokenizing._unpack.cache_clear()
     said = (
         rf"must have .*tokenizers {here['tokenizers']}, as here, got .*tokenizers 0\.7\.0\. Check"
     )

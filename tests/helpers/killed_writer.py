@@ -10,9 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from kbert.io.atomic_write import atomic_file
+from kbert.io.atomic_write import atomic_file, part_folder_of
 from kbert.io.folders import atomic_folder
-from kbert.io.leftovers import part_folder_of
 
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")  # os.replace is a rename
 

@@ -107,7 +107,7 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
     """Train a few steps; return weights, moments and metrics."""
     metrics = []
     for step in range(UPDATES):
-        rows = batch(loss, columns, step).rows(engine.rows(BATCH))
+        rows = batch(loss, columns, step).select(engine.rows(BATCH))
         metrics.append({name: float(one) for name, one in engine.update(rows, step).items()})
     weights, slots, _ = engine.state.variables
     state = {name: [own[name] for own in slots] for name in ("first", "second")}

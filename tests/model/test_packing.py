@@ -6,7 +6,7 @@ from helpers.sizes import SIZES
 
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
-from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS, first_fit, packed
+from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS, first_fit, pack_batch
 from kbert.graph import names
 from kbert.graph.names import CLASSIFIER
 
@@ -26,7 +26,7 @@ def batch_of(given: Examples, row=ROW, **options):
     """All examples as one packed batch."""
     batches = BucketedBatches(given, batch_size=len(given), pool=1, lengths=(19,))
     lengths = [len(given.ids[place]) for place in batches._places(0)]
-    return packed(batches.batch(0), lengths, row, **options)
+    return pack_batch(batches.batch(0), lengths, row, **options)
 
 
 # Where texts stand.

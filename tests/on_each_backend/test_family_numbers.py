@@ -13,7 +13,7 @@ import kbert
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.transformers.classes import classes_of
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.packed_batch import packed
+from kbert.data.packed_batch import pack_batch
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.builder import build
@@ -137,7 +137,7 @@ def test_packed_roberta_gradients_equal_transformers(folders):
     bert, spec, peer = opened(folders, PACKED)
     given = batch_of(bert, peer)
     tokens = (given.inputs[names.TOKEN_IDS] != 1).sum(1).tolist()
-    rows = packed(given, tokens, 23)
+    rows = pack_batch(given, tokens, 23)
     engine = engine_of(bert, dataclasses.replace(spec, packed=True))
     compare_gradients(engine.gradients(rows, 0), bert, spec, peer)
 
@@ -150,7 +150,7 @@ def test_packed_roberta_drops_first_tokens_as_padded_does(folders, backend):
     bert, dropping, peer = opened(folders, PACKED, classifier_dropout=0.6)
     few = {name: peer[name][:2] for name in ("ids", "labels")}
     given = batch_of(bert, few)
-    rows = packed(given, [len(row[row != 1]) for row in given.inputs[names.TOKEN_IDS]], 23)
+    rows = pack_batch(given, [len(row[row != 1]) for row in given.inputs[names.TOKEN_IDS]], 23)
     kernel = f"{names.POOLER}/kernel"
     dropped = {}
     for packing, batch in ((True, rows), (False, given)):

@@ -56,7 +56,7 @@ def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
 def test_each_micro_batch_and_step_has_its_own_masks():
     """The same examples in each half: with other masks their gradients differ."""
     given, half = batch("pretraining"), slice(0, 6)
-    rows = given.rows(half)
+    rows = given.select(half)
 
     def twice(group):
         return {name: np.concatenate([array] * 2) for name, array in group.items()}

@@ -11,7 +11,7 @@ from helpers.sizes import SIZES
 
 import kbert
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.packed_batch import FIRSTS, TEXTS, packed
+from kbert.data.packed_batch import FIRSTS, TEXTS, pack_batch
 from kbert.graph import names
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.graph.spec import GraphSpec
@@ -39,7 +39,7 @@ def batch(head, changed=None, **options):
         ids[changed] = [token % 90 + 6 for token in ids[changed]]
     given = Examples(ids, segments, {HEADS[head]: labels})
     alone = BucketedBatches(given, batch_size=count, pool=1, lengths=(15,)).batch(0)
-    return packed(alone, tokens_of(alone), ROW, **options)
+    return pack_batch(alone, tokens_of(alone), ROW, **options)
 
 
 def tokens_of(alone) -> list[int]:

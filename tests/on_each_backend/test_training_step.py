@@ -275,7 +275,7 @@ class Batches:
         self.arrays["segments"][BAD, 4] = SEGMENT
 
     def batch(self, step, part=slice(None)):
-        return batch_of(self.arrays, step).rows(part)
+        return batch_of(self.arrays, step).select(part)
 
 
 class Without(Batches):

@@ -14,7 +14,7 @@ from helpers.sizes import ROOT
 from kbert import Tokenizer
 from kbert.data.labelled.columns import NAMES, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, padded_length
+from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, pick_length
 from kbert.graph.names import (
     CLASSIFIER,
     SEGMENT_IDS,
@@ -539,7 +539,7 @@ def test_few_lengths_where_each_is_compiled(examples):
     assert lengths_up_to(100) == (16, 32, 48, 64, 96, 100)
     assert lengths_up_to(512) == LENGTHS
     assert lengths_up_to(18, compiled=False) == (4, 8, 12, 16, 18)
-    assert [padded_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
+    assert [pick_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
 
 
 def test_bucket_lengths_have_the_least_cost():
@@ -552,7 +552,7 @@ def test_bucket_lengths_have_the_least_cost():
 
         def cost(chosen, needed=needed, mean=mean, shape_cost=shape_cost):
             waste = sum(
-                count * (padded_length(chosen, length) - length) for length, count in needed.items()
+                count * (pick_length(chosen, length) - length) for length, count in needed.items()
             )
             return waste / mean + shape_cost * len(chosen)
 

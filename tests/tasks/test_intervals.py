@@ -177,7 +177,7 @@ def test_sentences_are_resampled_whole():
 def test_queries_are_resampled_and_cut_vectors_have_their_own():
     vectors = RNG.normal(size=(60, 6))
     columns = np.stack([np.repeat(np.arange(12), 2), np.arange(12, 36), np.arange(36, 60)], 1)
-    examples = TextColumns.of([[2, n + 5, 3] for n in range(60)], columns)
+    examples = TextColumns.from_texts([[2, n + 5, 3] for n in range(60)], columns)
     scores = score_embeddings("triplets", examples, vectors)
     assert [len(column) for column in scores.columns] == [12, 12, 12]
     found = find_intervals(

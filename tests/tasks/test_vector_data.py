@@ -163,7 +163,9 @@ def test_wrong_rows_are_refused_with_file_and_line(tmp_path, case):
 def columns_of(count: int, columns: int, **others) -> TextColumns:
     random = np.random.default_rng(1)
     texts = [[2, *random.integers(5, 99, random.integers(1, 9)), 3] for _ in range(count * columns)]
-    return TextColumns.of(texts, np.arange(count * columns).reshape(count, columns), **others)
+    return TextColumns.from_texts(
+        texts, np.arange(count * columns).reshape(count, columns), **others
+    )
 
 
 def test_epoch_of_text_columns_has_each_record_once():
@@ -186,7 +188,9 @@ def test_epoch_of_text_columns_has_each_record_once():
 
 
 def test_equal_texts_have_one_number():
-    examples = TextColumns.of([[2, 7, 3], [2, 8, 3], [2, 7, 3], [2, 9, 3]], [[0, 1], [2, 3]])
+    examples = TextColumns.from_texts(
+        [[2, 7, 3], [2, 8, 3], [2, 7, 3], [2, 9, 3]], [[0, 1], [2, 3]]
+    )
     assert examples.columns.tolist() == [[0, 1], [0, 2]]
 
 

@@ -21,7 +21,9 @@ SEVERAL = [text for text in TEXTS if text]
 
 
 def examples_of(count: int, columns, **others) -> TextColumns:
-    return TextColumns.of([[2, n + 5, 3] for n in range(count)], np.array(columns), **others)
+    return TextColumns.from_texts(
+        [[2, n + 5, 3] for n in range(count)], np.array(columns), **others
+    )
 
 
 def test_recall_equals_sentence_transformers():

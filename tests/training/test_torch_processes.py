@@ -43,7 +43,7 @@ def norm_of(step, local):
 
 for step in range(3):
     expected = norm_of(step, 2), norm_of(step, 1)
-    figures = engine.update(batch_of(data, step).rows(engine.rows(12)), step)
+    figures = engine.update(batch_of(data, step).select(engine.rows(12)), step)
     print("of", float(figures["gradient_norm"]), *expected)
 print("of", *[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """

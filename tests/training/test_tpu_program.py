@@ -180,7 +180,7 @@ def test_tpu_updates_equal_cpu_updates():
     ]
     found = [one["loss"] for one in chip.updates(batches("pretraining"), 0)()]
     np.testing.assert_allclose(found, expected, rtol=2e-2)  # bfloat16
-    assert chip.predict(batches("pretraining")[0].rows(slice(0, 5)).inputs)[1].shape == (5, 2)
+    assert chip.predict(batches("pretraining")[0].select(slice(0, 5)).inputs)[1].shape == (5, 2)
 
 
 @pytest.mark.full

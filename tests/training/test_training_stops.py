@@ -98,7 +98,7 @@ class Batches:
     batch_size, fingerprint = HOSTS, {}
 
     def batch(self, step, part=slice(None)):
-        return TrainingBatch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).rows(part)
+        return TrainingBatch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).select(part)
 
 
 def stops(

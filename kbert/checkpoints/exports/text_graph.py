@@ -45,7 +45,7 @@ class TextGraph:
         free = _list_free_characters(table.dropped, vocabulary.all_tokens)
         self._nobody, self._mark = next(free), next(free)
         self._stand_ins = [next(free) for _ in self._added]
-        self._table = table.with_words(map(ord, self._stand_ins))
+        self._table = table.add_words(map(ord, self._stand_ins))
         pieces = len(vocabulary.tokens)
         self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
         self._cutter = tf_text.FastWordpieceTokenizer(

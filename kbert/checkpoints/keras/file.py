@@ -28,8 +28,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import atomic_file
-from kbert.io.leftovers import part_folder_of
+from kbert.io.atomic_write import atomic_file, part_folder_of
 
 _OWN = "kbert/bert.json"
 _DENSE = "kbert/sentence.safetensors"
@@ -164,12 +163,12 @@ def _own_settings(own: dict, graph: GraphSpec, archive: KerasArchive) -> dict:
     if own and own["head"] != graph.head:
         raise ValueError(
             f"{path}: {_OWN} must say the head that the graph has, {graph.head}, got "
-            f"{js.shown(own['head'])}"
+            f"{js.short_repr(own['head'])}"
         )
     if labels is not None and len(labels) != graph.num_labels:
         raise ValueError(
             f"{path}: {_OWN} must have {graph.num_labels} labels, as the graph, got "
-            f"{js.shown(labels)}"
+            f"{js.short_repr(labels)}"
         )
     return {
         "architecture": own.get("architecture"),

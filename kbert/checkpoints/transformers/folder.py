@@ -253,7 +253,7 @@ def _problem_type(values: dict, file: Path | None) -> str | None:
         return problem_type
     _logger.warning(
         "%s: problem_type must be one of %s, got %s: it is ignored",
-        *(file, ", ".join(PROBLEM_TYPES), js.shown(problem_type)),
+        *(file, ", ".join(PROBLEM_TYPES), js.short_repr(problem_type)),
     )
     return None
 
@@ -270,7 +270,7 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
             file,
             count,
             count - 1,
-            js.shown(names),
+            js.short_repr(names),
         )
         return None
     return tuple(names[index] for index in indices)

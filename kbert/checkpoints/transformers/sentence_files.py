@@ -133,7 +133,7 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
             activation = saved.get("activation_fn") or activation
             prompt = (saved.get("prompts") or {}).get(saved.get("default_prompt_name")) or ""
     if activation is not None and not isinstance(activation, str):
-        activation = js.shown(activation)  # refused where a score is computed
+        activation = js.short_repr(activation)  # refused where a score is computed
     return CrossEncoderSettings(activation, prompt) if activation or prompt else None
 
 
@@ -186,7 +186,7 @@ def _modules(file: Path) -> list[tuple[str, str]]:
         package, _, name = entry["type"].rpartition(".")
         if package.partition(".")[0] != "sentence_transformers":
             raise ValueError(
-                f"{file}: modules must be sentence-transformers' own, got {js.shown(entry['type'])}"
+                f"{file}: modules must be sentence-transformers' own, got {js.short_repr(entry['type'])}"
             )
         if Path(entry["path"]).name != entry["path"]:
             raise ValueError(f"{file}: a module must be in the same folder, got {entry['path']!r}")

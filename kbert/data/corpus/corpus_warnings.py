@@ -7,20 +7,15 @@ import numpy as np
 from kbert.data.corpus.shards import Shards
 
 _logger = logging.getLogger("kbert")
-_MOST = 0.9  # share of documents of one sentence, from which on pairs are hardly ever true ones
-_COMPARED = 100_000  # documents that are compared, the first ones
-_TOKENS = 32  # of a document, by which it is told from others of its length
-_SEVERAL = 10  # documents, of which a share says something
+_MOST = 0.9  # share of documents of one sentence; above it nearly all pairs are random
+_COMPARED = 100_000  # number of documents that are compared, the first ones
+_TOKENS = 32  # first tokens of a document that are compared
+_FEWEST = 10  # documents; in fewer a share means nothing
 
 
 def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
-    """Report documents of one sentence, and documents that repeat others.
-
-    Args:
-        shards: the corpus.
-        pairs: whether pairs of sentences are made of it, for next-sentence prediction.
-    """
-    if shards.documents < _SEVERAL:
+    """Warn of documents of one sentence (if `pairs` are made of them) and of repeated documents."""
+    if shards.documents < _FEWEST:
         return
     single = int((shards.ends - shards.starts == 1).sum())
     if pairs and single > _MOST * shards.documents:
@@ -30,7 +25,7 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
             "blank line between documents, or pretrain with mlm_only (--mlm-only)",
             *(f"{single:,}", f"{shards.documents:,}"),
         )
-    keys = _keys_of_documents(shards)
+    keys = _hash_documents(shards)
     repeated = len(keys) - len(np.unique(keys))
     if 2 * repeated > len(keys):
         first = "" if len(keys) == shards.documents else "the first "
@@ -39,7 +34,7 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
         )
 
 
-def _keys_of_documents(shards: Shards) -> np.ndarray:
+def _hash_documents(shards: Shards) -> np.ndarray:
     """Return a hash of each document's length and first tokens, uint64."""
     first = shards.offsets[shards.starts[:_COMPARED]]
     lengths = shards.document_tokens[:_COMPARED]

@@ -8,10 +8,9 @@ A folder of shards holds
     documents.npy         int64 (documents + 1,): where each begins among all sentences
     vocabulary/           the tokenizer
 
-The arrays are memory-mapped. TFRecord or ArrayRecord would not do: pairs and masks are sampled
-again in every epoch, so an example is any slice of tokens, at random, on any host. Those formats
-hold fixed records and need packages that not every platform has. The plan of an epoch needs the
-lengths of all sentences without reading any token.
+The arrays are memory-mapped. TFRecord and ArrayRecord hold fixed records, but pairs and masks are
+sampled again in every epoch, so an example is any slice of tokens, at random, on any host. The
+plan of an epoch needs the lengths of all sentences without reading any token.
 
 While `prepare` runs there are also begun.json (what it is made from), and for each shard
 part-00000.json, -sentences.npy and -documents.npy; part-….json is written last and says where to
@@ -31,12 +30,12 @@ from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
-from kbert.data.corpus.tokenizing_executor import tokenize_with
-from kbert.data.corpus.tokenizing_workers import (
+from kbert.data.corpus.tokenizing import (
     MOST_PROCESSES,
     TokenizingSettings,
     software,
     tokenize,
+    tokenize_with,
 )
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.data.tokenization.wordpiece import WordPiece
@@ -98,27 +97,40 @@ def prepare(
     """
     check_format(format)
     require_positive("shard_tokens", shard_tokens)
-    tokenizing = _tokenizing(processes, executor)
+    start = _choose_workers(processes, executor)
     files, folder = find_files(corpus), Path(output)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
     )
-    forms = [format or format_of(file) for file in files]
+    formats = [format or format_of(file) for file in files]
+    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
     identity = {
         "corpus": [
-            describe(file) | {"format": form} for file, form in zip(files, forms, strict=True)
+            describe(file) | {"format": form} for file, form in zip(files, formats, strict=True)
         ],
-        "vocabulary": vocabulary_of(tokenizer),
+        "vocabulary": {
+            "size": tokenizer.vocab_size,
+            "lowercase": tokenizer.lowercase,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        },
         "settings": {"text_field": text_field, "language": language, "shard_tokens": shard_tokens},
         "software": software(),
     }
-    with _alone(folder):
+    reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    settings = TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
+    with _make_folder(folder):
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
-            tokenized = partial(tokenizing, settings=_settings(tokenizer, text_field, language))
             try:
-                _write(writer, files, forms, tokenized, shard_tokens, progress)
-            except ValueError:  # of the text: once it is mended, what was begun is of another one
+                _write(
+                    writer,
+                    files,
+                    formats,
+                    partial(start, settings=settings),
+                    shard_tokens,
+                    progress,
+                )
+            except ValueError:  # the text must change, and the unfinished shards with it
                 writer.discard()
                 raise
             writer.finish()
@@ -128,10 +140,17 @@ def prepare(
     return shards
 
 
-def _tokenizing(processes: int | None, executor: Executor | None):
-    """Return the tokenizing worker pool: local processes or an executor."""
+def _choose_workers(processes: int | None, executor: Executor | None):
+    """Return the function that tokenizes blocks: by local processes or by an executor."""
     if executor is None:
-        return partial(tokenize, processes=_processes(processes))
+        cores = os.cpu_count() or 1
+        most = max(cores, MOST_PROCESSES)
+        if processes is not None and require_positive("processes", processes) > most:
+            raise ValueError(
+                f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got "
+                f"{processes}"
+            )
+        return partial(tokenize, processes=int(processes or min(cores, MOST_PROCESSES)))
     if not isinstance(executor, Executor):
         raise TypeError(
             f"executor must be a concurrent.futures.Executor, got a {type(executor).__name__}: of "
@@ -145,66 +164,35 @@ def _tokenizing(processes: int | None, executor: Executor | None):
     return partial(tokenize_with, executor)
 
 
-def _processes(asked: int | None) -> int:
-    """Return the number of tokenizing processes."""
-    cores = os.cpu_count() or 1
-    if asked is None:
-        return min(cores, MOST_PROCESSES)
-    most = max(cores, MOST_PROCESSES)
-    if require_positive("processes", asked) > most:
-        raise ValueError(
-            f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got {asked}"
-        )
-    return int(asked)
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> dict:
-    """Return what identifies a vocabulary."""
-    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
-    return {
-        "size": tokenizer.vocab_size,
-        "lowercase": tokenizer.lowercase,
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
-
-
-def _write(writer: ShardWriter, files, forms, tokenized, shard_tokens, progress) -> None:
+def _write(writer: ShardWriter, files, formats, tokenized, shard_tokens, progress) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
+    # bytes of text; unknown if a file is compressed
+    packed = any(file.suffix == ".gz" for file in files)
+    size = None if packed else sum(file.stat().st_size for file in files)
     with (
-        contextlib.closing(tokenized(blocks=_blocks(files, forms, writer.place))) as answers,
-        progress_bar(_size(files), "B", progress, unit_scale=True) as bar,
+        contextlib.closing(tokenized(blocks=_blocks(files, formats, writer.resume))) as answers,
+        progress_bar(size, "B", progress, unit_scale=True) as bar,
     ):
         for block, tokens in answers:
             writer.add(tokens, numbers[block.path])
             bar.update(len(block.data))
             if writer.tokens >= shard_tokens:
-                place = {"file": numbers[block.path], "offset": block.end, "line": block.next_line}
-                writer.write_shard(place)
+                writer.write_shard(
+                    {"file": numbers[block.path], "offset": block.end, "line": block.next_line}
+                )
     writer.write_shard({"file": len(files), "offset": 0, "line": 1})
 
 
-def _blocks(files, forms, place: dict):
-    first = place["file"]
+def _blocks(files, formats, resume: dict):
+    first = resume["file"]
     for number in range(first, len(files)):
-        offset, line = (place["offset"], place["line"]) if number == first else (0, 1)
-        yield from read_blocks(files[number], forms[number], offset, line)
-
-
-def _settings(tokenizer: Tokenizer, text_field: str, language: str) -> TokenizingSettings:
-    reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
-    return TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
-
-
-def _size(files: list[Path]) -> int | None:
-    """Return the bytes of text; None if a file is compressed."""
-    packed = any(file.suffix == ".gz" for file in files)
-    return None if packed else sum(file.stat().st_size for file in files)
+        offset, line = (resume["offset"], resume["line"]) if number == first else (0, 1)
+        yield from read_blocks(files[number], formats[number], offset, line)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path):
-    """Make the folder and lock it, where the system can do that; it goes again if nothing is in it.
+def _make_folder(folder: Path):
+    """Make and lock the folder; remove it after an error if it is new and empty.
 
     Raises:
         RuntimeError: another process prepares the folder.
@@ -212,7 +200,7 @@ def _alone(folder: Path):
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with _locked(folder):
+        with _lock(folder):
             yield
     except BaseException:
         if is_new and not any(folder.iterdir()):
@@ -221,7 +209,7 @@ def _alone(folder: Path):
 
 
 @contextlib.contextmanager
-def _locked(folder: Path):
+def _lock(folder: Path):
     try:
         import fcntl
     except ImportError:  # Windows

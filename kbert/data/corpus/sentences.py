@@ -1,8 +1,7 @@
-"""Splitting of a block of raw text into sentences and documents.
+"""Splitting of raw text into sentences and documents.
 
-Paragraphs are cut by Wikimedia's `sentencex`: rules in Rust, about 300 languages, MIT, kept up, no
-downloads, 60 MB/s on one core (blingfire, pysbd and syntok have had no release since 2022; pysbd
-does 0.2 MB/s).
+Wikimedia's `sentencex` splits paragraphs: rules in Rust for about 300 languages, 60 MB/s on a core,
+no downloads (blingfire, pysbd and syntok have had no release since 2022; pysbd does 0.2 MB/s).
 """
 
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from kbert.data.corpus.text_files import (
     Block,
     check_format,
-    decoded,
+    decode_line,
     find_files,
     format_of,
     heading_level,
@@ -33,16 +32,13 @@ class Parsed:
 
     Attributes:
         sentences: their text.
-        begins: the places in it where a document begins.
-        broken: whether the block ends with a document's end: the next sentence begins one.
+        begins: the numbers of the sentences that begin a document.
+        broken: whether the next sentence begins a document.
     """
 
     sentences: list[str] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
     broken: bool = False
-
-    def end_document(self) -> None:
-        self.broken = True
 
     def add(self, sentences: Iterable[str]) -> None:
         for sentence in sentences:
@@ -72,12 +68,12 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Pa
         where = f"{block.path}, line {number}"
         if block.form == "wikitext" and (level := heading_level(line)):
             if level == 1:
-                parsed.end_document()
+                parsed.broken = True
             continue
-        text = decoded(line, where).strip()
+        text = decode_line(line, where).strip()
         if block.form == "jsonl":
             if text:
-                parsed.end_document()
+                parsed.broken = True
                 parsed.add(_split(parse_json(text, text_field, where), language))
         elif block.form == "wikitext":
             sentences = _split(_TIED.sub(r"\1", text.replace(" @.@ ", _POINT)), language)
@@ -85,7 +81,7 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Pa
         elif text:
             parsed.add([text])
         else:
-            parsed.end_document()
+            parsed.broken = True
     return parsed
 
 
@@ -98,15 +94,7 @@ def parse_corpus(
 ) -> Iterator[tuple[Path, Parsed]]:
     """Yield the sentences of a corpus, block by block, each with its file.
 
-    Args:
-        corpus: files, folders or globs, see `corpus.find_files`; also packed by gzip.
-        format: "sentences", "wikitext" or "jsonl"; None: by each file's first lines.
-        text_field: the field of a JSON line that holds the text.
-        language: ISO 639 code, for cutting paragraphs into sentences.
-
-    Raises:
-        OSError: a file that is not there or cannot be read.
-        ValueError: what `parse` refuses, a line beyond `corpus.LONGEST_LINE`.
+    The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.
     """
     check_format(format)
     for path in find_files(corpus):
@@ -115,7 +103,7 @@ def parse_corpus(
 
 
 def cut(text: str, size: int) -> Iterator[str]:
-    """Cut the text into pieces of at most that many characters, at spaces where there are any."""
+    """Cut a text into pieces of at most `size` characters, at spaces where there are any."""
     start = 0
     while len(text) - start > size:
         space = text.rfind(" ", start, start + size)

@@ -13,12 +13,12 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file, write_atomically
 from kbert.io.folders import atomic_folder
-from kbert.io.json_differences import differing
+from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 
 _COUNT = js.whole(0, 2**62)
-_PART = js.fields(
+_SHARD = js.fields(
     {name: _COUNT for name in ("tokens", "sentences", "documents", "file")}
     | {
         "sha256": js.TEXT,
@@ -38,8 +38,8 @@ class ShardWriter:
 
     Attributes:
         done: whether everything is written already.
-        place: where to resume: file, offset, line.
-        tokens: tokens of the shard that is not written yet.
+        resume: where to resume: file, offset, line.
+        tokens: number of tokens in the shard that is not written yet.
 
     Raises:
         ValueError: the folder holds finished or unfinished shards of something else.
@@ -49,8 +49,8 @@ class ShardWriter:
         self.folder, self.identity = folder, identity
         self.done = (folder / INDEX).exists()
         self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
-        for left_over in folder.glob(".*.part"):
-            shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
+        for part in folder.glob(".*.part"):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
         begun = folder / (INDEX if self.done else _BEGUN)
         if begun.exists():
             self._check(begun)
@@ -58,12 +58,14 @@ class ShardWriter:
             with atomic_folder(folder / VOCABULARY) as part:
                 tokenizer.save(part)
             write_atomically(begun, _json(identity))
-        self._parts = [] if self.done else self._read_parts()
-        last = self._parts[-1] if self._parts else {}
-        self.place = last.get("next", {"file": 0, "offset": 0, "line": 1})
+        self._shards: list[dict] = []
+        while not self.done and (path := self._temporary(len(self._shards))).exists():
+            self._shards.append(js.read(path, _SHARD))
+        last = self._shards[-1] if self._shards else {}
+        self.resume = last.get("next", {"file": 0, "offset": 0, "line": 1})
         self._fresh = last.get("fresh", True)  # the next sentence begins a document
         self._file = last.get("file", 0)
-        self._sentences = sum(part["sentences"] for part in self._parts)
+        self._sentences = sum(shard["sentences"] for shard in self._shards)
         self._empty()
 
     def add(self, tokens, file: int) -> None:
@@ -83,28 +85,25 @@ class ShardWriter:
         else:
             self._fresh |= tokens.broken
 
-    def write_shard(self, place: dict) -> None:
-        """Write what was added; the text goes on at that place: file, offset, line."""
+    def write_shard(self, resume: dict) -> None:
+        """Write what was added; the next shard begins at this file, offset, line."""
         if not self.tokens:
             return
-        number = len(self._parts)
-        sentences, documents = self._part(number, SENTENCES), self._part(number, DOCUMENTS)
+        number = len(self._shards)
         digest = _save(self.folder / tokens_name(number), np.concatenate(self._ids))
-        _save(sentences, np.concatenate(self._lengths))
-        _save(documents, np.concatenate(self._begins).astype(np.int64))
-        part = {
+        _save(self._temporary(number, SENTENCES), np.concatenate(self._lengths))
+        _save(self._temporary(number, DOCUMENTS), np.concatenate(self._begins).astype(np.int64))
+        shard = {
             "tokens": self.tokens,
             "sentences": sum(map(len, self._lengths)),
             "documents": sum(map(len, self._begins)),
             "sha256": digest,
             "file": self._file,
-            "next": place,
+            "next": resume,
             "fresh": bool(self._fresh),
         }
-        write_atomically(
-            self._part(number), _json(part)
-        )  # the last: it says that the others are whole
-        self._parts.append(part)
+        write_atomically(self._temporary(number), _json(shard))  # last: the others are whole
+        self._shards.append(shard)
         self._empty()
 
     def finish(self) -> None:
@@ -113,51 +112,47 @@ class ShardWriter:
         Raises:
             ValueError: there is no sentence.
         """
-        if not self._parts:
+        if not self._shards:
             self.discard()
             names = ", ".join(file["name"] for file in self.identity["corpus"][:3])
             raise ValueError(f"the corpus must hold text, got no sentence in {names}")
         totals = {
-            kind: sum(part[kind] for part in self._parts)
+            kind: sum(shard[kind] for shard in self._shards)
             for kind in ("tokens", "sentences", "documents")
         }
-        lengths = (read_npy(self._part(n, SENTENCES)) for n in range(len(self._parts)))
-        begins = (read_npy(self._part(n, DOCUMENTS)) for n in range(len(self._parts)))
         files = [
-            {"name": tokens_name(number), "tokens": part["tokens"], "sha256": part["sha256"]}
-            for number, part in enumerate(self._parts)
+            {"name": tokens_name(number), "tokens": shard["tokens"], "sha256": shard["sha256"]}
+            for number, shard in enumerate(self._shards)
         ]
-        path = self.folder / SENTENCES
-        digest = _save_parts(path, totals["sentences"] + 1, _starts(lengths))
-        files.append({"name": SENTENCES, "sha256": digest})
-        ends = np.array([totals["sentences"]], np.int64)
-        path = self.folder / DOCUMENTS
-        digest = _save_parts(path, totals["documents"] + 1, (*begins, ends))
-        files.append({"name": DOCUMENTS, "sha256": digest})
+
+        def portions_of(name: str):
+            return (read_npy(self._temporary(n, name)) for n in range(len(self._shards)))
+
+        end = np.array([totals["sentences"]], np.int64)
+        for name, count, portions in (
+            (SENTENCES, totals["sentences"], _starts(portions_of(SENTENCES))),
+            (DOCUMENTS, totals["documents"], (*portions_of(DOCUMENTS), end)),
+        ):
+            digest = _save_portions(self.folder / name, count + 1, portions)
+            files.append({"name": name, "sha256": digest})
         index = {"kbert_shards": VERSION, "dtype": np.dtype(self._dtype).name}
         index |= totals | {"files": files} | self.identity
         write_atomically(self.folder / INDEX, _json(index))
 
     def discard(self) -> None:
-        """Take away all that was begun: it is of a text that must change."""
+        """Remove the unfinished shards, because their text must change."""
         for path in (*self.folder.glob("tokens-*.npy"), self.folder / SENTENCES):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.folder / VOCABULARY, ignore_errors=True)
-        self.clean()  # last: it says what the others are of
+        self.clean()  # last: begun.json says what the others are made from
 
     def clean(self) -> None:
-        """Take away what only an interruption needs."""
+        """Remove the files that only resuming needs."""
         for path in (*self.folder.glob("part-*"), self.folder / _BEGUN):
             path.unlink(missing_ok=True)
 
-    def _part(self, number: int, name: str = "") -> Path:
+    def _temporary(self, number: int, name: str = "") -> Path:
         return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")
-
-    def _read_parts(self) -> list[dict]:
-        parts: list[dict] = []
-        while (path := self._part(len(parts))).exists():
-            parts.append(js.read(path, _PART))
-        return parts
 
     def _empty(self) -> None:
         self.tokens = 0
@@ -168,24 +163,23 @@ class ShardWriter:
     def _check(self, path: Path) -> None:
         values = js.read_object(path)
         there = {key: values.get(key) for key in self.identity}
-        if there != self.identity:
-            state = "holds" if self.done else "holds the beginning of"
-            raise ValueError(
-                f"{self.folder} {state} shards of something else: "
-                f"{_difference(there, self.identity)}. Delete it, or take another folder"
-            )
-
-
-def _difference(there: dict, now: dict) -> str:
-    """Return the first place where the two differ, in words."""
-    name, old, new = next(differing(there, now, label=lambda number, file: file["name"]))
-    if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
-        return f"{name} has {len(old)} entries there, {len(new)} now"
-    return f"{name} is {old!r} there, {new!r} now"
+        if there == self.identity:
+            return
+        name, old, new = next(
+            iterate_differences(there, self.identity, label=lambda number, file: file["name"])
+        )
+        difference = f"{name} is {old!r} there, {new!r} now"
+        if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
+            difference = f"{name} has {len(old)} entries there, {len(new)} now"
+        state = "holds" if self.done else "holds the beginning of"
+        raise ValueError(
+            f"{self.folder} {state} shards of something else: {difference}. Delete it, or take "
+            "another folder"
+        )
 
 
 def _starts(lengths):
-    """Yield the starts of sentences, portion by portion, from portions of their lengths."""
+    """Yield the starts of sentences in portions, from portions of their lengths."""
     total = 0
     for portion in lengths:
         ends = np.cumsum(portion, dtype=np.int64)
@@ -195,10 +189,10 @@ def _starts(lengths):
 
 
 def _save(path: Path, array: np.ndarray) -> str:
-    return _save_parts(path, len(array), [array], array.dtype)
+    return _save_portions(path, len(array), [array], array.dtype)
 
 
-def _save_parts(path: Path, length: int, portions, dtype=np.int64) -> str:
+def _save_portions(path: Path, length: int, portions, dtype=np.int64) -> str:
     """Write an .npy file from portions of one array; return its SHA-256."""
     with atomic_file(path) as part:
         with open(part, "wb") as file:

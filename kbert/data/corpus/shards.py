@@ -1,6 +1,7 @@
 """Shards opened for reading: any slice of tokens, and the bounds of sentences and documents."""
 
 import contextlib
+import copy
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -9,29 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.data.counter_draws import fork, key_of
+from kbert.data.counter_rng import fork, key_of
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io import printable
 
 VERSION = 1
-INDEX, SENTENCES, DOCUMENTS, VOCABULARY = (
-    "index.json",
-    "sentences.npy",
-    "documents.npy",
-    "vocabulary",
-)
+INDEX, VOCABULARY = "index.json", "vocabulary"
+SENTENCES, DOCUMENTS = "sentences.npy", "documents.npy"
 
 
-def _is_beside(name: str) -> bool:
-    return name not in ("", "..") and Path(name).name == name
+def _is_file_name(name) -> bool:
+    if not isinstance(name, str) or name in ("", "..") or not name.isprintable():
+        return False
+    return Path(name).name == name
 
 
-_NAME = js.Kind(
-    "the name of a file",
-    lambda name: js.TEXT.fits(name) and name.isprintable() and _is_beside(name),
-)
+_NAME = js.Kind("the name of a file", _is_file_name)
 _COUNT = js.whole(0, 2**62)
 _INDEX = js.fields(
     {
@@ -56,7 +52,7 @@ class Shards:
 
     Attributes:
         folder: the folder of the files.
-        index: the content of index.json.
+        index: the values of index.json.
         offsets: int64 (all sentences + 1,): the first token of each sentence among all tokens.
         starts, ends: int64 (documents,): the first sentence of each document, and the first one
             after it.
@@ -98,21 +94,21 @@ class Shards:
         hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
         return {key: self.index[key] for key in keys} | {"files": hashes, "share": self.share}
 
-    def take(self, places: np.ndarray) -> np.ndarray:
+    def take(self, indices: np.ndarray) -> np.ndarray:
         """Return the tokens at some indices among all tokens, int32.
 
         Raises:
             OSError: a file has gone, or was cut, since the shards were opened.
         """
-        tokens = np.empty(len(places), np.int32)
-        shard = np.searchsorted(self._bounds, places, "right") - 1
+        tokens = np.empty(len(indices), np.int32)
+        shard = np.searchsorted(self._bounds, indices, "right") - 1
         for number in np.unique(shard):
             path, size = self._sizes[number]
             if (now := _file_size(path)) != size:  # reading what is no longer there is a SIGBUS
                 state = "has gone" if now is None else f"has {now} bytes, not {size}"
                 raise OSError(5, f"{state} since the shards were opened", str(path))
             here = shard == number
-            tokens[here] = self._tokens[number][places[here] - self._bounds[number]]
+            tokens[here] = self._tokens[number][indices[here] - self._bounds[number]]
         return tokens
 
     def sentence(self, number: int) -> np.ndarray:
@@ -120,16 +116,10 @@ class Shards:
         return self.take(np.arange(self.offsets[number], self.offsets[number + 1]))
 
     def split(self, dev_ratio: float) -> tuple["Shards", "Shards"]:
-        """Split the documents into a training part and a dev part.
-
-        The split depends only on the number of documents: those with the smallest hashes are held
-        out. It is the same in every run.
+        """Split the documents into a training part and a dev part, the same in every run.
 
         Args:
             dev_ratio: the dev part's share of the documents, in (0, 1); at least one document.
-
-        Returns:
-            The training part and the dev part.
 
         Raises:
             ValueError: a ratio outside (0, 1), or a part without a document.
@@ -144,14 +134,13 @@ class Shards:
             )
         order = np.argsort(fork(key_of(_SPLIT), np.asarray(self.starts)), kind="stable")
         return (
-            self._some(np.sort(order[count:]), f"all but {dev_ratio}"),
-            self._some(np.sort(order[:count]), f"{dev_ratio}"),
+            self._select(np.sort(order[count:]), f"all but {dev_ratio}"),
+            self._select(np.sort(order[:count]), f"{dev_ratio}"),
         )
 
-    def _some(self, documents: np.ndarray, share: str) -> "Shards":
-        part = object.__new__(Shards)
-        values = {key: value for key, value in vars(self).items() if key != "document_tokens"}
-        vars(part).update(values)
+    def _select(self, documents: np.ndarray, share: str) -> "Shards":
+        part = copy.copy(self)
+        vars(part).pop("document_tokens", None)
         part.starts, part.ends = self.starts[documents], self.ends[documents]
         part.share = share if self.share is None else f"{share} of {self.share}"
         return part
@@ -163,7 +152,7 @@ class Shards:
         )
 
 
-@printable.escaped_errors()
+@printable.escape_errors()
 def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     """Open a folder that `prepare` has written.
 
@@ -193,76 +182,68 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
             "kbert prepare was interrupted: run it again to finish" if begun else "no index.json"
         )
         raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
-    index = js.read_object(folder / INDEX)
-    if index.get("kbert_shards") != VERSION:
-        got = index.get("kbert_shards")
-        raise ValueError(
-            f"{folder / INDEX} must be of kbert's shards {VERSION}, got {js.shown(got)}"
-        )
-    js.check(index, _INDEX, str(folder / INDEX))
-    _check_names(folder, index)
-    arrays = {entry["name"]: _opened(folder / entry["name"]) for entry in index["files"]}
-    _check_sizes(folder, index, arrays)
+    index = _read_index(folder / INDEX)
+    arrays = _open_arrays(folder, index)
     if check:
-        _check_content(folder, index)
+        _check_hashes(folder, index)
     return Shards(folder, index, arrays)
 
 
-def _opened(path: Path) -> np.ndarray:
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: put it back, or run kbert prepare again")
-    return read_npy(path, mmap_mode="r")
-
-
-def _check_names(folder: Path, index: dict) -> None:
+def _read_index(path: Path) -> dict:
+    index = js.read_object(path)
+    if (version := index.get("kbert_shards")) != VERSION:
+        got = js.short_repr(version)
+        raise ValueError(f"{path} must be of kbert's shards {VERSION}, got {got}")
+    js.check(index, _INDEX, str(path))
     names = [entry["name"] for entry in index["files"]]
     if len(set(names)) < len(names) or not {SENTENCES, DOCUMENTS} <= set(names):
         raise ValueError(
-            f"{folder / INDEX} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
+            f"{path} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
             f"{', '.join(names[:5])}"
         )
+    return index
 
 
-def _check_sizes(folder: Path, index: dict, arrays: dict[str, np.ndarray]) -> None:
+def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:
     expected = {entry["name"]: (entry.get("tokens"), index["dtype"]) for entry in index["files"]}
     expected[SENTENCES] = (index["sentences"] + 1, "int64")
     expected[DOCUMENTS] = (index["documents"] + 1, "int64")
+    arrays = {}
     for name, (length, dtype) in expected.items():
-        array = arrays[name]
+        path = folder / name
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is missing: put it back, or run kbert prepare again")
+        arrays[name] = array = read_npy(path, mmap_mode="r")
         if array.shape != (length,) or array.dtype != dtype:
             raise ValueError(
-                f"{folder / name} must hold {length} numbers of {dtype}, as the index says, got "
+                f"{path} must hold {length} numbers of {dtype}, as the index says, got "
                 f"{array.shape} of {array.dtype}"
             )
+    return arrays
 
 
-def _check_content(folder: Path, index: dict) -> None:
+def _check_hashes(folder: Path, index: dict) -> None:
     paths = [folder / entry["name"] for entry in index["files"]]
     with ThreadPoolExecutor() as threads:
-        for path, entry, found in zip(
-            paths, index["files"], threads.map(_sha256, paths), strict=True
-        ):
-            if found != entry["sha256"]:
+        hashes = threads.map(_sha256, paths)
+        for path, entry, sha256 in zip(paths, index["files"], hashes, strict=True):
+            if sha256 != entry["sha256"]:
                 raise ValueError(
                     f"{path} must be the file that the index names, got other content: prepare "
                     "again into an empty folder"
                 )
-    _check_vocabulary(folder, index["vocabulary"])
-
-
-def _check_vocabulary(folder: Path, said: dict) -> None:
-    """Check the vocabulary: without it the token ids mean nothing."""
-    path = folder / VOCABULARY / "tokenizer.json"
-    if _sha256(path) != said["sha256"]:
+    expected, path = index["vocabulary"], folder / VOCABULARY / "tokenizer.json"
+    if _sha256(path) != expected["sha256"]:
         raise ValueError(
             f"{path} must be the vocabulary that the shards were made with, got another: put it "
             "back, or prepare again into an empty folder"
         )
-    found = Tokenizer.load(path.parent)
-    if (found.vocab_size, found.lowercase) != (said["size"], said["lowercase"]):
+    size, lowercase = expected["size"], expected["lowercase"]
+    tokenizer = Tokenizer.load(path.parent)
+    if (tokenizer.vocab_size, tokenizer.lowercase) != (size, lowercase):
         raise ValueError(
-            f"{path.parent} must be of {said['size']} tokens, lowercase={said['lowercase']}, as "
-            f"the index says, got {found.vocab_size}, lowercase={found.lowercase}"
+            f"{path.parent} must be of {size} tokens, lowercase={lowercase}, as "
+            f"the index says, got {tokenizer.vocab_size}, lowercase={tokenizer.lowercase}"
         )
 
 

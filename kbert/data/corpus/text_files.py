@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from kbert.io import bounds, urls
+from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.wording import hint_of_path, unknown_choice
 
@@ -53,19 +53,19 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     """Return the files of a corpus, in the order in which they are read.
 
     Args:
-        corpus: a file, a folder (its text files, and those below, by path: .txt .text .raw
-            .tokens .jsonl .json, without an ending, each also .gz), a glob, or several of these.
+        corpus: a file, a folder (all its .txt .text .raw .tokens .jsonl .json files and those
+            without an ending, by path, each also .gz), a glob, or several of these.
 
     Raises:
-        FileNotFoundError: nothing there, or no text file in a folder.
+        FileNotFoundError: no such path, or no text file in a folder.
         PermissionError: a folder that cannot be read.
     """
     entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
     if not entries:
         raise ValueError("the corpus must be files, folders or globs, got none")
-    found = []
+    paths: list[Path] = []
     for entry in entries:
-        urls.refuse_url(entry)
+        bounds.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
             files = [file for file in _files_below(path) if _is_text(file, path)]
@@ -82,8 +82,8 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
                     hint_of_path(entry) or "give .txt files, a folder of them, or a glob in quotes"
                 )
                 raise FileNotFoundError(f"{entry}: no such file, folder or glob: {near}")
-        found += files
-    return list(dict.fromkeys(found))
+        paths += files
+    return list(dict.fromkeys(paths))
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -100,7 +100,7 @@ def format_of(path: Path) -> str:
     """Return a file's format, of `FORMATS`, by its ending or its first lines that are not blank."""
     if Path(path.name.removesuffix(".gz")).suffix.lower() in _OF_JSON:
         return "jsonl"
-    with _opened(path) as file:
+    with _open(path) as file:
         head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
     first = head.splitlines()[0] if head else b""
     if heading_level(first) == 1:
@@ -117,16 +117,16 @@ def heading_level(line: bytes) -> int:
 
 
 def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterator[Block]:
-    """Yield the file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
+    """Yield the file from an offset on, decompressed, in blocks of about `BLOCK` bytes.
 
-    Where a block ends depends on where it begins alone, so that reading may go on at any block.
-    Lines end with LF or CR LF; with CR alone, as on old Macs, where the first one does.
+    The end of a block depends only on its beginning, so reading can resume at any block. Lines end
+    with LF or CR LF, or with CR as on old Macs if the first one does.
 
     Raises:
         OSError: it cannot be read; a .gz file that is damaged or cut.
         ValueError: a line longer than `LONGEST_LINE`.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         ends = _line_end(file)
         file.seek(offset)
         carry = b""
@@ -159,8 +159,8 @@ def _line_end(file) -> bytes:
     return b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
 
 
-def decoded(line: bytes, where: str) -> str:
-    """Return a line as text; a ValueError that says where it is not UTF-8."""
+def decode_line(line: bytes, where: str) -> str:
+    """Return a line as text; raise a ValueError with its position if it is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -169,7 +169,7 @@ def decoded(line: bytes, where: str) -> str:
 
 
 def describe(path: Path) -> dict:
-    """Return a file's name, size in bytes and SHA-256: what makes a corpus the same."""
+    """Return a file's identity: its name, size in bytes and SHA-256."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
@@ -188,7 +188,7 @@ def _is_text(file: Path, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(path: Path):
+def _open(path: Path):
     """Open the file's bytes, decompressed if it is .gz."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
@@ -198,7 +198,7 @@ def _opened(path: Path):
 
 
 def parse_json(line: str, text_field: str, where: str) -> str:
-    """Return the text of a JSON line; a ValueError that says where it is not one."""
+    """Return the text of a JSON line; raise a ValueError with its position if there is none."""
     values = js.parse(line, js.OBJECT, where, "a JSON object a line", any_number=True)
     if not isinstance(values.get(text_field), str):
         got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"

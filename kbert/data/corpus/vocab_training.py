@@ -72,18 +72,23 @@ def train_vocab(
     if size <= len(SPECIAL_TOKENS):
         listed = ", ".join(SPECIAL_TOKENS.values())
         raise ValueError(f"size must be more than {len(SPECIAL_TOKENS)} ({listed}), got {size}")
-    _check_unused(unused, size)
+    most = size - len(SPECIAL_TOKENS)
+    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
+        raise ValueError(
+            f"unused must be a whole number from 0 to {most}, size less the special "
+            f"tokens, got {unused!r}"
+        )
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents
     )
-    rust = _untrained(rules(special))
+    rust = _build_untrained(rules(special))
 
     def texts() -> Iterator[list[str]]:
         parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
         for _, block in parsed:  # [UNK]: words of WikiText that nobody knows
             known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences)
-            short = (_without_long_words(rust, text) for text in known)
+            short = (_drop_long_words(rust, text) for text in known)
             yield [piece for text in short for piece in cut(text, _PIECE)]
 
     characters = _common_characters(rust, texts(), alphabet)
@@ -91,7 +96,9 @@ def train_vocab(
         names = ", ".join(path.name for path in find_files(corpus)[:3])
         raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters
-    first += _continuing(rust, texts(), first, characters)
+    # the ##x that occur, in any order: a training without merges finds them
+    tokens = _train(rust, texts(), len(first), first, characters, 1 << 60)
+    first += sorted(set(tokens) - set(first))
     if len(first) > size:
         raise ValueError(
             f"size must be at least {len(first)} ({len(special)} special tokens and "
@@ -105,28 +112,18 @@ def train_vocab(
     return tokenizer
 
 
-def _check_unused(unused: int, size: int) -> None:
-    most = size - len(SPECIAL_TOKENS)
-    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
-        raise ValueError(
-            f"unused must be a whole number from 0 to {most}, size less the special "
-            f"tokens, got {unused!r}"
-        )
-
-
-def _without_long_words(rust, text: str) -> str:
+def _drop_long_words(rust, text: str) -> str:
     """Remove the words that every tokenizer reads as [UNK]."""
 
-    def kept(run: re.Match) -> str:
-        words = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
-        if all(len(word) <= MAX_WORD_CHARS for word, _ in words):
-            return run[0]
-        return " ".join(word for word, _ in words if len(word) <= MAX_WORD_CHARS)
+    def drop(run: re.Match) -> str:
+        pieces = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
+        short = [piece for piece, _ in pieces if len(piece) <= MAX_WORD_CHARS]
+        return run[0] if len(short) == len(pieces) else " ".join(short)
 
-    return _LONG_RUN.sub(kept, text)
+    return _LONG_RUN.sub(drop, text)
 
 
-def _untrained(tokenizer: Tokenizer):
+def _build_untrained(tokenizer: Tokenizer):
     """Return a Rust tokenizer with BERT's rules and no special tokens of its own."""
     import tokenizers
 
@@ -148,12 +145,6 @@ def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]
             counts.update(rust.normalizer.normalize_str(text))
     common = sorted(counts, key=lambda character: (-counts[character], character))
     return sorted([character for character in common if not character.isspace()][:most])
-
-
-def _continuing(rust, texts, first: list[str], characters: list[str]) -> list[str]:
-    """Return the ##x that occur, in any order: a training without merges finds them."""
-    tokens = _train(rust, texts, len(first), first, characters, 1 << 60)
-    return sorted(set(tokens) - set(first))
 
 
 def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:

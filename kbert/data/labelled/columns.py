@@ -113,7 +113,7 @@ class Columns(NamedTuple):
     label: int
 
 
-def columns_of(names: Sequence[str], place: str, options: ColumnOptions = NO_OPTIONS) -> Columns:
+def find_columns(names: Sequence[str], place: str, options: ColumnOptions = NO_OPTIONS) -> Columns:
     """Return the columns of the texts and the label, in any order; "text" and "label" go first.
 
     Raises:

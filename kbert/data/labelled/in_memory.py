@@ -7,7 +7,7 @@ a tf.data data set are known by the methods that they have.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
-Rows = Iterable | Sized  # what `rows_of` takes; a pyarrow table is no Iterable
+Rows = Iterable | Sized  # what `iterate_records` takes; a pyarrow table is no Iterable
 
 _EXPECTED = (
     "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "
@@ -25,7 +25,7 @@ class LabelledRecords(list):
     labels: tuple[str, ...] | None = None
 
 
-def rows_of(data, name: str) -> Iterator[tuple[str, object]]:
+def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
     """(place, row) of whatever holds rows: dicts by column, or tuples.
 
     Args:

@@ -13,8 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from kbert.data.counter_draws import fork, key_of
-from kbert.data.padding import LENGTHS, fitting_lengths, padded, padded_length
+from kbert.data.counter_rng import fork, key_of
+from kbert.data.padding import LENGTHS, fitting_lengths, pad_sequences, pick_length
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
@@ -151,7 +151,7 @@ class BucketedBatches:
         return [(self.batch_size, length) for length in self.lengths_in(epoch)]
 
     def _length(self, places: np.ndarray) -> int:
-        return padded_length(self.lengths, int(self._tokens[places].max()))
+        return pick_length(self.lengths, int(self._tokens[places].max()))
 
     def _made(self, places: np.ndarray, count: int, part: slice) -> TrainingBatch:
         """Return a batch whose first `count` rows count."""
@@ -168,8 +168,10 @@ class BucketedBatches:
             weights[name] = (counts * (share / (total or 1))).astype(np.float32)
         ids = [self.examples.ids[p] for p in places[part]]
         segments = [self.examples.segment_ids[p] for p in places[part]]
-        inputs = {TOKEN_IDS: padded(ids, length, self.pad_id)}
-        return TrainingBatch(inputs | {SEGMENT_IDS: padded(segments, length, 0)}, labels, weights)
+        inputs = {TOKEN_IDS: pad_sequences(ids, length, self.pad_id)}
+        return TrainingBatch(
+            inputs | {SEGMENT_IDS: pad_sequences(segments, length, 0)}, labels, weights
+        )
 
     def _filled(self, step: int) -> tuple[np.ndarray, int]:
         """Return a step's examples, padded with its first one, and how many of them count."""
@@ -215,7 +217,9 @@ def _labels(rows: Sequence, length: int) -> np.ndarray:
     """
     if _is_float(rows[0]):
         return np.array(rows, np.float32)
-    return np.array(rows, np.int32) if np.ndim(rows[0]) == 0 else padded(rows, length, IGNORED)
+    return (
+        np.array(rows, np.int32) if np.ndim(rows[0]) == 0 else pad_sequences(rows, length, IGNORED)
+    )
 
 
 def _counts(labels, class_weights: np.ndarray | None) -> np.ndarray:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.data.counter_draws import fork
+from kbert.data.counter_rng import fork
 from kbert.data.labelled.length_buckets import POOL, BucketedBatches, Examples
-from kbert.data.packed_batch import PackedBatch, first_fit, packed
+from kbert.data.packed_batch import PackedBatch, first_fit, pack_batch
 
 _STEP = 8  # tokens between two lengths of rows that are tried
 _TRIED = 50  # updates that a length is tried on
@@ -87,7 +87,7 @@ class PackedBatches(BucketedBatches):
         alone = super().batch(step, part)
         tokens = self._tokens[self._places(step)]
         nothing = np.zeros(len(alone) - len(tokens), tokens.dtype)
-        return packed(
+        return pack_batch(
             alone,
             np.concatenate([tokens, nothing]).tolist(),
             self.row_length,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kbert.data.counter_draws import below, fork, key_of
+from kbert.data.counter_rng import below, fork, key_of
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
-from kbert.data.padding import padded, padded_length
+from kbert.data.padding import pad_sequences, pick_length
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 
@@ -41,7 +41,9 @@ class TextColumns(Examples):
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @classmethod
-    def of(cls, texts: Sequence[Sequence[int]], columns: np.ndarray, **others) -> "TextColumns":
+    def from_texts(
+        cls, texts: Sequence[Sequence[int]], columns: np.ndarray, **others
+    ) -> "TextColumns":
         """From the fields after `texts`; equal texts become one."""
         numbers: dict[tuple[int, ...], int] = {}
         renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
@@ -113,10 +115,10 @@ class ColumnBatches(BucketedBatches):
         """
         filled, count = self._filled(step)
         texts, labels = self._columns(filled, step // self.steps_per_epoch)
-        length = padded_length(self.lengths, int(self._lengths_of_texts[texts].max()))
+        length = pick_length(self.lengths, int(self._lengths_of_texts[texts].max()))
         chosen = texts[part]
         rows = [self.examples.texts[place] for place in chosen.ravel()]
-        ids = padded(rows, length, self.pad_id).reshape(*chosen.shape, length)
+        ids = pad_sequences(rows, length, self.pad_id).reshape(*chosen.shape, length)
         weights = (np.arange(len(filled)) < count).astype(np.float32) / np.float32(count)
         return TrainingBatch(
             {TOKEN_IDS: ids, SEGMENT_IDS: np.zeros_like(ids)},
@@ -128,7 +130,7 @@ class ColumnBatches(BucketedBatches):
         """Return rows and tokens of each batch of an epoch, in their order."""
         return [(self.batch_size * self.count, length) for length in self.lengths_in(epoch)]
 
-    def without_negatives(self, epochs: int) -> np.ndarray | None:
+    def find_batch_without_negatives(self, epochs: int) -> np.ndarray | None:
         """Return the records of the first batch in which no text is a negative of another's.
 
         It is None if there is no such batch.

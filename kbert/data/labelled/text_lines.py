@@ -8,7 +8,7 @@ from kbert.io import bounds
 from kbert.io import json_schema as js
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1 on, line without its end); an empty one after a last end of line.
 
     Lines end with LF or CR LF; with CR alone, as on old Macs, where the file has no LF.
@@ -30,29 +30,29 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             ) from None
 
 
-def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict]]:
     """Yield (line number, object) of JSON lines; blank lines are left out.
 
     Raises:
         OSError: it cannot be read.
         ValueError: a line that is not UTF-8 or no JSON object.
     """
-    for number, line in numbered_lines(path):
+    for number, line in read_numbered_lines(path):
         if not line.strip():
             continue
         yield number, js.parse(line, js.OBJECT, f"{path}, line {number}", any_number=True)
 
 
-def between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of lines of cells between tabs; blank ones are left out."""
-    for number, line in numbered_lines(path):
+    for number, line in read_numbered_lines(path):
         if line.strip():
             yield number, line.split("\t")
 
 
-def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield rows with the number of their first line: a quoted text may have several."""
-    lines = [line for _, line in numbered_lines(path)]
+    lines = [line for _, line in read_numbered_lines(path)]
     rows = csv.reader((f"{line}\n" for line in lines), strict=True)
     number = 1
     while True:

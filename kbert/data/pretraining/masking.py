@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbert.data.counter_draws import below, fork, uniform
+from kbert.data.counter_rng import below, fork, uniform
 
 _CHOICE, _KIND, _TOKEN, _WORD = range(101, 105)
 _LAST = np.uint64(2**64 - 1)
@@ -37,7 +37,7 @@ def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:
     return np.minimum(np.minimum(wanted, most), maskable)
 
 
-def chosen_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
+def choose_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
     """So many tokens of each example, at random: bool (B, S)."""
     place = np.arange(filled.ids.shape[1])
     scores = fork(fork(keys, _CHOICE)[:, None], place)
@@ -48,7 +48,9 @@ def chosen_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.nd
     return chosen
 
 
-def chosen_words(keys: np.ndarray, filled: Filled, counts, continues: np.ndarray) -> np.ndarray:
+def choose_whole_words(
+    keys: np.ndarray, filled: Filled, counts, continues: np.ndarray
+) -> np.ndarray:
     """Whole words of each example, at random, of so many tokens at most: bool (B, S).
 
     As Google's: words in random order; one that would be too much is left out, the next is tried.
@@ -88,7 +90,7 @@ def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray
     return positions, np.arange(width) < counts[:, None]
 
 
-def masked(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
+def mask_tokens(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
     """Replace most of the chosen ids by [MASK] or by a random one of the `ordinary` ids."""
     row, place = np.nonzero(chosen)
     own = fork(fork(keys, _KIND)[row], place)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbert.data.corpus.shards import Shards
-from kbert.data.counter_draws import below, fork, key_of
+from kbert.data.counter_rng import below, fork, key_of
 from kbert.data.pretraining.masking import Filled
 
 _SHIFT, _ORDER = range(2)
@@ -38,20 +38,20 @@ class Packed:
         count = -(-(self._total + self._shift(epoch)) // room)
         return np.argsort(fork(fork(key, np.arange(count)), _ORDER), kind="stable")
 
-    def rows(self, epoch: int, numbers: np.ndarray) -> "PackedRows":
+    def rows(self, epoch: int, numbers: np.ndarray) -> "PackedExamples":
         """Return the examples of an epoch with those numbers."""
         room = self.seq_len - 2
         start = numbers * room - self._shift(epoch)
         end = np.minimum(start + room, self._total)
         keys = fork(key_of(self.seed, _EPOCH, epoch), numbers)
-        return PackedRows(keys, np.maximum(start, 0), end, self._begins, self.shards)
+        return PackedExamples(keys, np.maximum(start, 0), end, self._begins, self.shards)
 
     def _shift(self, epoch: int) -> int:
         return int(below(key_of(self.seed, _EPOCH, epoch), _SHIFT, self.seq_len - 2)[0])
 
 
 @dataclass(frozen=True)
-class PackedRows:
+class PackedExamples:
     """Examples as slices of the joined documents: their starts and ends, int64."""
 
     keys: np.ndarray
@@ -76,17 +76,17 @@ class PackedRows:
         inside = np.searchsorted(self.begins[1:] - 1, np.stack([self.start, self.end]), "left")
         return self.end - self.start - (inside[1] - inside[0])
 
-    def part(self, part: slice) -> "PackedRows":
+    def part(self, part: slice) -> "PackedExamples":
         arrays = (self.keys[part], self.start[part], self.end[part])
-        return PackedRows(*arrays, self.begins, self.shards)
+        return PackedExamples(*arrays, self.begins, self.shards)
 
-    def joined(self, several: list["PackedRows"]) -> "PackedRows":
+    def joined(self, several: list["PackedExamples"]) -> "PackedExamples":
         """Return the examples of several, one after the other."""
         keys, start, end = (
             np.concatenate([getattr(rows, name) for rows in several])
             for name in ("keys", "start", "end")
         )
-        return PackedRows(keys, start, end, self.begins, self.shards)
+        return PackedExamples(keys, start, end, self.begins, self.shards)
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] tokens [SEP], padded; all in one segment."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbert.data.corpus.shards import Shards
-from kbert.data.counter_draws import below, fork, heads, key_of, uniform
+from kbert.data.counter_rng import below, fork, heads, key_of, uniform
 from kbert.data.pretraining.masking import Filled
 
 PART = 2048
@@ -68,7 +68,7 @@ class Pairs:
         order = np.argsort(fork(fork(key, first), _ORDER), kind="stable")
         return first[order]
 
-    def rows(self, epoch: int, first: np.ndarray) -> "PairRows":
+    def rows(self, epoch: int, first: np.ndarray) -> "PairExamples":
         """Return the examples of an epoch that begin with those sentences."""
         keys = fork(self._epoch_key(epoch), first)
         part = np.searchsorted(self._begins, first, "right") - 1
@@ -78,8 +78,8 @@ class Pairs:
         b_first, b_end = self._random_segment(keys, self._document[part], target - a_length)
         b_first, b_end = np.where(is_random, b_first, cut), np.where(is_random, b_end, end)
         b_start, b_length = offsets[b_first], offsets[b_end] - offsets[b_first]
-        a_kept, b_kept = truncated(a_length, b_length, self.seq_len - 3)
-        return PairRows(
+        a_kept, b_kept = truncate_pair(a_length, b_length, self.seq_len - 3)
+        return PairExamples(
             keys=keys,
             a_start=a_start + heads(keys, _FRONT_A, a_length - a_kept),
             a_length=a_kept,
@@ -119,7 +119,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class PairRows:
+class PairExamples:
     """Some examples, as slices of the tokens: all int64 but `keys` (uint64) and `is_random`."""
 
     keys: np.ndarray
@@ -139,13 +139,13 @@ class PairRows:
         """Tokens that may be predicted."""
         return self.a_length + self.b_length
 
-    def part(self, part: slice) -> "PairRows":
-        return PairRows(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
+    def part(self, part: slice) -> "PairExamples":
+        return PairExamples(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
 
-    def joined(self, several: list["PairRows"]) -> "PairRows":
+    def joined(self, several: list["PairExamples"]) -> "PairExamples":
         """Return the examples of several, one after the other."""
         fields = self.__dataclass_fields__
-        return PairRows(
+        return PairExamples(
             *(np.concatenate([getattr(rows, name) for rows in several]) for name in fields)
         )
 
@@ -169,7 +169,7 @@ class PairRows:
         return Filled(ids, segments, text, first)
 
 
-def truncated(a: np.ndarray, b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+def truncate_pair(a: np.ndarray, b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
     """Truncate two lengths: the longer one, B if equal, loses a token until both fit.
 
     This is Google's truncate_seq_pair in closed form.

@@ -134,11 +134,11 @@ class PretrainingBatches:
         if not self.whole_word:
             rows, own = rows.part(part), counts[part]
             filled = rows.fill(self.shards, self.seq_len)
-            chosen = masking.chosen_tokens(rows.keys, filled, own)
+            chosen = masking.choose_tokens(rows.keys, filled, own)
             return self._batch(rows, filled, chosen, int(counts.sum()))
         filled = rows.fill(self.shards, self.seq_len)
-        chosen = masking.chosen_words(rows.keys, filled, counts, self._continues)
-        return self._batch(rows, filled, chosen, int(chosen.sum())).rows(part)
+        chosen = masking.choose_whole_words(rows.keys, filled, counts, self._continues)
+        return self._batch(rows, filled, chosen, int(chosen.sum())).select(part)
 
     def examples_per_epoch(self, epoch: int = 0) -> int:
         """Return the number of examples in an epoch; pairs, and so this, vary by epoch."""
@@ -158,7 +158,7 @@ class PretrainingBatches:
     def _rows(self, step: int):
         """Return all examples of a step as slices, of one epoch or more."""
         example, end = step * self.batch_size, (step + 1) * self.batch_size
-        found: list = []  # of `PairRows`, or of `PackedRows`
+        found: list = []  # of `PairExamples`, or of `PackedExamples`
         epoch = self.epoch_of(step)
         while example < end:
             count = self.examples_per_epoch(epoch)
@@ -183,7 +183,7 @@ class PretrainingBatches:
         positions, real = masking.positions_of(chosen, self.max_predictions)
         labels = np.where(real, np.take_along_axis(filled.ids, positions, axis=1), 0)
         mask_id = self.shards.tokenizer.mask_id
-        ids = masking.masked(rows.keys, filled.ids, chosen, mask_id, self._ordinary)
+        ids = masking.mask_tokens(rows.keys, filled.ids, chosen, mask_id, self._ordinary)
         share = 0.0 if self.mlm_only else 1 / self.batch_size
         return TrainingBatch(
             inputs={TOKEN_IDS: ids, SEGMENT_IDS: filled.segments, MASKED_POSITIONS: positions},

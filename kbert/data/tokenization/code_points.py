@@ -47,7 +47,7 @@ class Replacements:
     values: np.ndarray
     dropped: np.ndarray
 
-    def with_words(self, points: Iterable[int]) -> "Replacements":
+    def add_words(self, points: Iterable[int]) -> "Replacements":
         """Return the table in which these code points stay, each a word by itself."""
         pages, rows = self.pages.copy(), list(self.rows)
         mark = ord("!")  # which is one, by every vocabulary's rules

@@ -61,7 +61,7 @@ class Encoding:
         return len(self._encoding)
 
     def __repr__(self) -> str:
-        return f"Encoding({shortened(self.tokens)})"
+        return f"Encoding({abbreviate_tokens(self.tokens)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class EncodedBatch(Sequence):
         return f"EncodedBatch({len(self)} encodings, token_ids {self.token_ids.shape})"
 
 
-def shortened(tokens: Sequence[str]) -> str:
+def abbreviate_tokens(tokens: Sequence[str]) -> str:
     """Tokens as one line for a `repr`: all where they are few, else the first, and how many."""
     text = " ".join(tokens)
     if len(text) <= 200:

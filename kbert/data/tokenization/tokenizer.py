@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
-from kbert.data.padding import padded
+from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.encodings import EncodedBatch, Encoding
 from kbert.data.tokenization.rust_tokenizer import RustTokenizer
 from kbert.data.tokenization.subwords import Subwords
@@ -94,7 +94,7 @@ class Tokenizer(Answering):
         return cls(Vocabulary(tokens=tokens, lowercase=lowercase, **rules))
 
     @classmethod
-    @printable.escaped_errors()
+    @printable.escape_errors()
     def load(
         cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules: Unpack[Rules]
     ) -> "Tokenizer":
@@ -205,8 +205,8 @@ class Tokenizer(Answering):
         if padding == "max_length" and max_length is not None:
             length = max_length
         length += -length % (pad_to_multiple_of or 1)
-        token_ids = padded([encoding.ids for encoding in encodings], length, self.pad_id)
-        segment_ids = padded([encoding.segment_ids for encoding in encodings], length, 0)
+        token_ids = pad_sequences([encoding.ids for encoding in encodings], length, self.pad_id)
+        segment_ids = pad_sequences([encoding.segment_ids for encoding in encodings], length, 0)
         return EncodedBatch(encodings, token_ids, segment_ids)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
@@ -284,7 +284,7 @@ class Tokenizer(Answering):
                 text = texts[place] if pairs is None or token in texts[place] else pairs[place]
                 raise ValueError(
                     f"a text must not hold {token!r}, the padding token, because attention leaves "
-                    f"it out: take it out of {js.shown(text)}"
+                    f"it out: take it out of {js.short_repr(text)}"
                 )
 
     def _check_id(self, number: int, name: str) -> None:

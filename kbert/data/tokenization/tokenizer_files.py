@@ -19,7 +19,7 @@ from kbert.data.tokenization.vocabulary import (
     no_token,
     read_tokens,
 )
-from kbert.io import bounds, folders, setting_keys, urls
+from kbert.io import bounds, folders, setting_keys
 from kbert.io import json_schema as js
 
 # transformers' tokenizers that read vocab.txt by BERT's rules; others (MeCab's) cut words first.
@@ -75,7 +75,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             byte-level BPE or Unigram; a file that is not UTF-8, not JSON, or empty; what
             `Vocabulary` or `Subwords` refuses.
     """
-    urls.refuse_url(path)
+    bounds.refuse_url(path)
     path = Path(path)
     if path.is_dir():
         folders.finish(path)
@@ -116,7 +116,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     if frame not in (None, special):
         raise ValueError(
             f"{path}: the template must put {' and '.join(special)} around a text, got "
-            f"{' and '.join(map(js.shown, frame))}"
+            f"{' and '.join(map(js.short_repr, frame))}"
         )
     return vocabulary
 
@@ -170,7 +170,7 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
         raise ValueError(f"{path} must be a file of the Rust tokenizers, with a model, got {keys}")
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
     if kind != "WordPiece" or model.get("continuing_subword_prefix", "##") != "##":
-        kind = f"{kind}, prefix {js.shown(model.get('continuing_subword_prefix'))}"
+        kind = f"{kind}, prefix {js.short_repr(model.get('continuing_subword_prefix'))}"
         raise ValueError(f"{path}: the model must be WordPiece with prefix '##', got {kind}")
     for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         kind = (values.get(part) or {}).get("type")

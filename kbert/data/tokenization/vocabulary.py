@@ -200,7 +200,7 @@ def check_truncation(max_length: int | None, side: str, source: str) -> None:
         require_positive(f"{source}: max_length", max_length)
     if side not in TRUNCATION_SIDES:
         sides = " or ".join(TRUNCATION_SIDES)
-        raise ValueError(f"{source}: truncation_side must be {sides}, got {js.shown(side)}")
+        raise ValueError(f"{source}: truncation_side must be {sides}, got {js.short_repr(side)}")
 
 
 def truncation_config(vocabulary, max_length: int | None) -> dict:

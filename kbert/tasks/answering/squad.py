@@ -74,7 +74,7 @@ def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list
     missing; or one of SQuAD's articles. The dict of a whole SQuAD file is taken too.
 
     Args:
-        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
         name: the argument's name, for errors.
         options: the columns of the question (text), the context (text_pair) and the answers
             (label), if they have other names.
@@ -86,7 +86,7 @@ def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         return _read_articles(data["data"], name)
     questions = []
-    for place, row in in_memory.rows_of(data, name):
+    for place, row in in_memory.iterate_records(data, name):
         if isinstance(row, Question):
             questions.append(row)
         elif isinstance(row, dict) and "paragraphs" in row:

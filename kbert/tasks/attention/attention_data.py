@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kbert.data.tokenization.encodings import shortened
+from kbert.data.tokenization.encodings import abbreviate_tokens
 from kbert.io import printable
 
 LOOKS = 0.5  # of a token's attention, on average; more than that marks a head
@@ -165,7 +165,7 @@ class AttentionData:
         return int(token)
 
     def __repr__(self) -> str:
-        tokens = printable.line(shortened(self.tokens))
+        tokens = printable.line(abbreviate_tokens(self.tokens))
         return f"{type(self).__name__}({tokens}; weights {self.weights.shape})"
 
 

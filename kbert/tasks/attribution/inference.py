@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from kbert.checkpoints.bert import Bert, label_names
-from kbert.data.padding import padded
+from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice

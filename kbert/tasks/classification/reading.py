@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions, Columns, columns_of
+from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions, Columns, find_columns
 from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.header import Row
 from kbert.data.labelled.length_buckets import Examples
@@ -103,7 +103,7 @@ def take_labelled(
     gives its names.
 
     Args:
-        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
         name: the argument's name, for errors.
         options: which columns to read.
         kind: the kind of the labels.
@@ -113,7 +113,7 @@ def take_labelled(
     """
     features = getattr(data, "features", None) or {}
     class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
-    return _take_rows(in_memory.rows_of(data, name), kind, options, class_names)
+    return _take_rows(in_memory.iterate_records(data, name), kind, options, class_names)
 
 
 def _read_lines(
@@ -125,7 +125,7 @@ def _read_lines(
         options,
         expected=f"expected columns between {between}",
         labels_in=kind.split,
-        find_columns=columns_of,
+        find_columns=find_columns,
         find_unnamed=lambda rows, place: _find_unnamed(rows, place, between),
     )
     if table is None:
@@ -215,7 +215,7 @@ def _take_rows(
         row = _convert_row(row, place)
         names = tuple(row)
         if names not in layouts:
-            layouts[names] = columns_of(names, place, options)
+            layouts[names] = find_columns(names, place, options)
             warn_of_ignored(names, layouts[names], place)
         text, pair, label = (None if n is None else names[n] for n in layouts[names])
         second = None if pair is None else row[pair]

@@ -120,7 +120,7 @@ class DistilledBatches:
             return self._distillation.added_to(self._batches.batch(step, part), None)
         whole = self._batches.batch(step)  # a token counts for one of all of the update's
         tokens = self._tokens(whole)[part]
-        return self._distillation.added_to(whole.rows(part), tokens)
+        return self._distillation.added_to(whole.select(part), tokens)
 
     def _tokens(self, batch: TrainingBatch) -> np.ndarray:
         """Return each token's weight, (B, S), which sum to 1; 0: padding, rows without a label."""

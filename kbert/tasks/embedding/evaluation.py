@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.data.padding import batches_by_length, fitting_lengths, padded_length
+from kbert.data.padding import batches_by_length, fitting_lengths, pick_length
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
@@ -79,7 +79,7 @@ class EmbeddingEvaluation:
             [(text, ()) for text in texts],
             self._batch_size,
             pad_id=self._pad_id,
-            length_for=functools.partial(padded_length, self._lengths),
+            length_for=functools.partial(pick_length, self._lengths),
             count_for=lambda count: self._batch_size,  # one shape
         )
         for indices, token_ids, segment_ids in batches:

@@ -110,14 +110,14 @@ def take_records(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[T
     (text, whole number): a label; or a dict with the columns that `read_records` knows.
 
     Args:
-        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
         name: the argument's name, for errors.
         options: which columns to read.
 
     Raises:
         ValueError: a row that is none of these, with its place.
     """
-    return _take_rows(in_memory.rows_of(data, name), options)
+    return _take_rows(in_memory.iterate_records(data, name), options)
 
 
 def _read_lines(path: Path, options: ColumnOptions) -> list[TextRecord]:

@@ -154,7 +154,7 @@ class EmbeddingTraining(Finetuning):
             )
         if self.batches.count != 2:
             return
-        duplicates = self.batches.without_negatives(self.settings.epochs)
+        duplicates = self.batches.find_batch_without_negatives(self.settings.epochs)
         if duplicates is not None:
             record = self._train[int(duplicates.min())]
             raise ValueError(

@@ -67,7 +67,7 @@ class SentenceEmbeddings:
             numbers = {label: number for number, label in enumerate(labels)}
             groups = [numbers[str(record.label)] for record in records]
             targets["groups"] = np.array(groups, np.int32)
-        return TextColumns.of(ids, columns, **targets)
+        return TextColumns.from_texts(ids, columns, **targets)
 
     def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
         """Return the scores of {"Vectors": embeddings}; see `score_embeddings`."""

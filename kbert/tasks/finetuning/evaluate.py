@@ -15,7 +15,7 @@ from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.packed_batch import one_per_row
-from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
+from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, pick_length
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.graph.spec import HEADS_WITH_LABELS
@@ -153,7 +153,7 @@ class LabelledEvaluation:
             list(zip(ids, self._examples.segment_ids, strict=True)),
             self._batch_size,
             pad_id=self._pad_id,
-            length_for=functools.partial(padded_length, self._lengths),
+            length_for=functools.partial(pick_length, self._lengths),
             count_for=lambda count: self._batch_size,  # one shape
         )
         for places, token_ids, segment_ids in batches:

@@ -108,7 +108,7 @@ def task_of(name: str) -> Task:
     return importlib.import_module(TASKS[name]).TASK
 
 
-@printable.escaped_errors()
+@printable.escape_errors()
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
     if isinstance(data, (str, os.PathLike)):

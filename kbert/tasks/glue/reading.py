@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.data.labelled.text_lines import numbered_lines
+from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.io.wording import first_few
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.glue.benchmark import GlueTask, is_folder_of
@@ -72,7 +72,7 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
         ValueError: not UTF-8, no header where there must be one, a line with other columns, an
             empty text, a label that the task has not; with file and line. No line at all.
     """
-    rows = ((n, line.split("\t")) for n, line in numbered_lines(path) if line.strip())
+    rows = ((n, line.split("\t")) for n, line in read_numbered_lines(path) if line.strip())
     records, broken = [], []
     layout = None
     for number, cells in rows:

@@ -13,7 +13,7 @@ from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import is_header
 from kbert.data.labelled.length_buckets import IGNORED, Examples
-from kbert.data.labelled.text_lines import numbered_lines
+from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.tables import check_width, read_objects
@@ -79,7 +79,7 @@ def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
     universal = path.suffix == ".conllu"
     names: list[str] = []
     word, label = (1, 3) if universal else (0, -1)
-    for number, line in numbered_lines(path):
+    for number, line in read_numbered_lines(path):
         place = f"{path}, line {number}"
         if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
             continue
@@ -166,7 +166,7 @@ def take_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> in_memo
     `datasets.ClassLabel` gives its names.
 
     Args:
-        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
         name: of the argument, for errors.
         options: which columns to read.
 
@@ -176,7 +176,7 @@ def take_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> in_memo
     sentences = in_memory.LabelledRecords()
     features = getattr(data, "features", None) or {}
     class_names = {key: in_memory.class_names(data, key) for key in features}
-    for place, row in in_memory.rows_of(data, name):
+    for place, row in in_memory.iterate_records(data, name):
         if isinstance(row, list) and len(row) == 2:
             row = {"words": row[0], "labels": row[1]}
         if not isinstance(row, (Sentence, dict)):

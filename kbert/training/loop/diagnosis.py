@@ -29,7 +29,7 @@ def find_first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) 
     ]
     probe = keras.Model(model.inputs, [tensor for _, tensor in outputs])
     if (index := _first_bad_output(probe, batch)) < len(outputs):
-        examples = [batch.rows(slice(n, n + 1)) for n in range(len(batch))]
+        examples = [batch.select(slice(n, n + 1)) for n in range(len(batch))]
         is_bad = [_first_bad_output(probe, example) < len(outputs) for example in examples]
         bad = (first_row + np.flatnonzero(is_bad)).tolist()
         where = f"row{'s' * (len(bad) > 1)} {first_few(bad)}, " if bad else ""
@@ -53,7 +53,7 @@ def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
     """Return the index of the first output that is not finite, or the number of outputs."""
     first = len(probe.outputs)
     for start in range(0, len(batch), EXAMPLES):
-        some = batch.rows(slice(start, start + EXAMPLES))
+        some = batch.select(slice(start, start + EXAMPLES))
         arrays = [some.inputs[tensor.name] for tensor in probe.inputs]
         # those of records with several texts each are (B, C, S)
         inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in arrays]

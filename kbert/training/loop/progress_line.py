@@ -3,7 +3,7 @@
 import sys
 import time
 
-from kbert.io.progress import COLUMNS, columns, is_said
+from kbert.io.progress import COLUMNS, columns, is_shown
 from kbert.io.units import duration, short
 
 FILE_WIDTH = 140  # of a line in a file
@@ -25,7 +25,7 @@ class Live:
         first: str = "",
         steps_per_epoch: int | None = None,
     ):
-        self._steps, self._show, self._first = steps, progress and is_said(), first
+        self._steps, self._show, self._first = steps, progress and is_shown(), first
         self._steps_per_epoch = steps_per_epoch
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()

@@ -22,8 +22,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from kbert.io import bounds, printable
 from kbert.io import json_schema as js
-from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
@@ -111,7 +111,7 @@ class RunFolder:
         return cls(path, values)
 
     @classmethod
-    @printable.escaped_errors()
+    @printable.escape_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
         """Open the folder of a run; a ValueError says that its settings.json is damaged."""
         path = Path(path)
@@ -276,7 +276,7 @@ class RunFolder:
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
     """Raise a FileExistsError for a folder that holds a run, or anything else."""
-    urls.refuse_url(path, to_write=True)
+    bounds.refuse_url(path, to_write=True)
     path = Path(path)
     if (path / "settings.json").exists():
         raise FileExistsError(
