@@ -1,8 +1,8 @@
-"""Random numbers that depend on their name alone: a hash of (seed, epoch, example, purpose, place).
+"""Random numbers as a hash of (seed, epoch, example, purpose, …), without a generator's state.
 
-No generator is carried along, so any example of any epoch can be made by itself, on any host and
-after any restart, and a whole batch of them at once. The hash is splitmix64 (Steele, Lea, Flood
-2014, "Fast splittable pseudorandom number generators"): number c of the stream that a key starts.
+So any example of any epoch can be made by itself, on any host and after any restart, and a whole
+batch at once. The hash is splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
+number generators"): number c of the stream that a key starts.
 """
 
 import numpy as np
@@ -34,19 +34,16 @@ def uniform(keys: np.ndarray, purpose: int) -> np.ndarray:
 
 
 def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
-    """Return a whole number of 0 … bound − 1 for each key, int64.
-
-    Off uniform by less than bound/2⁵³.
-    """
+    """Return an int64 of 0 … bound − 1 for each key, uniform up to bound/2⁵³."""
     return (uniform(keys, purpose) * bound).astype(np.int64)
 
 
 def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
-    """Return how many of that many fair coins fall heads, for each key, int64."""
-    words = -(-coins // 64)
-    row = np.repeat(np.arange(len(coins)), words)
-    word = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
-    bits = fork(fork(keys, purpose)[row], word)
-    bits >>= (64 - np.minimum(coins[row] - 64 * word, 64)).astype(np.uint64)
+    """Return how many of `coins` fair coins fall heads, for each key, int64."""
+    counts = -(-coins // 64)  # of random uint64
+    key = np.repeat(np.arange(len(coins)), counts)
+    number = np.arange(len(key)) - np.repeat(np.cumsum(counts) - counts, counts)
+    bits = fork(fork(keys, purpose)[key], number)
+    bits >>= (64 - np.minimum(coins[key] - 64 * number, 64)).astype(np.uint64)
     ones = np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1).sum(1)
-    return np.bincount(row, weights=ones, minlength=len(coins)).astype(np.int64)
+    return np.bincount(key, weights=ones, minlength=len(coins)).astype(np.int64)

@@ -1,8 +1,8 @@
 """Sequence packing: several texts per row, and batches of such rows.
 
 Krell et al., "Efficient Sequence Packing without Cross-contamination" (arXiv 2107.02027): attention
-is kept within each text, and positions begin again with it, so every text has the numbers that it
-has alone. transformers calls it padding-free training.
+stays within each text, and positions restart with it, so every text has the numbers that it has
+alone. transformers calls it padding-free training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,26 +42,19 @@ class PackedBatch(TrainingBatch):
 
 
 def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, np.ndarray]:
-    """Return the inputs of the packed graph for rows of one text each.
-
-    Args:
-        inputs: those of the plain graph, int32 (B, S).
-        pad_id: the padding token.
-    """
+    """Return the packed graph's inputs for the plain graph's, int32 (B, S): one text per row."""
     ids = inputs[TOKEN_IDS]
-    rows, length = ids.shape
+    count, length = ids.shape
     positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
     texts = (ids != pad_id).astype(np.int32)
-    firsts = np.arange(rows, dtype=np.int32) * length
+    firsts = np.arange(count, dtype=np.int32) * length
     return {**inputs, POSITIONS: positions.copy(), TEXTS: texts, FIRSTS: firsts}
 
 
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-    """Pack texts into rows: the longest first, each into the first row with space for it.
+    """Return the texts of each row: the longest first, each into the first row with space for it.
 
-    Args:
-        lengths: tokens of each text; texts without tokens are left out.
-        row_length: tokens of a row.
+    Texts without tokens are left out.
 
     Raises:
         ValueError: a text is longer than a row.
@@ -69,16 +62,16 @@ def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     if max(lengths, default=0) > row_length:
         raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
     rows: list[list[int]] = []
-    room: list[int] = []
-    for text in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+    space: list[int] = []
+    for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
         if not (tokens := lengths[text]):
             continue
-        row = next((row for row, left in enumerate(room) if left >= tokens), len(rows))
+        row = next((row for row, left in enumerate(space) if left >= tokens), len(rows))
         if row == len(rows):
             rows.append([])
-            room.append(row_length)
+            space.append(row_length)
         rows[row].append(text)
-        room[row] -= tokens
+        space[row] -= tokens
     return rows
 
 
@@ -98,8 +91,7 @@ def pack_batch(
         lengths: number of tokens of each example; 0: an example of weight 0, which is left out.
         row_length: S, the number of tokens in a row.
         least_rows: minimum number of rows of a micro-batch.
-        micro_batches: number of parts with equally many examples, each packed into equally many
-            rows.
+        micro_batches: number of micro-batches with equally many examples and equally many rows.
 
     Raises:
         ValueError: a text that is longer than a row; a number of examples that the micro-batches do
@@ -114,49 +106,40 @@ def pack_batch(
         first_fit(lengths[start : start + size], row_length) for start in range(0, len(batch), size)
     ]
     count = max(least_rows, *map(len, plans))
-    starts, numbers = _standing(plans, lengths, size, count * row_length, row_length)
-    shape = count * micro_batches, row_length
+    # each text's start in all rows end to end, and its number in its row, from 1; 0, 0 if empty
+    starts, numbers = np.zeros((2, len(batch)), np.int64)
+    for micro_batch, plan in enumerate(plans):
+        for row, texts in enumerate(plan):
+            start = (micro_batch * count + row) * row_length
+            for number, text in enumerate(texts, start=1):
+                index = micro_batch * size + text
+                starts[index], numbers[index] = start, number
+                start += lengths[index]
     text = np.repeat(np.arange(len(batch)), lengths)  # of each token
     position = np.concatenate([np.arange(tokens) for tokens in lengths])
 
-    # a row of floats is of a text, whole numbers may be its tokens'
-    of_texts = {name for name, a in batch.labels.items() if a.ndim == 1 or a.dtype.kind == "f"}
-
-    def laid(array):
-        rows = np.zeros(shape, array.dtype)
-        rows.flat[starts[text] + position] = array
+    def pack(values: np.ndarray) -> np.ndarray:
+        rows = np.zeros((count * micro_batches, row_length), values.dtype)
+        rows.flat[starts[text] + position] = values
         return rows
 
-    def every(group):
+    # a row of floats is of a text, whole numbers may be its tokens'
+    text_labels = {name for name, a in batch.labels.items() if a.ndim == 1 or a.dtype.kind == "f"}
+
+    def pack_each(group):
         return {
-            name: array if name in of_texts else laid(array[text, position])
+            name: array if name in text_labels else pack(array[text, position])
             for name, array in group.items()
         }
 
-    where = {
-        POSITIONS: laid(position.astype(np.int32)),
-        TEXTS: laid(numbers[text].astype(np.int32)),
+    packed_inputs = {
+        POSITIONS: pack(position.astype(np.int32)),
+        TEXTS: pack(numbers[text].astype(np.int32)),
         FIRSTS: (starts % (count * row_length)).astype(np.int32),
     }
     return PackedBatch(
-        every(batch.inputs) | where, every(batch.labels), every(batch.weights), batch
+        pack_each(batch.inputs) | packed_inputs,
+        pack_each(batch.labels),
+        pack_each(batch.weights),
+        batch,
     )
-
-
-def _standing(plans, lengths, size: int, tokens: int, row_length: int):
-    """Return each text's start in all rows end to end, and its number in its row, from 1.
-
-    Args:
-        plans: rows of each micro-batch, of `size` texts and with space for so many tokens.
-        lengths: tokens of all texts; a text without tokens has 0, 0.
-        row_length: tokens of a row.
-    """
-    starts, numbers = np.zeros((2, len(lengths)), np.int64)
-    for part, plan in enumerate(plans):
-        for row, places in enumerate(plan):
-            at = part * tokens + row * row_length
-            for number, place in enumerate(places, start=1):
-                text = part * size + place
-                starts[text], numbers[text] = at, number
-                at += lengths[text]
-    return starts, numbers

@@ -1,16 +1,16 @@
-"""Sequences of any lengths as arrays: batches of like lengths, in few static shapes; windows."""
+"""Padding: batches of similar lengths in few static shapes, and windows of long texts."""
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # where each is compiled for, once
-FINE = 4  # tokens between two lengths, where none is
+LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # of batches, if each is compiled
+FINE = 4  # tokens between two lengths, if nothing is compiled
 
 
 def batches_by_length(
-    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
     batch_size: int,
     *,
     pad_id: int,
@@ -18,38 +18,41 @@ def batches_by_length(
     count_for: Callable[[int], int],
     longest_first: bool = False,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield rows sorted by length, in padded batches.
+    """Yield examples sorted by length, in padded batches.
 
     Args:
-        rows: token ids and segment ids, as long as each other.
-        batch_size: rows of a batch at most.
+        examples: token ids and segment ids of each.
+        batch_size: maximum number of examples in a batch.
         pad_id: the padding token.
-        length_for: how long a batch is to be whose longest row has so many tokens.
-        count_for: how many rows one is to have that has so many: its last is repeated.
-        longest_first: or the shortest first.
+        length_for: returns a batch's length, given its longest example's.
+        count_for: returns a batch's number of examples, given how many there are; the last one is
+            repeated.
+        longest_first: whether to begin with the longest example instead of the shortest.
 
     Yields:
-        The places of a batch's rows, and int32 (B, S) token ids and segment ids.
+        The indices of a batch's examples, and int32 (B, S) token ids and segment ids.
     """
-    order = sorted(range(len(rows)), key=lambda row: len(rows[row][0]), reverse=longest_first)
+    order = sorted(
+        range(len(examples)), key=lambda index: len(examples[index][0]), reverse=longest_first
+    )
     for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        length = length_for(max(len(rows[place][0]) for place in places))
-        whole = places + places[-1:] * (count_for(len(places)) - len(places))
-        ids, segment_ids = zip(*(rows[place] for place in whole), strict=True)
-        yield places, pad_sequences(ids, length, pad_id), pad_sequences(segment_ids, length, 0)
+        indices = order[start : start + batch_size]
+        length = length_for(max(len(examples[index][0]) for index in indices))
+        whole = indices + indices[-1:] * (count_for(len(indices)) - len(indices))
+        ids, segment_ids = zip(*(examples[index] for index in whole), strict=True)
+        yield indices, pad_sequences(ids, length, pad_id), pad_sequences(segment_ids, length, 0)
 
 
-def pad_sequences(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
-    """Return rows of whole numbers as one int32 array (rows, length), filled up behind."""
-    array = np.full((len(rows), length), fill, np.int32)
-    for place, row in enumerate(rows):
-        array[place, : len(row)] = row
+def pad_sequences(sequences: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
+    """Return sequences of whole numbers as int32 (sequences, length), padded at the end."""
+    array = np.full((len(sequences), length), fill, np.int32)
+    for index, sequence in enumerate(sequences):
+        array[index, : len(sequence)] = sequence
     return array
 
 
 def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Return the lengths that are needed: up to the first that holds the longest example."""
+    """Return the lengths up to the first that holds the longest example."""
     if longest > lengths[-1]:
         raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
     return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
@@ -61,18 +64,18 @@ def pick_length(lengths: Sequence[int], tokens: int) -> int:
 
 
 def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int, ...]:
-    """Return the lengths with which a run takes least time: less padding, or fewer shapes to trace.
+    """Return the lengths that minimize the cost of padding and of tracing each shape.
 
     Args:
-        needed: how many batches need a length, by that length.
+        needed: number of batches by the length that they need.
         shape_cost: what each length costs once, in the time of a batch of the mean length.
 
     Returns:
-        Some of `needed`'s, ascending, the longest among them.
+        Some of `needed`'s lengths, ascending, the longest among them.
     """
     lengths = sorted(needed)
     mean = sum(length * count for length, count in needed.items()) / sum(needed.values())
-    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first so many lengths
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first n lengths
     for longest in lengths:
         options, padding = [], 0.0
         for first in range(len(best) - 1, -1, -1):  # the shortest that is padded to the longest
@@ -90,14 +93,9 @@ def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
 
 
 def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
-    """Return (start, end) of windows of `width` tokens, each `overlap` tokens into the one before.
+    """Return (start, end) of windows of `width` tokens that overlap by `overlap` < `width`.
 
-    The last one ends with the tokens and is as wide as the others: it may overlap more.
-
-    Args:
-        tokens: how many there are; no more than `width`: one window.
-        width: tokens of a window, at least 1.
-        overlap: less than `width`.
+    The last one ends with the tokens and has the full width, so it may overlap more.
     """
     last = max(tokens - width, 0)
     starts = [*range(0, last, width - overlap), last]

@@ -1,4 +1,4 @@
-"""Training batches, each of which depends on nothing but its number."""
+"""Training batches, each of which depends on nothing but its step."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -49,4 +49,4 @@ class Batches(Protocol):
     fingerprint: dict
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """Return the rows `part` of a step's batch, from 0: equal on every host, every time."""
+        """Return the examples `part` of a step's batch, from 0: equal on every host, every time."""

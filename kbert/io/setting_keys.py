@@ -57,10 +57,8 @@ def check_settings(file: str, values: dict, source: str) -> None:
             continue
         value = _value_at(values, row.key)
         if not any(type(value) is type(one) and value == one for one in (None, *row.allowed)):
-            raise ValueError(
-                f"{source}: {row.key} must be {json.dumps(row.allowed[0])}, got {js.short_repr(value)}. "
-                f"{row.why}"
-            )
+            wanted, got = json.dumps(row.allowed[0]), js.short_repr(value)
+            raise ValueError(f"{source}: {row.key} must be {wanted}, got {got}. {row.why}")
 
 
 def list_ignored_keys(folder: Path) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def read_table(
         _logger.warning("%s: read as a header: %s", place, ", ".join(first))
         warn_of_ignored(first, columns, place)
         return Table(columns, list(first), rows[1:], has_header)
-    if options.named:
+    if options.names:
         return Table(find_columns(numbers, place, options), numbers, rows, has_header)
     return Table(find_unnamed(rows, place), numbers, rows, has_header)
 

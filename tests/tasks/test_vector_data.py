@@ -198,7 +198,9 @@ def test_equal_texts_have_one_number():
 def test_labelled_sentences_get_partners_of_their_label(drawn):
     groups = np.array([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1], np.int32)
     examples = columns_of(11, 1, groups=groups)
-    batches = ColumnBatches(examples, output="Vectors", batch_size=11, seed=3, drawn=drawn)
+    batches = ColumnBatches(
+        examples, output="Vectors", batch_size=11, seed=3, texts_per_record=drawn
+    )
     label_of = {
         tuple(map(int, row)): label for row, label in zip(examples.ids, groups, strict=True)
     }

@@ -185,9 +185,8 @@ def _modules(file: Path) -> list[tuple[str, str]]:
     for entry in js.read(file, _LISTED):
         package, _, name = entry["type"].rpartition(".")
         if package.partition(".")[0] != "sentence_transformers":
-            raise ValueError(
-                f"{file}: modules must be sentence-transformers' own, got {js.short_repr(entry['type'])}"
-            )
+            got = js.short_repr(entry["type"])
+            raise ValueError(f"{file}: modules must be sentence-transformers' own, got {got}")
         if Path(entry["path"]).name != entry["path"]:
             raise ValueError(f"{file}: a module must be in the same folder, got {entry['path']!r}")
         if name != "Dropout":

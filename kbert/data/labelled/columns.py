@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
 TEXTS = ("text", "sentence", "review", "content", "comment", "tweet")
-# These are read where there is no column of the names above.
+# These are read if there is no column of the names above.
 MORE_LABELS = ("sentiment", "intent", "emotion", "topic", "score", "rating", "stars")
 MORE_TEXTS = ("utterance", "phrase", "message", "headline", "post", "document")
 PAIRS = (  # GLUE's, and the commonest
@@ -20,8 +20,8 @@ PAIRS = (  # GLUE's, and the commonest
     ("text_a", "text_b"),
 )
 NUMBERS = ("", "id", "idx", "index", "guid")  # "": pandas' to_csv calls its index so
-_OF_TEXTS = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
-NAMES = frozenset({*_OF_TEXTS, *LABELS, *MORE_LABELS, *NUMBERS})  # that a header is known by
+_TEXT_NAMES = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
+NAMES = frozenset({*_TEXT_NAMES, *LABELS, *MORE_LABELS, *NUMBERS})  # of a header
 WAY_TO_NAME = (
     "name them with --text-column, --text-pair-column and --label-column (in Python text_column, "
     "text_pair_column and label_column), or rename them"
@@ -58,10 +58,10 @@ class ColumnOptions:
             raise ValueError(
                 "text_pair_column must go with text_column, got text_pair_column alone: name both"
             )
-        names = [name.strip().lower() for name in self.named]
-        if twice := [name for name in self.named if names.count(name.strip().lower()) > 1]:
+        lower = [name.strip().lower() for name in self.names]
+        if twice := [name for name in self.names if lower.count(name.strip().lower()) > 1]:
             raise ValueError(f"both options name the column {twice[0]!r}: name different columns")
-        for name in self.named if self.no_header else ():
+        for name in self.names if self.no_header else ():
             if not name.isdecimal():
                 raise ValueError(
                     "columns must be numbers from 1 on where no_header is given, such as "
@@ -69,37 +69,32 @@ class ColumnOptions:
                 )
 
     @property
-    def named(self) -> list[str]:
-        """Columns that were named."""
+    def names(self) -> list[str]:
+        """Columns that the user names."""
         return [name for name in (self.text, self.text_pair, self.label) if name is not None]
 
-    def rename(self, names: Sequence[str], place: str) -> list[str]:
-        """Call the columns that were named text, pair and label; hide the others of their kind.
+    def rename(self, header: Sequence[str], source: str) -> list[str]:
+        """Name the user's columns text, pair and label; hide the others of their kind.
 
         Raises:
-            ValueError: a column that is not among `names`.
+            ValueError: a column that is not in the header.
         """
-        words = [str(name).strip().lower() for name in names]
-        roles = {"text": self.text, "pair": self.text_pair, "label": self.label}
-        indices = {
-            role: self._index(words, name, names, place)
-            for role, name in roles.items()
-            if name is not None
-        }
-        hidden = {*_OF_TEXTS} if self.text is not None else set()
+        names = [str(name).strip().lower() for name in header]
+        indices = {}
+        for role, name in (("text", self.text), ("pair", self.text_pair), ("label", self.label)):
+            if name is None:
+                continue
+            if name.strip().lower() not in names:
+                listed = ", ".join(map(str, header))[:80]
+                hint = ": give numbers with --no-header (no_header=True)" * name.isdecimal()
+                raise ValueError(f"{source}: there is no column {name!r}, only {listed}{hint}")
+            indices[role] = names.index(name.strip().lower())
+        hidden = {*_TEXT_NAMES} if self.text is not None else set()
         hidden |= {*LABELS, *MORE_LABELS} if self.label is not None else set()
-        words = [f"column {n}" if word in hidden else word for n, word in enumerate(words, 1)]
+        names = [f"column {n}" if name in hidden else name for n, name in enumerate(names, 1)]
         for role, index in indices.items():
-            words[index] = role
-        return words
-
-    @staticmethod
-    def _index(words: list[str], name: str, names: Sequence[str], place: str) -> int:
-        if name.strip().lower() not in words:
-            listed = ", ".join(map(str, names))
-            hint = ": give numbers with --no-header (no_header=True)" if name.isdecimal() else ""
-            raise ValueError(f"{place}: there is no column {name!r}, only {listed[:80]}{hint}")
-        return words.index(name.strip().lower())
+            names[index] = role
+        return names
 
 
 NO_OPTIONS = ColumnOptions()
@@ -113,39 +108,40 @@ class Columns(NamedTuple):
     label: int
 
 
-def find_columns(names: Sequence[str], place: str, options: ColumnOptions = NO_OPTIONS) -> Columns:
+def find_columns(
+    header: Sequence[str], source: str, options: ColumnOptions = NO_OPTIONS
+) -> Columns:
     """Return the columns of the texts and the label, in any order; "text" and "label" go first.
 
     Raises:
         ValueError: no column of texts or of labels, or several candidates.
     """
-    words = options.rename(names, place)
-    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(words)]
-    texts = texts or [(word,) for word in _found(words, TEXTS, MORE_TEXTS)]
-    labels = _found(words, LABELS, MORE_LABELS)
-    texts = [found for found in texts if "text" in found] or texts
-    if "text" in words and "text" not in texts[0]:
+    names = options.rename(header, source)
+
+    def find_first(*groups: Sequence[str]) -> list[str]:
+        return next((known for group in groups if (known := [n for n in group if n in names])), [])
+
+    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(names)]
+    texts = texts or [(name,) for name in find_first(TEXTS, MORE_TEXTS)]
+    labels = find_first(LABELS, MORE_LABELS)
+    texts = [columns for columns in texts if "text" in columns] or texts
+    if "text" in names and "text" not in texts[0]:
         texts = [("text",)]
     labels = labels[:1] if "label" in labels else labels
-    if len(texts) != 1 or len(labels) != 1 or len(set(words)) != len(words):
-        listed = ", ".join(map(str, names))
+    if len(texts) != 1 or len(labels) != 1 or len(set(names)) != len(names):
+        listed = ", ".join(map(str, header))
         raise ValueError(
-            f"{place}: expected a column text (or text and pair) and a column label, got "
+            f"{source}: expected a column text (or text and pair) and a column label, got "
             f"{listed[:80]}: {WAY_TO_NAME}"
         )
-    first, *second = map(words.index, texts[0])
-    return Columns(first, second[0] if second else None, words.index(labels[0]))
+    first, *second = map(names.index, texts[0])
+    return Columns(first, second[0] if second else None, names.index(labels[0]))
 
 
-def _found(words: Sequence[str], usual: Sequence[str], other: Sequence[str]) -> list[str]:
-    """Return the usual names among the words; where there is none, the other ones."""
-    return [name for name in usual if name in words] or [name for name in other if name in words]
-
-
-def left_out(names: Sequence[str], columns: Sequence[int | None]) -> list[str]:
-    """Return the columns that nothing is read from, but for those that number the rows."""
+def left_out(header: Sequence[str], columns: Sequence[int | None]) -> list[str]:
+    """Return the columns that nothing is read from, except those that number the examples."""
     return [
         str(name)
-        for place, name in enumerate(names)
-        if place not in columns and str(name).strip().lower() not in NUMBERS
+        for index, name in enumerate(header)
+        if index not in columns and str(name).strip().lower() not in NUMBERS
     ]

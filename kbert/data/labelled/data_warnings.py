@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 _logger = logging.getLogger("kbert")
 _NO_LABEL = {"", "-1", "-100", "nan", "none", "null", "na", "n/a", "<na>", "nil", "?", "unknown"}
 _FEW = 0.1  # share of labels up to which such a one is reported
-_SEVERAL = 10  # examples, of which a share says something
+_FEWEST = 10  # examples; in fewer a share means nothing
 _INPUTS = ("text", "pair", "words", "texts", "question", "context")  # of every task's records
 
 
 def warn_of_missing_labels(labels: Iterable[str], what: str = "records") -> None:
-    """Report labels that look like a marker for "no label", where few examples have them."""
+    """Warn of rare labels that look like a marker for "no label"."""
     counts = Counter(labels)
     total = counts.total()
     for label in sorted(label for label in counts if label.strip().lower() in _NO_LABEL):
@@ -25,16 +25,20 @@ def warn_of_missing_labels(labels: Iterable[str], what: str = "records") -> None
 
 
 def warn_of_records(train: Sequence, dev: Sequence | None) -> None:
-    """Report records that mostly repeat others, within the training data and in the dev data."""
-    inputs = [_inputs_of(record) for record in train]
+    """Warn of training records that repeat others, and of dev records that repeat those."""
+
+    def inputs_of(record) -> tuple:
+        return tuple(getattr(record, name, None) for name in _INPUTS)
+
+    inputs = [inputs_of(record) for record in train]
     different = set(inputs)
     repeated = len(inputs) - len(different)
-    if len(inputs) >= _SEVERAL and 2 * repeated > len(inputs):
+    if len(inputs) >= _FEWEST and 2 * repeated > len(inputs):
         _logger.warning(
             "train: %s of %s records repeat the text of another", f"{repeated:,}", f"{len(train):,}"
         )
-    known = sum(_inputs_of(record) in different for record in dev or ())
-    if dev and len(dev) >= _SEVERAL and known > _FEW * len(dev):
+    known = sum(inputs_of(record) in different for record in dev or ())
+    if dev and len(dev) >= _FEWEST and known > _FEW * len(dev):
         _logger.warning(
             "dev: %s of %s records have a text of the training data: their metrics do not show how "
             "the model does on new texts",
@@ -43,12 +47,6 @@ def warn_of_records(train: Sequence, dev: Sequence | None) -> None:
 
 
 def warn_of_cut_texts(cut: int, total: int, max_length: int) -> None:
-    """Report how many texts were cut."""
     if cut:
         hint = ": every one. Raise max_length" if cut == total > 1 else ""
         _logger.warning("%d of %d texts cut to %d tokens%s", cut, total, max_length, hint)
-
-
-def _inputs_of(record) -> tuple:
-    """Return the texts of a record."""
-    return tuple(getattr(record, name, None) for name in _INPUTS)

@@ -1,13 +1,12 @@
-"""Labelled data as people have them in memory: their rows, in Python's own types.
+"""Labelled data in memory: lists, DataFrames, `datasets.Dataset` and others.
 
-Nothing is imported for it: a pandas or polars DataFrame, a pyarrow table, a `datasets.Dataset` and
-a tf.data data set are known by the methods that they have.
+No library is imported for it: their objects are recognized by their methods.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
-Rows = Iterable | Sized  # what `iterate_records` takes; a pyarrow table is no Iterable
+Rows = Iterable | Sized  # a pyarrow table is no Iterable
 
 _EXPECTED = (
     "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "
@@ -19,34 +18,35 @@ class LabelledRecords(list):
     """A task's records.
 
     Attributes:
-        labels: the names of all labels, in their order; None where the data do not say.
+        labels: the names of all labels, in order; None if the data do not say.
     """
 
     labels: tuple[str, ...] | None = None
 
 
 def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
-    """(place, row) of whatever holds rows: dicts by column, or tuples.
+    """Yield (source, record) of data that hold records: dicts by column, or tuples.
 
     Args:
-        data: rows; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
+        data: records; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
             unbatched. Texts may be bytes of UTF-8, numbers NumPy's or tensors.
-        name: of the argument, for errors: the place of the third row is name[2].
+        name: the argument's name: the third record's source is name[2].
 
     Raises:
-        ValueError: what holds no rows, has no end, or bytes that are not UTF-8; with the place.
+        ValueError: data without records or without an end, or bytes that are not UTF-8.
     """
-    for number, row in enumerate(_rows(data, name)):
-        place = f"{name}[{number}]"
-        if type(row).__module__.startswith("kbert."):  # a record already
-            yield place, row
+    for number, record in enumerate(_open(data, name)):
+        source = f"{name}[{number}]"
+        if type(record).__module__.startswith("kbert."):  # a task's record already
+            yield source, record
         else:
-            yield place, plain(row._asdict() if hasattr(row, "_asdict") else row, place)
+            record = record._asdict() if hasattr(record, "_asdict") else record
+            yield source, plain(record, source)
 
 
-def _rows(data, name: str) -> Iterable:
+def _open(data, name: str) -> Iterable:
     if isinstance(data, Mapping):
-        return _rows_of_columns(data, name)
+        return _transpose(data, name)
     if hasattr(data, "as_numpy_iterator"):  # tf.data
         if int(data.cardinality()) == -1:
             raise ValueError(
@@ -67,8 +67,8 @@ def _rows(data, name: str) -> Iterable:
     return data
 
 
-def _rows_of_columns(columns: Mapping, name: str) -> Iterable[dict]:
-    """Return rows of {"text": […], "label": […]}."""
+def _transpose(columns: Mapping, name: str) -> Iterable[dict]:
+    """Return the records of {"text": […], "label": […]}."""
     listed = ", ".join(map(str, columns))[:60]
     expected = "must have columns that are lists of one length where it is a dict"
     if any(hasattr(column, "features") for column in columns.values()):
@@ -80,11 +80,11 @@ def _rows_of_columns(columns: Mapping, name: str) -> Iterable[dict]:
             f"{name} {expected}, got {listed}"
             + "".join(f", {length} {key}" for key, length in lengths.items())
         )
-    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
 
 
-def plain(value, place: str):
-    """Return a value in Python's own types: bytes decoded, arrays and tensors as lists or numbers.
+def plain(value, source: str):
+    """Return a value in Python's own types: texts, lists, numbers.
 
     Raises:
         ValueError: bytes that are not UTF-8.
@@ -97,11 +97,11 @@ def plain(value, place: str):
             return value.decode()
         except UnicodeDecodeError as error:
             byte = f"0x{value[error.start]:02x}"
-            raise ValueError(f"{place}: expected UTF-8 text, got byte {byte}") from None
+            raise ValueError(f"{source}: expected UTF-8 text, got byte {byte}") from None
     if isinstance(value, Mapping):
-        return {plain(key, place): plain(inner, place) for key, inner in value.items()}
+        return {plain(key, source): plain(inner, source) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner, place) for inner in value]
+        return [plain(inner, source) for inner in value]
     return value
 
 
@@ -112,26 +112,23 @@ def class_names(data, column: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def text_of(value, what: str, place: str, kind: str = "a text") -> str:
-    """Return a cell that must be a text; a ValueError that says where it is none."""
+def text_of(value, what: str, source: str, kind: str = "a text") -> str:
+    """Return a cell that must be a text; raise a ValueError if it is not."""
     if isinstance(value, str) and value.strip():
         return value.strip()
     hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
-    raise ValueError(f'{place}: "{what}" must be {kind}, got {value!r:.60}{hint}')
+    raise ValueError(f'{source}: "{what}" must be {kind}, got {value!r:.60}{hint}')
 
 
-def label_of(value, what: str, place: str, names: Sequence[str] | None = None) -> str:
-    """Return a label's name.
-
-    Raise a ValueError that says where it is neither a text nor a whole number.
-    """
+def label_of(value, what: str, source: str, names: Sequence[str] | None = None) -> str:
+    """Return a label's name; raise a ValueError if it is neither a text nor a whole number."""
     if isinstance(value, float) and value.is_integer():  # a column with holes in it is of floats
         value = int(value)
     if names is not None and isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < len(names):
             known = ", ".join(itertools.islice(names, 12))
-            raise ValueError(f'{place}: "{what}" must number one of {known}, got {value}')
+            raise ValueError(f'{source}: "{what}" must number one of {known}, got {value}')
         return names[value]
     if isinstance(value, int):
         return str(value)
-    return text_of(value, what, place, "a text or a whole number")
+    return text_of(value, what, source, "a text or a whole number")

@@ -1,8 +1,8 @@
-"""Batches of labelled examples of like lengths, in few static shapes.
+"""Batches of labelled examples of similar lengths, in few static shapes.
 
 A batch is as long as the first of a few lengths that holds its longest example. Its examples come
-from a pool of many batches that is sorted by length, so little of it is padding; the pools are
-drawn again in every epoch, and the batches shuffled.
+from a pool of many batches that is sorted by length, so little of it is padding. Pools are sampled
+again in every epoch, and the batches shuffled.
 """
 
 import copy
@@ -22,7 +22,7 @@ from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 IGNORED = -100  # a label that counts for nothing, as in transformers
 POOL = 50  # batches that are sorted by length together
 
-_POOLS, _ORDER, _DEAL = 0, 1, 2  # purposes of the draws
+_POOLS, _ORDER, _DEAL = 0, 1, 2  # purposes of random numbers
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Examples:
         segment_ids: segment ids of each example, as long as its ids.
         labels: labels by the model's output, one per example: a class id; or class ids for each
             token, where IGNORED is not counted; or a float; or float32 (classes,), 0 or 1.
+        notes: the task's own data, one per example, such as the record that it is from.
         class_weights: weights of the classes, by output; without them all labels have the same
             weight.
-        notes: the task's own data, one per example, such as the record that it is from.
 
     Raises:
         ValueError: lists of different lengths.
@@ -50,7 +50,7 @@ class Examples:
 
     def __post_init__(self):
         counts = {"segment_ids": len(self.segment_ids)}
-        counts |= {f"labels of {name}": len(found) for name, found in self.labels.items()}
+        counts |= {f"labels of {name}": len(labels) for name, labels in self.labels.items()}
         if self.notes:
             counts["notes"] = len(self.notes)
         for name, count in counts.items():
@@ -61,21 +61,22 @@ class Examples:
         return len(self.ids)
 
     def digest(self) -> str:
-        """Return a hash of all that a model is given, 16 hexadecimal digits."""
-        found = hashlib.sha256()
+        """Return a hash of all that the model reads, 16 hexadecimal digits."""
+        sha256 = hashlib.sha256()
         groups = (self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values())
-        for rows in groups:
-            for row in rows:
-                array = np.asarray(row, np.float32 if _is_float(row) else np.int32)
-                found.update(np.int32(array.size).tobytes() + array.tobytes())
-        return found.hexdigest()[:16]
+        for group in groups:
+            for values in group:
+                array = np.asarray(values, np.float32 if _is_float(values) else np.int32)
+                sha256.update(np.int32(array.size).tobytes() + array.tobytes())
+        return sha256.hexdigest()[:16]
 
 
 class BucketedBatches:
     """Batches of labelled examples, as `kbert.data.training_batch.Batches`.
 
     Every example occurs once per epoch, which has `steps_per_epoch` steps. The last, incomplete
-    batch of an epoch is padded with rows of weight 0. A batch is a pure function of (seed, step).
+    batch of an epoch is padded with examples of weight 0. A batch is a pure function of (seed,
+    step).
 
     Args:
         examples: the training examples.
@@ -109,7 +110,7 @@ class BucketedBatches:
         if not len(examples):
             raise ValueError("examples must be one or more, got none")
         self.seed, self.pad_id = int(seed), pad_id
-        self._tokens = np.array([len(row) for row in examples.ids])
+        self._tokens = np.array([len(ids) for ids in examples.ids])
         self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
         self.steps_per_epoch = -(-len(examples) // batch_size)
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
@@ -123,7 +124,7 @@ class BucketedBatches:
         }
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """Return the rows `part` of the batch of a step, counted from 0.
+        """Return the examples `part` of the batch of a step, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`; each
@@ -133,7 +134,25 @@ class BucketedBatches:
         Raises:
             ValueError: a step that is not a whole number from 0 on.
         """
-        return self._made(*self._filled(step), part)
+        indices, count = self._pad_step(step)
+        chosen, length = indices[part], self._length(indices)
+        real = (np.arange(len(indices)) < count)[part]
+        labels, weights = {}, {}
+        for name, values in self.examples.labels.items():
+            class_weights = self.examples.class_weights.get(name)
+            total = sum(_weigh(values[n], class_weights).sum() for n in indices[:count])
+            array = _stack_labels([values[n] for n in chosen], length)
+            own = _weigh(array, class_weights) * real.reshape(-1, *[1] * (array.ndim - 1))
+            labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
+            share = 1 / len(self.examples.labels) / (total or 1)
+            weights[name] = (own * share).astype(np.float32)
+        ids = [self.examples.ids[n] for n in chosen]
+        segments = [self.examples.segment_ids[n] for n in chosen]
+        inputs = {
+            TOKEN_IDS: pad_sequences(ids, length, self.pad_id),
+            SEGMENT_IDS: pad_sequences(segments, length, 0),
+        }
+        return TrainingBatch(inputs, labels, weights)
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
         """Return the same batches, of other lengths."""
@@ -143,93 +162,70 @@ class BucketedBatches:
         return other
 
     def lengths_in(self, epoch: int) -> list[int]:
-        """Return how long each batch of an epoch is, in tokens, in their order."""
-        return [self._length(places) for places in self._epoch(epoch)]
+        """Return the length of each batch of an epoch, in tokens, in order."""
+        return [self._length(indices) for indices in self._plan_epoch(epoch)]
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Return rows and tokens of each batch of an epoch, in their order."""
+        """Return (rows, tokens) of each batch of an epoch, in order."""
         return [(self.batch_size, length) for length in self.lengths_in(epoch)]
 
-    def _length(self, places: np.ndarray) -> int:
-        return pick_length(self.lengths, int(self._tokens[places].max()))
+    def _length(self, indices: np.ndarray) -> int:
+        return pick_length(self.lengths, int(self._tokens[indices].max()))
 
-    def _made(self, places: np.ndarray, count: int, part: slice) -> TrainingBatch:
-        """Return a batch whose first `count` rows count."""
-        length = self._length(places)
-        share = 1 / len(self.examples.labels)
-        real = (np.arange(len(places)) < count)[part]
-        labels, weights = {}, {}
-        for name, given in self.examples.labels.items():
-            of_classes = self.examples.class_weights.get(name)
-            total = sum(_counts(given[p], of_classes).sum() for p in places[:count])
-            rows = _labels([given[p] for p in places[part]], length)
-            counts = _counts(rows, of_classes) * real.reshape(-1, *[1] * (rows.ndim - 1))
-            labels[name] = rows if _is_float(rows) else np.where(rows == IGNORED, 0, rows)
-            weights[name] = (counts * (share / (total or 1))).astype(np.float32)
-        ids = [self.examples.ids[p] for p in places[part]]
-        segments = [self.examples.segment_ids[p] for p in places[part]]
-        inputs = {TOKEN_IDS: pad_sequences(ids, length, self.pad_id)}
-        return TrainingBatch(
-            inputs | {SEGMENT_IDS: pad_sequences(segments, length, 0)}, labels, weights
-        )
-
-    def _filled(self, step: int) -> tuple[np.ndarray, int]:
+    def _pad_step(self, step: int) -> tuple[np.ndarray, int]:
         """Return a step's examples, padded with its first one, and how many of them count."""
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        places = self._places(step)
-        count = len(places)
-        return np.concatenate([places, np.full(self.batch_size - count, places[0])]), count
+        indices = self._indices(step)
+        count = len(indices)
+        return np.concatenate([indices, np.full(self.batch_size - count, indices[0])]), count
 
-    def _places(self, step: int) -> np.ndarray:
+    def _indices(self, step: int) -> np.ndarray:
         """Return the indices of a step's examples: batch_size of them, or fewer in the last."""
         epoch, turn = divmod(step, self.steps_per_epoch)
         known, plan = self._plan  # one pair: the loop asks for batches in a thread of its own
         if known != epoch:
-            plan = self._epoch(epoch)
+            plan = self._plan_epoch(epoch)
             self._plan = epoch, plan
         return plan[turn]
 
-    def _epoch(self, epoch: int) -> list[np.ndarray]:
-        """Return all batches of an epoch, in order."""
-        order = _shuffled(key_of(self.seed, epoch, _POOLS), len(self.examples))
+    def _plan_epoch(self, epoch: int) -> list[np.ndarray]:
+        """Return the indices of all batches of an epoch, in order."""
+        order = _shuffle(key_of(self.seed, epoch, _POOLS), len(self.examples))
         batches, size = [], self.pool * self.batch_size
         for start in range(0, len(order), size):
             pool = order[start : start + size]
             if self.pool > 1:
                 pool = pool[np.argsort(self._tokens[pool], kind="stable")]
-            batches += self._batches_of(pool, key_of(self.seed, epoch, _DEAL, start))
-        return [batches[n] for n in _shuffled(key_of(self.seed, epoch, _ORDER), len(batches))]
+            batches += self._split_pool(pool, key_of(self.seed, epoch, _DEAL, start))
+        return [batches[n] for n in _shuffle(key_of(self.seed, epoch, _ORDER), len(batches))]
 
-    def _batches_of(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
-        """Return a pool that is sorted by length as batches; `key` is for what they draw."""
+    def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
+        """Return the batches of a pool that is sorted by length; `key` is for random choices."""
         return [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
 
 
-def _shuffled(key: np.ndarray, count: int) -> np.ndarray:
+def _shuffle(key: np.ndarray, count: int) -> np.ndarray:
     return np.argsort(fork(key, np.arange(count)), kind="stable")
 
 
-def _labels(rows: Sequence, length: int) -> np.ndarray:
-    """Return (B,) of numbers, (B, classes) of rows of floats, float32 or int32.
-
-    Of sequences of whole numbers int32 (B, length), filled up with IGNORED.
-    """
-    if _is_float(rows[0]):
-        return np.array(rows, np.float32)
-    return (
-        np.array(rows, np.int32) if np.ndim(rows[0]) == 0 else pad_sequences(rows, length, IGNORED)
-    )
+def _stack_labels(labels: Sequence, length: int) -> np.ndarray:
+    """Return (B,) of numbers, float32 (B, classes), or int32 (B, length) padded with IGNORED."""
+    if _is_float(labels[0]):
+        return np.array(labels, np.float32)
+    if np.ndim(labels[0]) == 0:
+        return np.array(labels, np.int32)
+    return pad_sequences(labels, length, IGNORED)
 
 
-def _counts(labels, class_weights: np.ndarray | None) -> np.ndarray:
+def _weigh(labels, class_weights: np.ndarray | None) -> np.ndarray:
     """Return the weight of each label: float64, in the shape of the labels."""
     if _is_float(labels):
         return np.ones(np.shape(labels))
-    counted = np.not_equal(labels, IGNORED)
+    mask = np.not_equal(labels, IGNORED)
     if class_weights is None:
-        return counted.astype(np.float64)
-    return np.where(counted, np.asarray(class_weights)[np.where(counted, labels, 0)], 0.0)
+        return mask.astype(np.float64)
+    return np.where(mask, np.asarray(class_weights)[np.where(mask, labels, 0)], 0.0)
 
 
 def _is_float(labels) -> bool:

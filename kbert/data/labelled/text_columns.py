@@ -1,7 +1,7 @@
 """Batches of records of several texts each: pairs, triplets, scored pairs, labelled sentences.
 
-A batch's inputs are (B, C, S), C texts a record, padded to one length. Labelled sentences become
-pairs of two of one label, or triplets with one of another label, drawn again in every epoch.
+A batch's inputs are (B, C, S), C texts per record, padded to one length. Labelled sentences become
+pairs with the same label, or triplets with a third of another label, sampled again in every epoch.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from kbert.data.padding import pad_sequences, pick_length
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 
-_PARTNERS = 3  # a purpose of the draws, beside those of `BucketedBatches`
-_LIKE, _OTHER = 0, 1
+_PARTNERS = 3  # a purpose of random numbers, beside those of `BucketedBatches`
+_SAME, _OTHER = 0, 1
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class TextColumns(Examples):
 
     Args:
         ids: token ids of each record's longest text.
-        segment_ids: nothing: () a record.
-        labels: none: {}.
-        texts: token ids of each text that there is, [CLS] and [SEP] among them.
-        columns: int32 (N, C), which of the texts stand in each record; (N, 1) of sentences.
-        scores: float32 (N,), of scored pairs; (0,) of others.
-        groups: int32 (N,), each labelled sentence's label; (0,) of others. Each label has two
-            sentences or more.
+        segment_ids: () for each record.
+        labels: {}.
+        texts: token ids of each different text, with [CLS] and [SEP].
+        columns: int32 (N, C), the texts of each record by index; (N, 1) for sentences.
+        scores: float32 (N,) for scored pairs, else (0,).
+        groups: int32 (N,), each labelled sentence's label, else (0,). Each label has two sentences
+            or more.
     """
 
     texts: Sequence[Sequence[int]] = ()
@@ -44,38 +44,38 @@ class TextColumns(Examples):
     def from_texts(
         cls, texts: Sequence[Sequence[int]], columns: np.ndarray, **others
     ) -> "TextColumns":
-        """From the fields after `texts`; equal texts become one."""
+        """Create it from the fields after `labels`; equal texts become one."""
         numbers: dict[tuple[int, ...], int] = {}
         renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
         columns = np.asarray(renumbered, np.int32)[columns]
-        lengths = np.array([len(text) for text in numbers])
         different = list(numbers)
+        lengths = np.array([len(text) for text in different])
         longest = columns[np.arange(len(columns)), lengths[columns].argmax(1)]
-        ids = [different[place] for place in longest]
+        ids = [different[index] for index in longest]
         return cls(ids, [()] * len(ids), {}, texts=different, columns=columns, **others)
 
     def digest(self) -> str:
-        """Return a hash of all that a model is given, 16 hexadecimal digits."""
-        found = hashlib.sha256(self.columns.tobytes())
+        """Return a hash of all that the model reads, 16 hexadecimal digits."""
+        sha256 = hashlib.sha256(self.columns.tobytes())
         for text in self.texts:
-            found.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
+            sha256.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
         for array in (self.scores, self.groups):
-            found.update(array.tobytes())
-        return found.hexdigest()[:16]
+            sha256.update(array.tobytes())
+        return sha256.hexdigest()[:16]
 
 
 class ColumnBatches(BucketedBatches):
     """`TextColumns` as `kbert.data.training_batch.Batches`; see `BucketedBatches`.
 
     Args:
-        examples: what is trained on.
-        output: what the labels are called.
-        as_rows: whether labels are (B, 1) where they are scores.
-        drawn: texts of a record that is drawn for a labelled sentence, 2 or 3.
+        examples: the training records.
+        output: the name of the labels.
+        as_column: whether scores are labels (B, 1) instead of (B,).
+        texts_per_record: number of texts in a record made of labelled sentences, 2 or 3.
         options: of `BucketedBatches`.
 
     Attributes:
-        count: C, texts of a record.
+        count: C, the number of texts in a record.
     """
 
     examples: TextColumns
@@ -85,41 +85,40 @@ class ColumnBatches(BucketedBatches):
         examples: TextColumns,
         *,
         output: str,
-        as_rows: bool = False,
-        drawn: int = 2,
+        as_column: bool = False,
+        texts_per_record: int = 2,
         **options,
     ):
         super().__init__(examples, **options)
-        self._output, self._as_rows = output, as_rows
-        self._lengths_of_texts = np.array([len(text) for text in examples.texts])
+        self._output, self._as_column = output, as_column
+        self._text_lengths = np.array([len(text) for text in examples.texts])
         labelled = len(examples.groups) > 0
-        self.count = drawn if labelled else examples.columns.shape[1]
+        self.count = texts_per_record if labelled else examples.columns.shape[1]
         self.fingerprint |= {"columns": self.count}
         if labelled:
             self._by_label = np.argsort(examples.groups, kind="stable")
             sizes = np.bincount(examples.groups)
             self._sizes, self._firsts = sizes, np.cumsum(sizes) - sizes
-            self._ranks = np.empty(len(examples), np.int64)  # places in `_by_label`
-            self._ranks[self._by_label] = np.arange(len(examples))
+            self._ranks = np.argsort(self._by_label)  # indices in `_by_label`
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """Return the rows `part` of the batch of a step, counted from 0.
+        """Return the examples `part` of the batch of a step, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, C, S), S one of `lengths`.
-            Labels: scores, float32 (B,) or (B, 1); else int32 (B, C), which text each is, of
-            labelled sentences which label. Weights float32 (B,), 1 together.
+            Labels: scores, float32 (B,) or (B, 1); else int32 (B, C), the index of each text or the
+            label of each labelled sentence. Weights float32 (B,), 1 together.
 
         Raises:
             ValueError: a step that is not a whole number from 0 on.
         """
-        filled, count = self._filled(step)
-        texts, labels = self._columns(filled, step // self.steps_per_epoch)
-        length = pick_length(self.lengths, int(self._lengths_of_texts[texts].max()))
+        indices, count = self._pad_step(step)
+        texts, labels = self._columns(indices, step // self.steps_per_epoch)
+        length = pick_length(self.lengths, int(self._text_lengths[texts].max()))
         chosen = texts[part]
-        rows = [self.examples.texts[place] for place in chosen.ravel()]
-        ids = pad_sequences(rows, length, self.pad_id).reshape(*chosen.shape, length)
-        weights = (np.arange(len(filled)) < count).astype(np.float32) / np.float32(count)
+        sequences = [self.examples.texts[index] for index in chosen.ravel()]
+        ids = pad_sequences(sequences, length, self.pad_id).reshape(*chosen.shape, length)
+        weights = (np.arange(len(indices)) < count).astype(np.float32) / np.float32(count)
         return TrainingBatch(
             {TOKEN_IDS: ids, SEGMENT_IDS: np.zeros_like(ids)},
             {self._output: labels[part]},
@@ -127,48 +126,44 @@ class ColumnBatches(BucketedBatches):
         )
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Return rows and tokens of each batch of an epoch, in their order."""
+        """Return (rows, tokens) of each batch of an epoch, in order."""
         return [(self.batch_size * self.count, length) for length in self.lengths_in(epoch)]
 
     def find_batch_without_negatives(self, epochs: int) -> np.ndarray | None:
         """Return the records of the first batch in which no text is a negative of another's.
 
-        It is None if there is no such batch.
-
-        The odd batch of an epoch counts where it has no other: else its loss is 0, once.
+        The incomplete batch of an epoch counts only if it is the epoch's only one: else its loss
+        is 0 just once.
         """
         for step in range(epochs * self.steps_per_epoch):
-            places = self._places(step)
-            _, numbers = self._columns(places, step // self.steps_per_epoch)
-            whole = len(places) == self.batch_size or self.steps_per_epoch == 1
-            if whole and any(len(np.unique(column)) == 1 for column in numbers.T[:2]):
-                return places
+            indices = self._indices(step)
+            _, labels = self._columns(indices, step // self.steps_per_epoch)
+            whole = len(indices) == self.batch_size or self.steps_per_epoch == 1
+            if whole and any(len(np.unique(column)) == 1 for column in labels.T[:2]):
+                return indices
         return None
 
-    def _columns(self, places: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    def _columns(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the texts of records, (B, C), and their labels."""
         examples = self.examples
         if len(examples.groups):
-            drawn = self._drawn(places, epoch)
-            return examples.columns[drawn, 0], examples.groups[drawn]
-        texts = examples.columns[places]
+            sentences = self._sample_partners(indices, epoch)
+            return examples.columns[sentences, 0], examples.groups[sentences]
+        texts = examples.columns[indices]
         if not len(examples.scores):
             return texts, texts
-        scores = examples.scores[places]
-        return texts, scores[:, None] if self._as_rows else scores
+        scores = examples.scores[indices]
+        return texts, scores[:, None] if self._as_column else scores
 
-    def _drawn(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """Return sentences, each with another of its label, and one of another label.
-
-        The shape is (B, 2 or 3).
-        """
-        keys = fork(key_of(self.seed, epoch, _PARTNERS), places)
-        groups = self.examples.groups[places]
+    def _sample_partners(self, indices: np.ndarray, epoch: int) -> np.ndarray:
+        """Return (B, 2 or 3): sentences, one of the same label, and one of another label."""
+        keys = fork(key_of(self.seed, epoch, _PARTNERS), indices)
+        groups = self.examples.groups[indices]
         sizes, firsts = self._sizes[groups], self._firsts[groups]
-        ahead = 1 + below(keys, _LIKE, sizes - 1)
-        like = firsts + (self._ranks[places] - firsts + ahead) % sizes
-        found = [places, self._by_label[like]]
+        ahead = 1 + below(keys, _SAME, sizes - 1)
+        same = firsts + (self._ranks[indices] - firsts + ahead) % sizes
+        columns = [indices, self._by_label[same]]
         if self.count > 2:
             beyond = below(keys, _OTHER, len(self._by_label) - sizes)
-            found.append(self._by_label[(firsts + sizes + beyond) % len(self._by_label)])
-        return np.stack(found, 1)
+            columns.append(self._by_label[(firsts + sizes + beyond) % len(self._by_label)])
+        return np.stack(columns, 1)

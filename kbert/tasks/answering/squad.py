@@ -54,7 +54,7 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
         ValueError: not JSON, not SQuAD's shape, an answer that is not at its offset, a question
             without an answer that is not impossible, no question; with the line or the id.
     """
-    if options.named or options.no_header:
+    if options.names or options.no_header:
         raise ValueError(
             f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
             "text_pair_column, label_column and no_header"

@@ -178,7 +178,7 @@ def _check_labels_repeat(
     Columns that the user named, and labels that the data or a model know, are not checked.
     """
     different = len({record.label for record in records})
-    known = options.named or options.known_labels or getattr(records, "labels", None)
+    known = options.names or options.known_labels or getattr(records, "labels", None)
     if known or len(records) <= _FEW or 2 * different <= len(records):
         return
     used = [names[column] for column in columns if column is not None]

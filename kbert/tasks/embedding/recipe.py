@@ -85,8 +85,8 @@ class EmbeddingTraining(Finetuning):
         self.batches = ColumnBatches(
             train,
             output=EMBEDDINGS,
-            as_rows=settings.loss == "cosent",
-            drawn=3 if settings.loss == "triplet" else 2,
+            as_column=settings.loss == "cosent",
+            texts_per_record=3 if settings.loss == "triplet" else 2,
             batch_size=settings.batch_size,
             seed=settings.seed,
             pad_id=tokenizer.pad_id,

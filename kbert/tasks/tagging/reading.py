@@ -132,7 +132,7 @@ def _drop_header(sentences: list[Sentence], options: ColumnOptions) -> list[Sent
             '{"words": […], "labels": […]} on each line of a .jsonl file'
         )
     rows = [(place, [word, label]) for word, label, place in tokens]
-    named = [name for name in options.named if not name.isdecimal()]
+    named = [name for name in options.names if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
     if not rows or not is_header(rows, options, _merge_entities, names=_NAMES, few=_MANY):
         return sentences
