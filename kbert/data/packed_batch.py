@@ -109,10 +109,10 @@ def pack_batch(
     # each text's start in all rows end to end, and its number in its row, from 1; 0, 0 if empty
     starts, numbers = np.zeros((2, len(batch)), np.int64)
     for micro_batch, plan in enumerate(plans):
-        for row, texts in enumerate(plan):
+        for row, packed in enumerate(plan):
             start = (micro_batch * count + row) * row_length
-            for number, text in enumerate(texts, start=1):
-                index = micro_batch * size + text
+            for number, member in enumerate(packed, start=1):
+                index = micro_batch * size + member
                 starts[index], numbers[index] = start, number
                 start += lengths[index]
     text = np.repeat(np.arange(len(batch)), lengths)  # of each token

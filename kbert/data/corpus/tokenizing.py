@@ -84,9 +84,11 @@ def tokenize(
         for _ in range(processes):
             free.put(stack.enter_context(_start_worker(settings, processes)))
         threads = stack.enter_context(ThreadPoolExecutor(processes))
-        submit = functools.partial(threads.submit, _ask, free)
         yield from _tokenize_in_order(
-            blocks, submit, lambda block, future: future.result(), 2 * processes + 1
+            blocks,
+            lambda block: threads.submit(_ask, free, block),
+            lambda block, future: future.result(),
+            2 * processes + 1,
         )
 
 
