@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from kbert.data.labelled.columns import ColumnOptions, left_out
 from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.text_lines import (
-    read_csv,
-    read_tsv,
     hint_of_separator,
+    read_csv,
     read_json_lines,
+    read_tsv,
 )
 
 _logger = logging.getLogger("kbert")

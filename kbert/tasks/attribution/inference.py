@@ -141,8 +141,8 @@ def _embed(bert: Bert, sequences: list[list[int]], segments: list[int]) -> tuple
     """Return the embeddings' outputs, float32 (K, S, H), and the attention mask, bool (S,)."""
     check_ids(bert, sequences)
     length = pad_length(bert, len(segments))
-    ids = padded(sequences, length, bert.config.pad_token_id)
-    segment_ids = padded([segments] * len(sequences), length, 0)
+    ids = pad_sequences(sequences, length, bert.config.pad_token_id)
+    segment_ids = pad_sequences([segments] * len(sequences), length, 0)
     model = cut_embeddings(cast(bert, "float32"))
     states = model([ids, segment_ids][: len(model.inputs)], training=False)
     return ops.convert_to_numpy(states), np.arange(length) < len(segments)
