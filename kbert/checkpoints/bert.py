@@ -18,7 +18,8 @@ from kbert.checkpoints.hub.model_card import make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
-from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS_WITH_LABELS
 from kbert.io import bounds, printable
 from kbert.model import deferred
 from kbert.model.summary import read_spec_arguments
@@ -393,8 +394,8 @@ def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
 def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> None:
     if num_labels is not None and head not in HEADS_WITH_LABELS:
         raise ValueError(
-            f"{'labels go' if labels else 'num_labels goes'} with head='classifier' or "
-            f"head='tokens', got {head!r}"
+            f"{'labels go' if labels else 'num_labels goes'} with "
+            f"{' or '.join(f'head={name!r}' for name in HEADS_WITH_LABELS)}, got {head!r}"
         )
     own = (checkpoint.labels or ()) if head == checkpoint.spec.head else ()
     if labels and labels != own and sorted(labels) == sorted(own):

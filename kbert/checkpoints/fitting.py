@@ -9,7 +9,8 @@ from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_names import Entry
 from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.config import BertConfig
-from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import hint
 
 # Where the tensors say a size of the configuration: a dimension, the same in every format.

@@ -11,7 +11,7 @@ from kbert.checkpoints import fitting, formats, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
-from kbert.graph.spec import HEADS_WITH_LABELS
+from kbert.heads import HEADS_WITH_LABELS
 from kbert.io import printable, setting_keys
 
 # safetensors' names of dtypes

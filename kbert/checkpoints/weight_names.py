@@ -23,9 +23,11 @@ from importlib import resources
 from kbert.graph import names
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
+from kbert.graph.families import FAMILIES
 from kbert.graph.presets import get_config
 from kbert.graph.reference import NamedParameter
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 
 COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
 OF_FAMILY = ("roberta", "distilbert")  # columns too
@@ -88,22 +90,13 @@ PARTS = tuple(_TABLE)
 
 _BODY = ("embeddings", "encoder")
 PARTS_OF_HEAD = {
-    "pretraining": (*_BODY, "pooler", "mlm", "nsp"),
-    "encoder": (*_BODY, "pooler"),
-    "classifier": (*_BODY, "pooler", "classifier"),
-    "tokens": (*_BODY, "tokens"),
-    "qa": (*_BODY, "qa"),
+    name: (*_BODY, *head.variant(FAMILIES["bert"]).parts) for name, head in HEADS.items()
 }
 
 
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
     """Return the parts of the table, of `PARTS`, that the graph of a head has."""
-    family, parts = config.family, PARTS_OF_HEAD[head]
-    if not family.next_sentence and head == "pretraining":
-        return tuple(part for part in parts if part not in ("pooler", "nsp"))
-    if not family.next_sentence and head == "classifier":
-        return tuple("first_token" if part == "pooler" else part for part in parts)
-    return parts if family.pooler else tuple(part for part in parts if part != "pooler")
+    return (*_BODY, *HEADS[head].variant(config.family).parts)
 
 
 def column_of(config: BertConfig) -> str:

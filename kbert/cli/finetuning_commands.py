@@ -1,7 +1,9 @@
 """The commands that fine-tune and evaluate: parse, call, print; imports wait for the command."""
 
+import inspect
 import json
 import logging
+import textwrap
 from pathlib import Path
 
 import click
@@ -87,11 +89,21 @@ class _LabelledFile(Input):
 
 _DATA = _LabelledFile()
 _FILES = "a .tsv, .csv, .jsonl or .json file"
-_TASK_HELP = "Task: classify, regress and multilabel for texts, tag for words, qa, embed."
+_TASK_HELP = f"Task: {', '.join(TASKS)}."
 _BASIC = (
     *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
     *("max_length", "lora_rank", "precision", "seed"),
 )
+
+
+def _list_tasks(function):
+    """Write each task and what its files contain into a command's help, in place of TASKS."""
+    tasks = "\n".join(
+        textwrap.fill(f"{name + ':':<12}{data}", 78, subsequent_indent=" " * 12)
+        for name, (_, data) in TASKS.items()
+    )
+    function.__doc__ = inspect.cleandoc(function.__doc__).replace("\nTASKS\n", f"\n{tasks}\n")
+    return function
 
 
 @command(
@@ -122,21 +134,14 @@ _BASIC = (
 @click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
 @with_settings(FinetuningSettings, _HELP)
 @with_run_options
+@_list_tasks
 def finetune(source, task, train, dev, teacher, output, run, around, **settings):
     """Fine-tune the checkpoint SRC on labelled data.
 
     A new run needs `--task TASK --train FILE -o RUN`. The task says what FILE contains:
 
     \b
-    classify:   one example per line: text, [second text,] label, separated by
-                tabs; or .csv, .jsonl with these columns
-    regress:    the same with a number as the label
-    multilabel: the same with any number of labels, separated by commas
-    tag:        one word and its label per line, a blank line after each sentence
-    qa:         SQuAD's JSON, 1.1 or 2.0
-    embed:      two texts (a pair), three or more (the others are negatives), two
-                texts and a score, or a text and a label, separated by tabs; or
-                .csv, .jsonl
+    TASKS
 
     To try it without data of your own, use the sample that comes with kbert:
     `--task classify --train samples.TRAIN --dev samples.DEV`.
@@ -241,8 +246,8 @@ def _say(tuned) -> None:
 @output_format("json")
 def evaluate(source, task, data, form, **options):
     """Print the metrics of the model SRC on labelled data."""
-    head = task_of(task).head
-    check_source(source, f"--task {task}", None if head == "encoder" else head)
+    found = task_of(task)
+    check_source(source, f"--task {task}", None if found.trains_embeddings else found.head)
     check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401

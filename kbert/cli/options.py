@@ -7,8 +7,9 @@ import click
 
 from kbert.cli.command import Choice, names_or_files, presets_or_files
 from kbert.graph import aliases
-from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
+from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS
+from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.tasks import PRECISIONS
 
 CONFIG = click.argument(
@@ -170,5 +171,6 @@ def spec_of(
 def labels_of(head: str, num_labels: int | None) -> int:
     """How many labels there are; a UsageError where they are given to a head that has none."""
     if num_labels is not None and head not in HEADS_WITH_LABELS:
-        raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
+        heads = " or ".join(HEADS_WITH_LABELS)
+        raise click.UsageError(f"--num-labels goes with --head {heads}, got {head}")
     return 2 if num_labels is None else num_labels

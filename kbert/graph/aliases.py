@@ -1,7 +1,8 @@
 """Other libraries' names for kbert's functions and options: accepted, or answered with a hint.
 
-The table is aliases.tsv. Aliases of heads, tasks and commands are accepted, and so is transformers'
-class name ("BertForSequenceClassification"). Any other name raises an error with the right call.
+The table is aliases.tsv; `kbert.heads` has the heads'. Aliases of heads, tasks and commands are
+accepted, and so is transformers' class name ("BertForSequenceClassification"). Any other name
+raises an error with the right call.
 """
 
 import inspect
@@ -11,25 +12,20 @@ from functools import cache, wraps
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
+from kbert.heads import HEADS
 from kbert.io.wording import hint
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # and what it is for
-_BUILDERS = {
-    "pretraining": "build_bert",
-    "encoder": "build_encoder",
-    "classifier": "build_classifier",
-    "tokens": "build_token_classifier",
-    "qa": "build_question_answering",
-}
 
 
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
     text = files("kbert.graph").joinpath("aliases.tsv").read_text(encoding="utf-8")
-    meanings: dict[str, dict[str, str]] = {}
+    of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
+    meanings: dict[str, dict[str, str]] = {"head": of_heads}
     for line in text.splitlines()[1:]:
         of, alias, meaning = line.split("\t")
         meanings.setdefault(of, {})[alias] = meaning
@@ -117,12 +113,11 @@ def refuse_attribute(of: str, name: str, known: Collection[str]) -> NoReturn:
 
 def _call_for_class(name: str) -> str | None:
     head = resolve("head", name)
-    if head not in _BUILDERS or head == name:
+    if head not in HEADS or head == name:
         return None
-    return (
-        f'kbert.load(path, head="{head}") opens a checkpoint, '
-        f"kbert.{_BUILDERS[head]}(config) builds a new model"
-    )
+    builder = HEADS[head].builder
+    call = f"{builder}(config)" if builder else f'build_bert(config, head="{head}")'
+    return f'kbert.load(path, head="{head}") opens a checkpoint, kbert.{call} builds a new model'
 
 
 def _plain(name: str) -> str:

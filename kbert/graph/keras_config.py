@@ -7,15 +7,9 @@ configuration, so another graph is never taken for a BERT.
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.heads import find_head
 from kbert.io import json_schema as js
 
-HEADS_OF_LAYERS = {
-    names.NSP: "pretraining",
-    names.CLASSIFIER: "classifier",
-    names.TOKEN_CLASSIFIER: "tokens",
-    names.SPAN: "qa",
-    names.MLM: "pretraining",  # of a family without next sentences
-}
 _SHOWN = 3  # differences in one error
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
 _LAYER = js.fields(
@@ -57,7 +51,7 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     length = _length(layers, names.TOKEN_IDS, source)
     predictions = _length(layers, names.MASKED_POSITIONS, source)
     labels = _num_labels(layers, source)
-    head = next((head for name, head in HEADS_OF_LAYERS.items() if name in layers), "encoder")
+    head = find_head(layers, values["config"].get("name")).name
     try:
         found = GraphSpec(
             config,
@@ -252,7 +246,7 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm | {"rms_scaling": False},
         "Dense": {
-            "activation": _activation(name, config, found.head == "classifier"),
+            "activation": _activation(name, config, "first_token" in found.variant.parts),
             "use_bias": True,
         },
         "Gather": {"first": found.selected_positions and found.has_pooler},
@@ -262,12 +256,12 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
     return settings.get(kind, {})
 
 
-def _activation(name: str, config: BertConfig, classifies: bool) -> str:
+def _activation(name: str, config: BertConfig, is_own: bool) -> str:
     if name == names.MLM_DENSE:
         return ACTIVATIONS[config.family.mlm_activation or config.hidden_act]
     if name != names.POOLER:
         return "linear"
-    return config.family.pooled_activation if classifies else "tanh"
+    return config.family.pooled_activation if is_own else "tanh"
 
 
 def _plain(value):

@@ -32,6 +32,7 @@ from importlib.resources import files
 
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 
 
 @dataclass(frozen=True)
@@ -64,21 +65,7 @@ def layers(spec: GraphSpec) -> list[Layer]:
         found += _filled("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
     texts = "X" if spec.packed else "B"
-    return found + after_encoder(_top(spec), mlm_input, last, spec.num_labels, texts)
-
-
-def _top(spec: GraphSpec) -> str:
-    """Return the table's name of the layers after the encoder."""
-    family = spec.config.family
-    if spec.head == "pretraining" and not family.next_sentence:
-        return "mlm"
-    if spec.head == "encoder" and not family.pooler:
-        return "bare"
-    if spec.head == "classifier" and not family.next_sentence:
-        return "dropped-classifier" if family.drops_first_token else "dense-classifier"
-    if spec.head == "qa" and family.drops_answers:
-        return "dropped-qa"
-    return spec.head
+    return found + after_encoder(spec.variant.rows, mlm_input, last, spec.num_labels, texts)
 
 
 def before_encoder(segments: int | str | None, packed: bool = False) -> list[Layer]:
@@ -106,7 +93,7 @@ def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
     if not spec.selected_positions:
         return encoder_block(n, hidden)
     return _filled(
-        "queries-packed" if spec.packed else f"queries-{spec.head}",
+        f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
         "selected-block",
         n=n,
         hidden=hidden,
@@ -119,27 +106,27 @@ def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
 
 
 def after_encoder(
-    head: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
+    rows: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
 ) -> list[Layer]:
     """Return the layers of a head, which reads the last hidden state.
 
     Args:
-        head: one of `kbert.graph.spec.HEADS`, or the table's own for a family that differs.
+        rows: as in `kbert.heads.head.Variant`.
         mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
             or "selected" in the last block.
         hidden: the last hidden state.
         labels: how many there are.
         texts: the letter for the number of texts.
     """
-    dropped = head == "dropped-classifier"
+    dropped = rows == "dropped-classifier"
     first = names.FIRST_TOKEN_DROPOUT if dropped else names.FIRST_TOKEN
     braces = {"hidden": hidden, "labels": labels, "first": first, "texts": texts}
     if mlm_input == "all":
-        return _filled(head, S="S", states=hidden, marks=names.MASKED, **braces)
+        return _filled(rows, S="S", states=hidden, marks=names.MASKED, **braces)
     states = names.MLM_GATHER
     if mlm_input == "selected":
-        states = hidden if head == "mlm" else names.MLM_SLICE
-    graph = f"mlm-{mlm_input}" if head == "mlm" else mlm_input
+        states = hidden if rows == "mlm" else names.MLM_SLICE
+    graph = f"mlm-{mlm_input}" if rows == "mlm" else mlm_input
     return _filled(graph, S="M", states=states, marks=names.MASKED_POSITIONS, **braces)
 
 

@@ -7,25 +7,12 @@ from typing import Self
 from kbert.graph import aliases, names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
+from kbert.heads import HEADS
+from kbert.heads.head import Variant
 from kbert.io.wording import unknown_choice
 
-HEADS = {
-    "pretraining": "masked language model and next sentence",
-    "encoder": "sequence output and pooled output",
-    "classifier": "labels for a sequence",
-    "tokens": "labels for each token",
-    "qa": "start and end of an answer",
-}
-HEADS_WITH_LABELS = ("classifier", "tokens")
 MOST_SELECTED = 0.75  # of a sequence: beyond it, selecting positions costs what it saves
 POSITIONS = "positions"  # seq_len's default: as many tokens as the configuration has positions
-
-_OUTPUTS = {
-    "pretraining": (names.MLM, names.NSP),
-    "classifier": (names.CLASSIFIER,),
-    "tokens": (names.TOKEN_CLASSIFIER,),
-    "qa": (names.SPAN_START, names.SPAN_END),
-}
 
 
 @dataclass(frozen=True)
@@ -34,11 +21,11 @@ class GraphSpec:
 
     Args:
         config: the configuration.
-        head: "pretraining", "encoder", "classifier", "tokens" or "qa", or an alias (aliases.tsv).
+        head: the name or an alias of one of `kbert.heads`.
         seq_len: tokens in a sequence; None: any length.
         max_predictions: predicted positions per sequence, if the MLM head sees only these; None:
             every position.
-        num_labels: number of labels of the heads "classifier" and "tokens"; 2 for the others.
+        num_labels: number of outputs of a head with labels; the others have their own number.
         selected_positions: whether the last encoder block computes only the positions that the
             heads read: the first token's, and those to predict.
         packed: whether a row holds several texts (`kbert.data.packed_batch`), by further inputs.
@@ -68,7 +55,7 @@ class GraphSpec:
         if self.max_predictions is not None:
             self._set("max_predictions", self._checked_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
-        self._set("num_labels", labels if self.has_labels else 2)
+        self._set("num_labels", labels if self.has_labels else HEADS[self.head].num_outputs)
         self._check_variant()
 
     @classmethod
@@ -93,7 +80,8 @@ class GraphSpec:
         Weights, outputs and losses are those of this graph.
         """
         predicted = self.max_predictions or 0
-        reads_few = self.head == "classifier" or (self.head == "pretraining" and predicted)
+        reads = HEADS[self.head].reads
+        reads_few = reads == "first" or (reads == "predicted" and predicted)
         read = predicted + self.has_pooler
         if not reads_few or (self.seq_len and read > MOST_SELECTED * self.seq_len):
             return self
@@ -112,19 +100,22 @@ class GraphSpec:
     @property
     def has_labels(self) -> bool:
         """True if the head is a classifier with `num_labels` outputs."""
-        return self.head in HEADS_WITH_LABELS
+        return HEADS[self.head].has_labels
+
+    @property
+    def variant(self) -> Variant:
+        """What the head has in the graph of the configuration's family."""
+        return HEADS[self.head].variant(self.config.family)
 
     @property
     def has_pooler(self) -> bool:
-        """True if the graph has a pooled output."""
-        if self.head == "pretraining":
-            return self.config.family.next_sentence
-        return self.head == "classifier" or (self.head == "encoder" and self.config.family.pooler)
+        """True if the graph has a dense layer of the first token's hidden state."""
+        return not {"pooler", "first_token"}.isdisjoint(self.variant.parts)
 
     @property
     def classifier_rate(self) -> float:
         """Dropout rate of a classifier; the encoder's for DistilBERT's token classifier."""
-        rate, of_tokens = self.config.classifier_dropout, self.head == "tokens"
+        rate, of_tokens = self.config.classifier_dropout, HEADS[self.head].reads == "all"
         if rate is None or (of_tokens and not self.config.family.pooler):
             return self.config.hidden_dropout_prob
         return rate
@@ -138,30 +129,34 @@ class GraphSpec:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the output layers."""
-        if self.head == "pretraining" and not self.has_pooler:
-            return (names.MLM,)
         last = names.encoder_output(self.config.num_hidden_layers)
         of_encoder = (last, names.POOLER) if self.has_pooler else (last,)
-        return _OUTPUTS.get(self.head, of_encoder)
+        return self.variant.outputs or of_encoder
 
     def _check_variant(self) -> None:
         """Raise a ValueError for a variant that the head does not have."""
         for name in ("selected_positions", "packed"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.selected_positions and self.head not in ("pretraining", "classifier"):
+        head = HEADS[self.head]
+        if self.selected_positions and head.reads == "all":
+            few = " or ".join(name for name, one in HEADS.items() if one.reads != "all")
             raise ValueError(
-                "selected_positions must be for a head that reads few positions, pretraining or "
-                f"classifier, got head {self.head!r}"
+                f"selected_positions must be for a head that reads few positions, {few}, got head "
+                f"{self.head!r}"
             )
-        if self.selected_positions and self.head == "pretraining" and not self.max_predictions:
+        if self.selected_positions and head.reads == "predicted" and not self.max_predictions:
             raise ValueError(
                 "selected_positions needs max_predictions for pretraining, got None: without it "
                 "the MLM head reads every position"
             )
-        if self.packed and not self.has_labels:
+        if self.packed and not head.packs:
+            packs = " or ".join(name for name, one in HEADS.items() if one.packs)
+            raise ValueError(f"packed must be for the head {packs}, got head {self.head!r}")
+        if head.only and self.config.model_type not in head.only:
             raise ValueError(
-                f"packed must be for the head classifier or tokens, got head {self.head!r}"
+                f"the head {self.head} is for {', '.join(head.only)}, got a configuration of "
+                f"{self.config.model_type}"
             )
 
     def _set(self, name: str, value) -> None:
@@ -182,7 +177,7 @@ class GraphSpec:
         return "max_position_embeddings" + (f" - {first}" if first else "")
 
     def _checked_predictions(self, predictions: int) -> int:
-        if self.head != "pretraining":
+        if HEADS[self.head].reads != "predicted":
             raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
         most = self.seq_len or self.config.positions
         predictions = require_positive("max_predictions", predictions)

@@ -6,14 +6,15 @@ between them by layer name.
 
 import contextlib
 import dataclasses
+import importlib
 import os
 
 import keras
-from keras import layers as kl
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
+from kbert.heads import HEADS
 from kbert.io.wording import hint
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.encoder import (
@@ -21,20 +22,12 @@ from kbert.model.layers.encoder import (
     Dropout,
     Embedding,
     FeedForward,
-    LayerNormalization,
     MultiHeadAttention,
     PositionEmbedding,
     TokenEmbedding,
 )
-from kbert.model.layers.heads import (
-    EmbeddingSimilarity,
-    Extract,
-    Gather,
-    GatherFirsts,
-    Masked,
-    Slice,
-)
-from kbert.ops.activations import activation
+from kbert.model.layers.heads import Gather, GatherFirsts, Slice
+from kbert.model.tops import make_initializer, make_norm, name_layer
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
@@ -43,15 +36,17 @@ _POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
 def build_bert(
     config: BertConfig | str | os.PathLike = "base",
     *,
+    head: str = "pretraining",
     seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
     selected_positions: bool = False,
     dtype: str | None = None,
 ) -> BertModel:
-    """Build BERT with both pretraining heads, the graph that keras_bert built.
+    """Build BERT, by default with both pretraining heads, the graph that keras_bert built.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
+        head: the name or an alias of another head, one of `kbert.heads`.
         seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
         max_predictions: None: keras_bert's graph, which projects every position onto the
             vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
@@ -73,7 +68,7 @@ def build_bert(
         ValueError: an impossible configuration, length, number of predictions or dtype.
     """
     variant: dict = {"max_predictions": max_predictions, "selected_positions": selected_positions}
-    return build(GraphSpec.of(config, seq_len=seq_len, dtype=dtype, **variant))
+    return build(GraphSpec.of(config, head, seq_len=seq_len, dtype=dtype, **variant))
 
 
 def build_encoder(
@@ -166,56 +161,15 @@ def build(spec: GraphSpec) -> BertModel:
     for block in range(1, last + 1):
         selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
         x = _encoder_block(spec, x, block, selected)
-    name, top = _TOPS[spec.head]
+    head = HEADS[spec.head]
+    module, function = head.build.split(":")
+    top = getattr(importlib.import_module(module), function)
     carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
     outputs = top(spec, x, table, inputs)
-    model = BertModel(list(inputs.values()), outputs, name=name, spec=carried)
+    model = BertModel(list(inputs.values()), outputs, name=head.model, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model
-
-
-def _pretraining(spec: GraphSpec, x, table, inputs: dict):
-    predicted = _states_to_predict(spec, x, inputs)
-    mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
-    if not spec.has_pooler:
-        return [mlm]
-    return [mlm, _dense(spec, 2, names.NSP)(_pooler(spec, x))]
-
-
-def _sequence_and_pooled(spec: GraphSpec, x, table, inputs: dict):
-    return [x, _pooler(spec, x)] if spec.has_pooler else [x]
-
-
-def _classifier(spec: GraphSpec, x, table, inputs: dict):
-    if spec.packed and not spec.selected_positions:
-        x = GatherFirsts(**_named(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
-    x = Dropout(spec.classifier_rate, **_named(spec, names.CLASSIFIER_DROPOUT))(_pooler(spec, x))
-    return _dense(spec, spec.num_labels, names.CLASSIFIER)(x)
-
-
-def _token_classifier(spec: GraphSpec, x, table, inputs: dict):
-    x = Dropout(spec.classifier_rate, **_named(spec, names.TOKEN_CLASSIFIER_DROPOUT))(x)
-    return _dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
-
-
-def _span(spec: GraphSpec, x, table, inputs: dict):
-    if spec.config.family.drops_answers:
-        x = Dropout(spec.answer_rate, **_named(spec, names.SPAN_DROPOUT))(x)
-    span = _dense(spec, 2, names.SPAN)(x)
-    start = Extract(0, axis=-1, **_named(spec, names.SPAN_START))(span)
-    end = Extract(1, axis=-1, **_named(spec, names.SPAN_END))(span)
-    return [start, end]
-
-
-# The model's name, and the function from the encoder's output to the outputs.
-_TOPS = {
-    "pretraining": ("bert", _pretraining),
-    "encoder": ("bert_encoder", _sequence_and_pooled),
-    "classifier": ("bert_classifier", _classifier),
-    "tokens": ("bert_token_classifier", _token_classifier),
-    "qa": ("bert_question_answering", _span),
-}
 
 
 def _inputs(spec: GraphSpec) -> dict:
@@ -230,7 +184,7 @@ def _inputs(spec: GraphSpec) -> dict:
             shapes[names.PACKED_FIRSTS] = ()
     if spec.max_predictions is not None:
         shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)
-    elif spec.head == "pretraining":
+    elif HEADS[spec.head].reads == "predicted":
         shapes[names.MASKED] = shape
     return {name: keras.Input(one, dtype="int32", name=name) for name, one in shapes.items()}
 
@@ -240,13 +194,13 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
 
     Of packed rows, the places of the texts' first tokens follow.
     """
-    named = _named(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
+    queries = name_layer(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
     if spec.packed:
         firsts = inputs[names.PACKED_FIRSTS]
-        return [GatherFirsts(**named)([x, firsts]), firsts]  # (N, 1, H)
+        return [GatherFirsts(**queries)([x, firsts]), firsts]  # (N, 1, H)
     if spec.max_predictions is None:
-        return [Slice(0, 1, **named)(x)]  # (B, 1, H)
-    return [Gather(spec.has_pooler, **named)([x, inputs[names.MASKED_POSITIONS]])]  # (B, R, H)
+        return [Slice(0, 1, **queries)(x)]  # (B, 1, H)
+    return [Gather(spec.has_pooler, **queries)([x, inputs[names.MASKED_POSITIONS]])]  # (B, R, H)
 
 
 def _embeddings(spec: GraphSpec, inputs: dict):
@@ -255,29 +209,29 @@ def _embeddings(spec: GraphSpec, inputs: dict):
         config.vocab_size,
         hidden,
         pad_token_id=config.pad_token_id,
-        embeddings_initializer=_normal(spec),
-        **_named(spec, names.TOKEN_EMBEDDING),
+        embeddings_initializer=make_initializer(spec),
+        **name_layer(spec, names.TOKEN_EMBEDDING),
     )(inputs[names.TOKEN_IDS])
     if config.family.segments:
         segments = Embedding(
             config.type_vocab_size,
             hidden,
-            embeddings_initializer=_normal(spec),
-            **_named(spec, names.SEGMENT_EMBEDDING),
+            embeddings_initializer=make_initializer(spec),
+            **name_layer(spec, names.SEGMENT_EMBEDDING),
         )(inputs[names.SEGMENT_IDS])
-        x = Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
+        x = Add(**name_layer(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
     if spec.packed:
         x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
     x = PositionEmbedding(
         config.max_position_embeddings,
         hidden,
-        embeddings_initializer=_normal(spec),
+        embeddings_initializer=make_initializer(spec),
         first=config.first_position,
-        **_named(spec, names.POSITION_EMBEDDING),
+        **name_layer(spec, names.POSITION_EMBEDDING),
     )(x)
     # Differs from Google: keras_bert drops out first and normalizes then.
-    x = Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
-    return _norm(spec, names.EMBEDDING_NORM)(x), table
+    x = Dropout(config.hidden_dropout_prob, **name_layer(spec, names.EMBEDDING_DROPOUT))(x)
+    return make_norm(spec, names.EMBEDDING_NORM)(x), table
 
 
 def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
@@ -286,16 +240,16 @@ def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
         config.num_attention_heads,
         config.head_size,
         dropout=config.attention_probs_dropout_prob,
-        kernel_initializer=_normal(spec),
-        **_named(spec, names.encoder(block, names.ATTENTION)),
+        kernel_initializer=make_initializer(spec),
+        **name_layer(spec, names.encoder(block, names.ATTENTION)),
     )
     y = attention([x, *selected] if selected else x)
     x = _residual(spec, selected[0] if selected else x, y, block, names.ATTENTION)
     feed_forward = FeedForward(
         config.intermediate_size,
         config.hidden_act,
-        kernel_initializer=_normal(spec),
-        **_named(spec, names.encoder(block, names.FEED_FORWARD)),
+        kernel_initializer=make_initializer(spec),
+        **name_layer(spec, names.encoder(block, names.FEED_FORWARD)),
     )
     return _residual(spec, x, feed_forward(x), block, names.FEED_FORWARD)
 
@@ -303,54 +257,9 @@ def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
 def _residual(spec: GraphSpec, x, y, block: int, part: str):
     """Apply LayerNorm(x + Dropout(y)), where y is a sublayer's output."""
     name = names.encoder(block, part, "Dropout")
-    y = Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
-    x = Add(**_named(spec, names.encoder(block, part, "Add")))([x, y])
-    return _norm(spec, names.encoder(block, part, "Norm"))(x)
-
-
-def _states_to_predict(spec: GraphSpec, x, inputs: dict):
-    """Return the hidden states that the MLM head reads."""
-    if spec.max_predictions is None:
-        return x
-    if not spec.selected_positions:
-        return Gather(**_named(spec, names.MLM_GATHER))([x, inputs[names.MASKED_POSITIONS]])
-    return Slice(1, **_named(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
-
-
-def _mlm_head(spec: GraphSpec, x, table, marks):
-    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
-    x = _dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
-    x = _norm(spec, names.MLM_NORM)(x)
-    logits = EmbeddingSimilarity(**_named(spec, names.MLM_SIMILARITY))([x, table])
-    return Masked(**_named(spec, names.MLM))([logits, marks])
-
-
-def _pooler(spec: GraphSpec, x):
-    x = Extract(**_named(spec, names.FIRST_TOKEN))(x)
-    family, function = spec.config.family, "tanh"
-    if spec.head == "classifier":
-        function = family.pooled_activation
-        if family.drops_first_token:
-            x = Dropout(spec.classifier_rate, **_named(spec, names.FIRST_TOKEN_DROPOUT))(x)
-    return _dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
-
-
-def _dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:
-    return kl.Dense(units, function, kernel_initializer=_normal(spec), **_named(spec, name))
-
-
-def _norm(spec: GraphSpec, name: str) -> LayerNormalization:
-    return LayerNormalization(epsilon=spec.config.layer_norm_eps, **_named(spec, name))
-
-
-def _named(spec: GraphSpec, name: str) -> dict:
-    """Return a layer's name and dtype; a dtype of None would change the order that Keras saves."""
-    return {"name": name} if spec.dtype is None else {"name": name, "dtype": spec.dtype}
-
-
-def _normal(spec: GraphSpec) -> keras.initializers.Initializer:
-    """Return a new truncated normal initializer, as google-research/bert's create_initializer."""
-    return keras.initializers.TruncatedNormal(stddev=spec.config.initializer_range)
+    y = Dropout(spec.config.hidden_dropout_prob, **name_layer(spec, name))(y)
+    x = Add(**name_layer(spec, names.encoder(block, part, "Add")))([x, y])
+    return make_norm(spec, names.encoder(block, part, "Norm"))(x)
 
 
 def _check_dtype(dtype: str | None) -> None:

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 from kbert.graph import names
-from kbert.graph.keras_config import HEADS_OF_LAYERS
-from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.graph.summary_rows import Row
+from kbert.heads import find_head
 from kbert.ops import keras_internals
 
 if TYPE_CHECKING:
@@ -41,16 +40,16 @@ def trainable_mark(layer) -> str:
 def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
-    last = next((name for name in HEADS_OF_LAYERS if name in layers), "")
-    arguments = {"head": HEADS_OF_LAYERS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    head = find_head(layers, model.name)
+    arguments = {"head": head.name, "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         arguments["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
     if any(name.endswith(f"-{names.QUERIES}") for name in layers):
         arguments["selected_positions"] = True
     if names.PACKED_TEXTS in layers:
         arguments["packed"] = True
-    if arguments["head"] in HEADS_WITH_LABELS:
-        arguments["num_labels"] = layers[last].weights[0].shape[-1]
+    if head.has_labels:
+        arguments["num_labels"] = layers[head.marks[0]].weights[0].shape[-1]
     return arguments
 
 

@@ -9,19 +9,12 @@ from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.heads import HEADS
 from kbert.io import bounds
 from kbert.io.wording import hint_of_path
 
 DEFAULT_LENGTH = 128  # tokens of a training example, where the user names none
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
-# What gives a checkpoint that lacks a head one; functions and commands have the same names.
-_WAY_TO = {
-    "encoder": "choose another pooling",
-    "pretraining": "train this one with kbert pretrain --init (in Python init=)",
-    "classifier": "train this one with kbert finetune --task classify",
-    "tokens": "train this one with kbert finetune --task tag",
-    "qa": "train this one with kbert finetune --task qa",
-}
 
 
 def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
@@ -107,7 +100,7 @@ def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> Non
     if bert.head != head:
         raise ValueError(
             f"{task} needs a model with the head {head!r}, got {bert.head!r}. If the checkpoint "
-            f"has that head, use kbert.load(path, head={head!r}). Otherwise {_WAY_TO[head]}"
+            f"has that head, use kbert.load(path, head={head!r}). Otherwise {HEADS[head].way}"
         )
     require_trained(bert, task, layers)
 
@@ -117,7 +110,7 @@ def require_head_of(source: str, task: str, head: str, found: str) -> None:
     if found != head:
         raise ValueError(
             f"{task} needs a checkpoint with the head {head!r}, but {source} has the head "
-            f"{found!r}: take another checkpoint, or {_WAY_TO[head]}"
+            f"{found!r}: take another checkpoint, or {HEADS[head].way}"
         )
 
 
@@ -128,7 +121,7 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
     """
     untrained = untrained_weights.find_untrained(bert)
     if lacking := [layer for layer in layers if layer in untrained]:
-        way = _WAY_TO[head or bert.head]
+        way = HEADS[head or bert.head].way
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, but they are "
             "not in the checkpoint and "

@@ -10,7 +10,7 @@ from kbert import PRESETS, BertConfig, account
 from kbert.graph import reference
 from kbert.graph.accounting import DTYPES, default_predictions
 from kbert.graph.published_totals import reconciled_totals
-from kbert.graph.spec import HEADS
+from kbert.heads import HEADS
 
 LABELS = 5
 

@@ -10,7 +10,7 @@ from helpers.sizes import ODD
 from kbert import BertConfig, account
 from kbert.graph.accounting import DTYPES
 from kbert.graph.formulas import compute, put_in_numbers
-from kbert.graph.spec import HEADS
+from kbert.heads import HEADS
 
 LETTERS = {"T": 31, "H": 30, "A": 6, "L": 5, "P": 19, "FFD": 44, "S": 7, "B": 13, "M": 3, "w": 2}
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.model.builder import build
 from kbert.tasks.running import select_outputs
 

@@ -16,7 +16,8 @@ from helpers.sizes import BATCH, LENGTH
 from kbert import account, build_bert, model_rows
 from kbert.graph.closed_form import rows
 from kbert.graph.reference import document_004
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.model.bert_model import BertModel
 
 

@@ -7,7 +7,8 @@ from helpers.backends import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.model.builder import build
 
 CASES = [("pretraining", "mixed_bfloat16")]
@@ -110,7 +111,7 @@ def test_dtype_that_is_no_float_policy_is_refused(small, dtype):
 
 
 def test_failed_build_leaves_the_keras_policy(small, monkeypatch):
-    monkeypatch.setattr("kbert.model.builder._pooler", lambda *_: 1 // 0)
+    monkeypatch.setattr("kbert.model.tops._pooler", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         kbert.build_bert(small, dtype="mixed_bfloat16")
 

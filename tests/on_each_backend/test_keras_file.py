@@ -16,7 +16,8 @@ import kbert
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.keras import file as keras_file
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.model import builder
 
 LABELS = ("no", "yes", "maybe", "so", "what")

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.graph.reference import document_004
-from kbert.graph.spec import HEADS, GraphSpec
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.show.explorer import explore as explore_module
 from kbert.show.explorer.counted import graphs
 from kbert.show.explorer.drawing import Drawing, geometries, right_angles

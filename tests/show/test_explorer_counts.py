@@ -8,7 +8,7 @@ from kbert.graph.accounting import DTYPES
 from kbert.graph.attention_parts import ATTENTION_PARTS
 from kbert.graph.closed_form import config_letters
 from kbert.graph.formulas import compute
-from kbert.graph.spec import HEADS
+from kbert.heads import HEADS
 from kbert.io import row_formats
 from kbert.show.explorer import formula_code
 

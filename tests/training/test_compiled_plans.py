@@ -11,7 +11,7 @@ from helpers.sizes import FILES, SIZES
 
 import kbert
 from kbert.graph import accelerators
-from kbert.graph.spec import HEADS
+from kbert.heads import HEADS
 from kbert.io import extras
 from kbert.show.compiled_text import compiled_text
 from kbert.training.compiled import compiler, gpu_text, hlo_text

@@ -19,20 +19,14 @@ from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Tensor
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.transformers import weight_files
 from kbert.checkpoints.transformers.classes import classes_of
-from kbert.graph.spec import HEADS
 from kbert.graph.trained_parts import MATRICES
+from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
 from kbert.io.wording import first_few
 
 CONFIG, OWN = "adapter_config.json", "kbert_adapter.json"
 _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-_TASK_TYPES = {  # of PEFT, by kbert's head
-    "classifier": "SEQ_CLS",
-    "tokens": "TOKEN_CLS",
-    "qa": "QUESTION_ANS",
-    "encoder": "FEATURE_EXTRACTION",
-}
 _POSITIVE = js.number(1e-30, 1e30)
 _CONFIG = js.fields(
     {"peft_type": js.one_of("LORA"), "r": js.whole(1), "lora_alpha": _POSITIVE},
@@ -166,7 +160,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
     modules = list(dict.fromkeys(name.split(".")[0] for name in adapter.saved))
     return {
         "peft_type": "LORA",
-        "task_type": _TASK_TYPES.get(bert.head),
+        "task_type": HEADS[bert.head].peft,
         **_base_values(adapter.base_path),
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
@@ -240,7 +234,7 @@ def _alpha(config: dict, module: str) -> float:
 
 def _head(config: dict, saved: dict) -> str | None:
     """Return the head that PEFT's task means, or that the saved weights are of."""
-    heads = {task: head for head, task in _TASK_TYPES.items()}
+    heads = {head.peft: name for name, head in HEADS.items() if head.peft}
     if head := heads.get(config.get("task_type") or ""):
         return head
     if "qa_outputs.weight" in saved:

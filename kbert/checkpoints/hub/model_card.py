@@ -6,12 +6,14 @@ The metadata's keys are those of huggingface_hub's documentation, "Create and sh
 import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
+from kbert.heads.head import Use
 from kbert.io import printable
 
 README = "README.md"
@@ -39,45 +41,10 @@ class Model(Protocol):
     def problem_type(self) -> str | None: ...
 
 
-class Use(NamedTuple):
-    """What a head is for: Hugging Face's name of the task, and the same in words.
-
-    Then how it is used: kbert's function, transformers' class, and an example of its inputs.
-    """
-
-    tag: str
-    title: str
-    function: str
-    auto_class: str
-    inputs: str
-
-
-_TEXT, _WORDS = '"a fine film"', '"Ada lives in London"'
-_QUESTION = '"Who wrote it?", "Ada wrote it in 1843."'
-_CLASSIFIER = "AutoModelForSequenceClassification"
-_USES = {  # by problem type, else by head
-    "regression": Use("text-classification", "regression", "regress", _CLASSIFIER, _TEXT),
-    "multi_label_classification": Use(
-        "text-classification", "multi-label classification", "classify", _CLASSIFIER, _TEXT
-    ),
-    "classifier": Use("text-classification", "text classification", "classify", _CLASSIFIER, _TEXT),
-    "tokens": Use(
-        *("token-classification", "token classification", "tag"),
-        *("AutoModelForTokenClassification", _WORDS),
-    ),
-    "qa": Use(
-        *("question-answering", "question answering", "answer"),
-        *("AutoModelForQuestionAnswering", _QUESTION),
-    ),
-    "pretraining": Use(
-        *("fill-mask", "masked language modelling", "fill_mask"),
-        *("AutoModelForMaskedLM", '"a fine {mask}"'),
-    ),
-    "sentence": Use(
-        *("sentence-similarity", "sentence embeddings", "embed", "SentenceTransformer", _TEXT),
-    ),
-    "encoder": Use("feature-extraction", "text embeddings", "embed", "AutoModel", _TEXT),
-}
+_SENTENCE = Use(
+    *("sentence-similarity", "sentence embeddings", "embed"),
+    *("SentenceTransformer", '"a fine film"'),
+)
 
 
 @dataclass(frozen=True)
@@ -154,12 +121,10 @@ def fill_in_name(card: str, name: str) -> str:
 
 
 def _find_use(model: Model) -> Use:
-    head = model.spec.head
-    if head == "encoder" and model.sentence is not None:
-        head = "sentence"
-    elif head == "classifier" and model.problem_type in _USES:
-        head = model.problem_type
-    return _USES[head]
+    head = HEADS[model.spec.head]
+    if not head.marks and model.sentence is not None:
+        return _SENTENCE
+    return head.uses.get(model.problem_type or "", head.use)
 
 
 def _make_metadata(
@@ -174,7 +139,7 @@ def _make_metadata(
     from huggingface_hub import EvalResult, ModelCardData
 
     library = _LIBRARIES.get(form, "kbert")
-    if library == "transformers" and use is _USES["sentence"]:
+    if library == "transformers" and use is _SENTENCE:
         library = "sentence-transformers"
     metrics = training.metrics if training else {}
     results = [
@@ -245,7 +210,7 @@ def _show_use(use: Use, mask: str, form: str) -> str:
         "kbert": f"import kbert\n\nbert = kbert.load({_PLACEHOLDER})\n"
         f"print(kbert.{use.function}(bert, {inputs}))".replace("'", '"')
     }
-    if use is _USES["sentence"] and form in _TRANSFORMERS:
+    if use is _SENTENCE and form in _TRANSFORMERS:
         examples["sentence-transformers"] = (
             "from sentence_transformers import SentenceTransformer\n\n"
             f"model = SentenceTransformer({_PLACEHOLDER})\nprint(model.encode([{inputs}]))"
@@ -255,7 +220,7 @@ def _show_use(use: Use, mask: str, form: str) -> str:
             f"from transformers import {use.auto_class}, AutoTokenizer\n\n"
             f"tokenizer = AutoTokenizer.from_pretrained({_PLACEHOLDER})\n"
             f"model = {use.auto_class}.from_pretrained({_PLACEHOLDER})\n"
-            f'print(model(**tokenizer({inputs}, return_tensors="pt")))'
+            f"{use.peer.replace('INPUTS', inputs)}"
         )
     return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
 

@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.checkpoints.keras_hub import writer
+from kbert.heads import HEADS
 from kbert.io import extras
 
 if TYPE_CHECKING:
     import keras
-
-_CLASSES = {
-    "encoder": "BertBackbone",
-    "pretraining": "BertMaskedLM",
-    "classifier": "BertTextClassifier",
-}
 
 
 def to_keras_nlp(bert: Bert) -> "keras.Model":
@@ -44,4 +39,5 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
         writer.write(bert, preset)
         import keras_nlp
 
-        return getattr(keras_nlp.models, _CLASSES[bert.head]).from_preset(os.fspath(preset))
+        kind = getattr(keras_nlp.models, HEADS[bert.head].keras_hub[0])
+        return kind.from_preset(os.fspath(preset))

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 from kbert.graph.config import BertConfig
+from kbert.graph.families import FAMILIES
+from kbert.heads import HEADS
 
 _BODY = ("embeddings", "encoder")
+_TABLE = "embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True)
@@ -31,54 +34,44 @@ class Classes:
         return next(iter(self.named))
 
 
-_TABLE = "embeddings.word_embeddings.weight"
+def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return `Classes.named` of a family whose classes begin with `name`."""
+    named = {}
+    for head in sorted(HEADS.values(), key=lambda head: "Model" not in head.classes):
+        whole = head.variant(FAMILIES[model_type]).parts
+        for ending, parts in head.classes.items() if model_type in (head.only or FAMILIES) else ():
+            if set(parts or ()) <= set(whole):
+                named[name + ending] = head.name, (*_BODY, *(whole if parts is None else parts))
+    return named
+
+
+def _roberta(name: str, model_type: str, prefix: str = "roberta.") -> Classes:
+    return Classes(
+        prefix,
+        _name_classes(name, model_type),
+        {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+        ("lm_head.", "classifier.", "qa_"),
+    )
+
+
 BERT = Classes(
     "bert.",
-    {
-        "BertModel": ("encoder", (*_BODY, "pooler")),
-        "BertForPreTraining": ("pretraining", (*_BODY, "pooler", "mlm", "nsp")),
-        "BertForMaskedLM": ("pretraining", (*_BODY, "mlm")),
-        "BertForNextSentencePrediction": ("pretraining", (*_BODY, "pooler", "nsp")),
-        "BertForSequenceClassification": ("classifier", (*_BODY, "pooler", "classifier")),
-        "BertForTokenClassification": ("tokens", (*_BODY, "tokens")),
-        "BertForQuestionAnswering": ("qa", (*_BODY, "qa")),
-    },
+    _name_classes("Bert", "bert"),
     {
         "cls.predictions.decoder.weight": _TABLE,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     ("cls.", "classifier.", "qa_"),
 )
-
-
-def _without_next_sentence(name: str, encoder: tuple[str, ...]) -> dict:
-    return {
-        f"{name}Model": ("encoder", (*_BODY, *encoder)),
-        f"{name}ForMaskedLM": ("pretraining", (*_BODY, "mlm")),
-        f"{name}ForSequenceClassification": ("classifier", (*_BODY, "first_token", "classifier")),
-        f"{name}ForTokenClassification": ("tokens", (*_BODY, "tokens")),
-        f"{name}ForQuestionAnswering": ("qa", (*_BODY, "qa")),
-    }
-
-
-def _roberta(name: str, prefix: str = "roberta.") -> Classes:
-    return Classes(
-        prefix,
-        _without_next_sentence(name, ("pooler",)),
-        {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
-        ("lm_head.", "classifier.", "qa_"),
-    )
-
-
 _BY_MODEL_TYPE = {
     "bert": BERT,
-    "roberta": _roberta("Roberta"),
-    "xlm-roberta": _roberta("XLMRoberta"),
-    "camembert": _roberta("Camembert"),
-    "data2vec-text": _roberta("Data2VecText", "data2vec_text."),
+    "roberta": _roberta("Roberta", "roberta"),
+    "xlm-roberta": _roberta("XLMRoberta", "xlm-roberta"),
+    "camembert": _roberta("Camembert", "camembert"),
+    "data2vec-text": _roberta("Data2VecText", "data2vec-text", "data2vec_text."),
     "distilbert": Classes(
         "distilbert.",
-        _without_next_sentence("DistilBert", ()),
+        _name_classes("DistilBert", "distilbert"),
         {"vocab_projector.weight": _TABLE},
         ("vocab_", "pre_classifier.", "classifier.", "qa_"),
         "DistilBertTokenizer",

@@ -59,6 +59,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
     values, classes = _settings(files), classes_of(config)
+    names = values.get("architectures") or ()
     root = folder_around(files.folder)
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     architecture = _architecture(values, files.config, classes)
@@ -71,7 +72,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     num_labels = (weight.shape[0] if weight and weight.shape else len(new_labels or ())) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
     has_tokens = any(
-        (files.folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
+        (files.folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")
     )
     yield Checkpoint(
         str(path),
@@ -86,7 +87,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         cross_encoder=read_cross_encoder(root, values) if head == "classifier" else None,
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
-        other_head=next((n for n in values.get("architectures") or () if _OTHER in n), None),
+        other_head=next((n for n in names if _OTHER in n and n not in classes.named), None),
         untrained=values.get(untrained_weights.KEY) or {},
         split_punctuation=split if isinstance(split, str) else None,
         vocabulary=files.folder if has_tokens else None,

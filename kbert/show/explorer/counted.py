@@ -13,6 +13,7 @@ from kbert.graph.attention_parts import ATTENTION_PARTS
 from kbert.graph.layer_table import Layer
 from kbert.graph.presets import PRESETS
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.show.diagrams import kind_of
 
 BEFORE, BLOCK, AFTER = "before", "block", "after"
@@ -36,12 +37,13 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
     Each is the rows before the encoder, of a block, and after the encoder.
     """
-    kinds = ["all", "gathered"] if spec.head == "pretraining" else ["all"]
+    kinds = ["all", "gathered"] if HEADS[spec.head].reads == "predicted" else ["all"]
+    labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
             BEFORE: layer_table.before_encoder("G"),
             BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
-            AFTER: layer_table.after_encoder(spec.head, kind, "{last}", "K"),
+            AFTER: layer_table.after_encoder(spec.variant.rows, kind, "{last}", labels),
         }
         for kind in kinds
     }
@@ -73,7 +75,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
             letter: {"key": key, "title": title}
             for letter, (key, title) in LETTERS.items()
             if not (letter == "K" and labels is None)
-            and not (letter == "M" and spec.head != "pretraining")
+            and not (letter == "M" and HEADS[spec.head].reads != "predicted")
         },
         "values": sizes
         | {

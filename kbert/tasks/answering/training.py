@@ -1,30 +1,25 @@
 """An answer as a span of a context, SQuAD 1.1 and 2.0."""
 
-from collections.abc import Sequence
-
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks.answering.squad import (
-    Question,
     encode_squad,
     find_best_answers,
     read_squad,
     take_questions,
 )
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 
-class Answering:
+class Answering(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "qa", "qa", "f1"
-    title, problem_type = "question answering", None
+    title, loss = "question answering", "cross-entropy"
 
     read = staticmethod(read_squad)
     take = staticmethod(take_questions)
-
-    def labels(self, records: Sequence[Question]) -> None:
-        return None
 
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_squad(records, tokenizer, max_length)

@@ -15,6 +15,7 @@ from kbert.tasks.classification.reading import (
     read_labelled,
     take_labelled,
 )
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 LABEL = "score"  # what the one output is called
@@ -48,11 +49,11 @@ def _classify_cell(cell: str) -> tuple[str, ...]:
 NUMBER = LabelKind(_parse_cell, _parse_value, "a number", _classify_cell)
 
 
-class Regression:
+class Regression(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "regress", "classifier", "spearman"
-    title, problem_type = "a regression", "regression"
+    title, loss, problem_type = "a regression", "squared-error", "regression"
 
     read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
     take = staticmethod(functools.partial(take_labelled, kind=NUMBER))

@@ -21,6 +21,7 @@ from kbert.tasks.classification.reading import (
     sort_labels,
     take_labelled,
 )
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 
@@ -50,11 +51,12 @@ LABELS = LabelKind(
 )
 
 
-class SeveralLabels:
+class SeveralLabels(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "multilabel", "classifier", "f1"
-    title, problem_type = "a classifier of several labels", "multi_label_classification"
+    title, loss = "a classifier of several labels", "binary-cross-entropy"
+    problem_type = "multi_label_classification"
 
     read = staticmethod(functools.partial(read_labelled, kind=LABELS))
     take = staticmethod(functools.partial(take_labelled, kind=LABELS))

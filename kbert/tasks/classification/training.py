@@ -11,14 +11,16 @@ from kbert.tasks.classification.reading import (
     read_labelled,
     take_labelled,
 )
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 
-class Classification:
+class Classification(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "classify", "classifier", "accuracy"
-    title, problem_type = "a classifier", "single_label_classification"
+    title, loss = "a classifier", "cross-entropy"
+    problem_type = "single_label_classification"
 
     read = staticmethod(read_labelled)
     take = staticmethod(take_labelled)

@@ -13,6 +13,7 @@ from kbert.io.wording import data_of
 from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.embedding.reading import TextRecord, read_records, take_records
 from kbert.tasks.embedding.texts import prepare_texts
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
@@ -28,11 +29,11 @@ LOSSES = {
 }
 
 
-class SentenceEmbeddings:
+class SentenceEmbeddings(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "embed", "encoder", "spearman"
-    title, problem_type = "sentence vectors", None
+    title = "sentence vectors"
     recipe = "kbert.tasks.embedding.recipe"
 
     read = staticmethod(read_records)

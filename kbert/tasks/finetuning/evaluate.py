@@ -17,8 +17,8 @@ from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.packed_batch import one_per_row
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, pick_length
 from kbert.graph.config import require_positive
-from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
-from kbert.graph.spec import HEADS_WITH_LABELS
+from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
+from kbert.heads import HEADS
 from kbert.tasks.checks import (
     check_max_length,
     longest,
@@ -70,7 +70,7 @@ def evaluate(
     found = task_of(task)
     columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
     bert = source if isinstance(source, Bert) else load(source)
-    if bert.head == found.head and bert.head in HEADS_WITH_LABELS:
+    if bert.head == found.head and HEADS[bert.head].has_labels:
         columns = with_known_labels(columns, found, known_labels(bert))
     records = records_of(found, data, columns=columns)
     tokenizer = require_tokenizer(bert, "evaluate")
@@ -79,7 +79,7 @@ def evaluate(
         options = {"batch_size": batch_size, "precision": precision}
         return own(bert, records, max_length=max_length, **options)
     outputs = list(bert.model.output_names)
-    require_head(bert, "evaluate", found.head, outputs if found.head != "qa" else ["Span"])
+    require_head(bert, "evaluate", found.head, HEADS[found.head].marks)
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = found.encode(records, tokenizer, labels, max_length=limit)
@@ -147,8 +147,8 @@ class LabelledEvaluation:
 
     def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
         """Return logits by output, one array per example; token logits without padding."""
-        ids = self._examples.ids
-        found = {name: [None] * len(ids) for name in names}
+        ids, per_text = self._examples.ids, HEADS[self._task.head].reads == "first"
+        found: dict[str, list] = {name: [None] * len(ids) for name in names}
         batches = batches_by_length(
             list(zip(ids, self._examples.segment_ids, strict=True)),
             self._batch_size,
@@ -160,7 +160,7 @@ class LabelledEvaluation:
             outputs = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
             for name, logits in zip(names, outputs, strict=True):
                 for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
-                    found[name][place] = row if name == CLASSIFIER else row[: len(ids[place])]
+                    found[name][place] = row if per_text else row[: len(ids[place])]
         return found
 
 
@@ -217,8 +217,11 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:
-    """Return the names of a head's outputs in data; 0, 1, … if the checkpoint has none."""
-    if bert.head == "qa":
+    """Return the names of a head's outputs in data; 0, 1, … if the checkpoint has none.
+
+    None: the head has no labels.
+    """
+    if not HEADS[bert.head].has_labels:
         return None
     numbers = tuple(map(str, range(bert.spec.num_labels)))
     unnamed = tuple(f"LABEL_{number}" for number in numbers)  # transformers' own

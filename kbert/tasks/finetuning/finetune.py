@@ -50,13 +50,8 @@ def finetune(
             otherwise a new head is initialized. With `lora_rank` it can also be the folder of an
             adapter, or of a run with one: that adapter is trained further, see
             `kbert.tasks.finetuning.continued_adapter`.
-        task: the task, which decides what `train` and `dev` hold.
-            "classify": text, [second text,] label, separated by tabs.
-            "regress": the same with a number as the label.
-            "multilabel": the same with any number of labels, separated by commas.
-            "tag": CoNLL, one word and its label per line.
-            "qa": SQuAD's JSON.
-            "embed": pairs, triplets, scored pairs or labelled sentences.
+        task: the task, which decides what `train` and `dev` hold: one of
+            `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
             `datasets.Dataset`, a tf.data data set, or a dict of columns. See `take_labelled`,
             `take_tagged`, `take_questions` and `take_records` in the tasks' reading. Each row

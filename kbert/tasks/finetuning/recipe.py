@@ -26,6 +26,7 @@ from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
+from kbert.heads import HEADS
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import (
     length_of_examples,
@@ -54,9 +55,7 @@ from kbert.training.run.run_folder import RunFolder
 from kbert.training.trained_weights import amount_trained, with_adapters
 
 _logger = logging.getLogger("kbert")
-_PACKED_HEADS = ("classifier", "tokens")
 _MODELS = ("source", "teacher")  # of the sources; the others are data
-_CLASSES = ("classify", "tag")  # whose labels are numbers of classes
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,15 @@ class Finetuning(Recipe):
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
-        settings.check_for(task.name)
+        settings.check_for(task)
         distillation_settings.check(settings, sources.get("teacher"))
-        if task.name == "embed" and sources.get("teacher") is not None:
-            raise ValueError("teacher must be for a task with outputs of its own, got it for embed")
+        if task.trains_embeddings and sources.get("teacher") is not None:
+            raise ValueError(
+                f"teacher must be for a task with outputs of its own, got it for {task.name}"
+            )
         if self.packing and sources.get("teacher") is not None:
             raise ValueError("packing does not go with a teacher: leave one of them out")
-        if self.packing and task.head not in _PACKED_HEADS:
+        if self.packing and not HEADS[task.head].packs:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
             raise ValueError(
@@ -122,9 +123,7 @@ class Finetuning(Recipe):
     @classmethod
     def of_task(cls, task: Task, settings: FinetuningSettings, sources: dict) -> "Finetuning":
         """Create an instance of the task's own class, if it has one."""
-        module = getattr(task, "recipe", None)
-        kind = importlib.import_module(module).RECIPE if module else cls
-        return kind(task, settings, sources)
+        return importlib.import_module(task.recipe).RECIPE(task, settings, sources)
 
     @classmethod
     def from_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
@@ -280,8 +279,8 @@ class Finetuning(Recipe):
 
     def first_layers(self):
         """Return the source's layers; a head with other labels, or of another kind, is new."""
-        new = self._new_layers()
-        if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
+        new, head = self._new_layers(), HEADS[self.task.head]
+        if lost := [name for name in new if name not in (*self.spec.outputs, *head.marks)]:
             _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(lost))
         found = layers_of(self.bert.model)
         return {name: layer for name, layer in found.items() if name not in new} | new
@@ -400,16 +399,13 @@ def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
     """Raise a ValueError for settings of class labels if the labels are not classes."""
     given = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
     for name, value in given.items():
-        if value and task.name not in _CLASSES:
-            raise ValueError(
-                f"{name} must be for the task {' or '.join(_CLASSES)}, got {task.name}"
-            )
+        if value and not task.has_classes:
+            raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
 
 
 def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | None) -> None:
     """Raise a ValueError where a teacher's outputs are not the student's."""
-    outputs = ("Span",) if task.head == "qa" else GraphSpec(teacher.config, task.head).outputs
-    require_head(teacher, "a teacher (but with alpha 0)", task.head, outputs)
+    require_head(teacher, "a teacher (but with alpha 0)", task.head, HEADS[task.head].marks)
     found, wanted = known_labels(teacher), labels
     if task.problem_type == "regression" and teacher.spec.num_labels == 1:
         return
@@ -457,3 +453,6 @@ def mean_flops(
     counts = Counter(batches.shapes_in(0))
     total = sum(count * flops_of(*shape) for shape, count in counts.items())
     return total / counts.total()
+
+
+RECIPE = Finetuning

@@ -1,12 +1,15 @@
 """Settings of a fine-tuning run: everything that its result depends on, except the data."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.run_settings import RunSettings
+
+if TYPE_CHECKING:
+    from kbert.tasks.finetuning.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +124,12 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             self.text_column, self.text_pair_column, self.label_column, self.no_header
         )
 
-    def check_for(self, task: str) -> None:
-        """Raise a ValueError if a setting of embeddings is for another task, or is missing."""
-        if task == "embed" and self.head_learning_rate is not None:
-            raise ValueError("head_learning_rate must be for a task with a head, got it for embed")
+    def check_for(self, task: "Task") -> None:
+        """Raise a ValueError for a setting of embeddings, or of a head, for another task."""
+        if task.trains_embeddings and self.head_learning_rate is not None:
+            raise ValueError(
+                f"head_learning_rate must be for a task with a head, got it for {task.name}"
+            )
         for name, default in self.of_vectors.items():
-            if task != "embed" and getattr(self, name) != default:
-                raise ValueError(f"{name} must be for the task embed, got {task}")
+            if not task.trains_embeddings and getattr(self, name) != default:
+                raise ValueError(f"{name} must be for the task embed, got {task.name}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
+from kbert.heads import HEADS
 from kbert.io import printable
 from kbert.io.wording import data_of, unknown_choice
 
@@ -16,37 +17,66 @@ if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
     from kbert.tasks.intervals import Scores
 
+# The module that has a task as TASK, and what a file of its data contains.
 TASKS = {
-    "classify": "kbert.tasks.classification.training",
-    "regress": "kbert.tasks.classification.numbers",
-    "multilabel": "kbert.tasks.classification.several_labels",
-    "tag": "kbert.tasks.tagging.training",
-    "qa": "kbert.tasks.answering.training",
-    "embed": "kbert.tasks.embedding.training",
+    "classify": (
+        "kbert.tasks.classification.training",
+        "one example per line: text, [second text,] label, separated by tabs; or .csv, .jsonl "
+        "with these columns",
+    ),
+    "regress": ("kbert.tasks.classification.numbers", "the same with a number as the label"),
+    "multilabel": (
+        "kbert.tasks.classification.several_labels",
+        "the same with any number of labels, separated by commas",
+    ),
+    "tag": (
+        "kbert.tasks.tagging.training",
+        "one word and its label per line, a blank line after each sentence",
+    ),
+    "qa": ("kbert.tasks.answering.training", "SQuAD's JSON, 1.1 or 2.0"),
+    "embed": (
+        "kbert.tasks.embedding.training",
+        "two texts (a pair), three or more (the others are negatives), two texts and a score, or "
+        "a text and a label, separated by tabs; or .csv, .jsonl",
+    ),
 }
 _EXCEL = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 class Task(Protocol):
-    """One kind of labelled data, the head for it, and how good its outputs are.
+    """One kind of labelled data: its reader, the head and the loss for it, and its metrics.
 
-    A task whose runs are others than `Finetuning`'s says as `recipe` the module that has their
-    class as RECIPE; one that measures a model in a way of its own has a method `evaluate`: see
+    A task that measures a model in a way of its own has a method `evaluate`: see
     `kbert.tasks.embedding.training`.
 
     Attributes:
         name: as in `TASKS`.
-        head: the graph's, one of `kbert.graph.spec.HEADS`.
+        head: the graph's, one of `kbert.heads`.
         score: which of the metrics says what is best, higher is better.
         title: what is trained, after "Fine-tuning", on the run's page.
+        loss: the loss of its labels, as `Head.loss`; "": the head's.
         problem_type: as transformers' config.json has it; None: the head says it.
+        recipe: the module that has the class of its runs as RECIPE.
     """
 
     name: str
     head: str
     score: str
     title: str
-    problem_type: str | None
+    loss: str = ""
+    problem_type: str | None = None
+    recipe: str = "kbert.tasks.finetuning.recipe"
+
+    @property
+    def has_classes(self) -> bool:
+        """True if the labels are classes, which can be smoothed and weighted."""
+        head = HEADS[self.head]
+        return head.has_labels and (self.loss or head.loss) == "cross-entropy"
+
+    @property
+    def trains_embeddings(self) -> bool:
+        """True if there is no head."""
+        return not HEADS[self.head].marks
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return a file's records, in its order; each knows its file and line.
@@ -69,25 +99,25 @@ class Task(Protocol):
             ValueError: what is wrong, with the row's place.
         """
 
-    def labels(self, records: Sequence) -> tuple[str, ...] | None:
+    def labels(self, records: Sequence, /) -> tuple[str, ...] | None:
         """Return the labels of the training data, sorted; None where the head has none."""
+        return None
 
-    def check_labels(self, records: Sequence, labels: Sequence[str]) -> None:
+    def check_labels(self, records: Sequence, labels: Sequence[str], /) -> None:
         """Raise a ValueError, with file and line, for a label that `labels` lacks.
 
-        Only tasks with classes have this method.
+        Only tasks with classes have labels to check.
         """
+        return None
 
-    def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> "Examples":
+    def encode(self, records: Sequence, /, tokenizer, labels, *, max_length: int) -> "Examples":
         """Encode records: the model's inputs, and the labels as numbers.
 
         Raises:
             ValueError: a label that `labels` lacks, with file and line.
         """
 
-    def scores(
-        self, records: Sequence, examples: "Examples", outputs: dict[str, list], labels
-    ) -> "Scores":
+    def scores(self, records: Sequence, examples, outputs: dict[str, list], labels) -> "Scores":
         """Return how good outputs are, per example; its `metrics` are over all.
 
         Args:
@@ -105,7 +135,7 @@ def task_of(name: str) -> Task:
         way = aliases.no_task(name)
         text = unknown_choice("task", TASKS, name)
         raise ValueError(f"{text}: {way}" if way else text)
-    return importlib.import_module(TASKS[name]).TASK
+    return importlib.import_module(TASKS[name][0]).TASK
 
 
 @printable.escape_errors()

@@ -6,6 +6,7 @@ import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 from kbert.tasks.tagging.reading import (
     Sentence,
@@ -18,11 +19,11 @@ from kbert.tasks.tagging.reading import (
 from kbert.tasks.tagging.windows import find_punctuation
 
 
-class Tagging:
+class Tagging(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "tag", "tokens", "f1"
-    title, problem_type = "a tagger", None
+    title, loss = "a tagger", "cross-entropy"
 
     read = staticmethod(read_tagged)
     take = staticmethod(take_tagged)

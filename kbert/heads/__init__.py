@@ -1,0 +1,37 @@
+"""The heads of the graph, one file each: `HEAD` in every other file of this folder.
+
+Graph, builder, checkpoints, accounting and tasks ask a head; none compares names. This package
+uses only the standard library: a head names its builder, and whoever builds imports that.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Collection
+
+from kbert.heads.head import Head
+
+_FIRST = ("pretraining", "encoder", "classifier", "tokens", "qa")  # in lists; others follow
+
+
+def _read_heads() -> dict[str, Head]:
+    others = {module.name for module in pkgutil.iter_modules(__path__)} - {"head", *_FIRST}
+    modules = [
+        importlib.import_module(f"kbert.heads.{name}") for name in (*_FIRST, *sorted(others))
+    ]
+    return {module.HEAD.name: module.HEAD for module in modules}
+
+
+HEADS = _read_heads()
+HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
+
+
+def find_head(layers: Collection[str], model: str | None = None) -> Head:
+    """Return the head of a graph.
+
+    Args:
+        layers: names of the graph's layers.
+        model: name of the Keras model, which decides between heads with the same layers.
+    """
+    found = [head for head in HEADS.values() if not set(head.marks).isdisjoint(layers)]
+    named = [head for head in found if head.model == model]
+    return [*named, *found, HEADS["encoder"]][0]

@@ -1,0 +1,45 @@
+"""A classifier of sequences, or one number or several labels for each."""
+
+from kbert.heads.head import Head, Use, Variant
+
+
+def _variant(family) -> Variant:
+    if family.next_sentence:
+        return Variant("classifier", ("pooler", "classifier"), ("Classifier",))
+    rows = "dropped-classifier" if family.drops_first_token else "dense-classifier"
+    return Variant(rows, ("first_token", "classifier"), ("Classifier",))
+
+
+def _use(title: str, function: str = "classify") -> Use:
+    auto_class = "AutoModelForSequenceClassification"
+    return Use("text-classification", title, function, auto_class, '"a fine film"')
+
+
+HEAD = Head(
+    name="classifier",
+    title="labels for a sequence",
+    aliases=(
+        *("classify", "classification", "sequence-classification", "sequence-classifier"),
+        *("text-classification", "text-classifier", "sentiment-analysis"),
+        *("regression", "regress", "regressor"),
+        *("multilabel", "multi-label", "multi-label-classification"),
+        *("sts", "sts-b", "natural-language-inference", "nli"),
+    ),
+    variant=_variant,
+    build="kbert.model.tops:apply_classifier",
+    model="bert_classifier",
+    builder="build_classifier",
+    marks=("Classifier",),
+    has_labels=True,
+    reads="first",
+    packs=True,
+    classes={"ForSequenceClassification": None},
+    peft="SEQ_CLS",
+    keras_hub=("BertTextClassifier", "BertClassifier"),  # the second: as it was called
+    way="train this one with kbert finetune --task classify",
+    use=_use("text classification"),
+    uses={
+        "regression": _use("regression", "regress"),
+        "multi_label_classification": _use("multi-label classification"),
+    },
+)

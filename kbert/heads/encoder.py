@@ -1,0 +1,26 @@
+"""No head: the encoder's sequence output and, if the family has a pooler, the pooled output."""
+
+from kbert.heads.head import Head, Use, Variant
+
+
+def _variant(family) -> Variant:
+    return Variant("encoder", ("pooler",)) if family.pooler else Variant("bare", ())
+
+
+HEAD = Head(
+    name="encoder",
+    title="sequence output and pooled output",
+    aliases=(
+        *("model", "base-model", "backbone", "feature-extraction", "sentence-similarity"),
+        *("embed", "embedding", "embeddings", "sentence-transformer"),
+    ),
+    variant=_variant,
+    build="kbert.model.tops:apply_encoder",
+    model="bert_encoder",
+    builder="build_encoder",
+    classes={"Model": None},
+    peft="FEATURE_EXTRACTION",
+    keras_hub=("BertBackbone", "BertTextEmbedder"),
+    way="choose another pooling",
+    use=Use("feature-extraction", "text embeddings", "embed", "AutoModel", '"a fine film"'),
+)

@@ -1,0 +1,89 @@
+"""A head: everything that graph, builder, checkpoints and tasks must know of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Variant(NamedTuple):
+    """What a head has in the graph of one family of models.
+
+    Attributes:
+        rows: its name in the column `graphs` of `kbert/graph/layers.tsv`, its closed form.
+        parts: parts of `kbert/checkpoints/names.tsv` with its weights, in every format.
+        outputs: names of its output layers; (): the encoder's outputs.
+    """
+
+    rows: str
+    parts: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+
+
+class Use(NamedTuple):
+    """How to use a model, for its card.
+
+    Attributes:
+        tag: Hugging Face's name of the task.
+        title: the same in words.
+        function: kbert's function.
+        auto_class: transformers' class.
+        inputs: example arguments.
+        peer: transformers' example; INPUTS stands for these.
+    """
+
+    tag: str
+    title: str
+    function: str
+    auto_class: str
+    inputs: str
+    peer: str = 'print(model(**tokenizer(INPUTS, return_tensors="pt")))'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """A head of the graph.
+
+    Attributes:
+        name: its name in kbert.
+        title: what it computes.
+        aliases: further names that users may give it, in lower case with hyphens.
+        variant: returns its `Variant` for a `kbert.graph.families.Family`.
+        build: "module:function" of the function that builds it: imported when it is called.
+        model: the name of the built Keras model.
+        builder: kbert's public function that builds it; "": `build_bert` with `head`.
+        marks: layers by which a graph with this head is known; they have its weights.
+        has_labels: whether `num_labels` sets its number of outputs.
+        num_outputs: its number of outputs if it has no labels.
+        reads: the positions that it reads: "first", "predicted" (with the first) or "all".
+        packs: whether a row of its graph can hold several texts.
+        loss: its default loss, "cross-entropy", "binary-cross-entropy" or "squared-error".
+        classes: endings of transformers' classes ("ForTokenClassification"), the default one
+            first, and the parts of the variant that each has; None: all.
+        only: families (model_type) that have this head; (): all.
+        peft: PEFT's name of the task; None: there is none.
+        keras_hub: KerasHub's classes for it, the current one first.
+        way: what to do with a checkpoint without this head.
+        use: how to use a model with it.
+        uses: the same for some problem types of transformers' config.json.
+    """
+
+    name: str
+    title: str
+    variant: Callable[[Any], Variant]
+    build: str
+    model: str
+    use: Use
+    way: str
+    classes: Mapping[str, tuple[str, ...] | None]
+    aliases: tuple[str, ...] = ()
+    builder: str = ""
+    marks: tuple[str, ...] = ()
+    has_labels: bool = False
+    num_outputs: int = 2
+    reads: str = "all"
+    packs: bool = False
+    loss: str = "cross-entropy"
+    only: tuple[str, ...] = ()
+    peft: str | None = None
+    keras_hub: tuple[str, ...] = ()
+    uses: Mapping[str, Use] = field(default_factory=dict)

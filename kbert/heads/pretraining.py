@@ -1,0 +1,36 @@
+"""The two pretraining heads: masked language model and next sentence."""
+
+from kbert.heads.head import Head, Use, Variant
+
+
+def _variant(family) -> Variant:
+    if family.next_sentence:
+        return Variant("pretraining", ("pooler", "mlm", "nsp"), ("MLM", "NSP"))
+    return Variant("mlm", ("mlm",), ("MLM",))
+
+
+HEAD = Head(
+    name="pretraining",
+    title="masked language model and next sentence",
+    aliases=(
+        *("pre-training", "mlm", "masked-lm", "lm-head", "fill-mask"),
+        *("nsp", "next-sentence-prediction"),
+    ),
+    variant=_variant,
+    build="kbert.model.tops:apply_pretraining",
+    model="bert",
+    builder="build_bert",
+    marks=("NSP", "MLM"),
+    reads="predicted",
+    classes={
+        "ForPreTraining": ("pooler", "mlm", "nsp"),
+        "ForMaskedLM": ("mlm",),
+        "ForNextSentencePrediction": ("pooler", "nsp"),
+    },
+    keras_hub=("BertMaskedLM",),
+    way="train this one with kbert pretrain --init (in Python init=)",
+    use=Use(
+        *("fill-mask", "masked language modelling", "fill_mask"),
+        *("AutoModelForMaskedLM", '"a fine {mask}"'),
+    ),
+)

@@ -1,0 +1,27 @@
+"""Question answering: start and end of a span of the context."""
+
+from kbert.heads.head import Head, Use, Variant
+
+
+def _variant(family) -> Variant:
+    rows = "dropped-qa" if family.drops_answers else "qa"
+    return Variant(rows, ("qa",), ("Span-Start", "Span-End"))
+
+
+HEAD = Head(
+    name="qa",
+    title="start and end of an answer",
+    aliases=("question-answering", "answer", "extractive-question-answering", "squad"),
+    variant=_variant,
+    build="kbert.model.tops:apply_span",
+    model="bert_question_answering",
+    builder="build_question_answering",
+    marks=("Span",),
+    classes={"ForQuestionAnswering": None},
+    peft="QUESTION_ANS",
+    way="train this one with kbert finetune --task qa",
+    use=Use(
+        *("question-answering", "question answering", "answer"),
+        *("AutoModelForQuestionAnswering", '"Who wrote it?", "Ada wrote it in 1843."'),
+    ),
+)

@@ -1,0 +1,26 @@
+"""A classifier of tokens."""
+
+from kbert.heads.head import Head, Use, Variant
+
+HEAD = Head(
+    name="tokens",
+    title="labels for each token",
+    aliases=(
+        *("token", "tag", "tags", "ner", "pos", "pos-tagging"),
+        *("token-classification", "token-classifier"),
+    ),
+    variant=lambda family: Variant("tokens", ("tokens",), ("TokenClassifier",)),
+    build="kbert.model.tops:apply_token_classifier",
+    model="bert_token_classifier",
+    builder="build_token_classifier",
+    marks=("TokenClassifier",),
+    has_labels=True,
+    packs=True,
+    classes={"ForTokenClassification": None},
+    peft="TOKEN_CLS",
+    way="train this one with kbert finetune --task tag",
+    use=Use(
+        *("token-classification", "token classification", "tag"),
+        *("AutoModelForTokenClassification", '"Ada lives in London"'),
+    ),
+)

@@ -1,0 +1,103 @@
+"""What follows the encoder: one function per head, from the encoder's output to the outputs.
+
+`kbert.heads` names these functions. Each takes the spec, the last hidden state x, the token table
+and the inputs by name.
+"""
+
+import keras
+from keras import layers as kl
+
+from kbert.graph import names
+from kbert.graph.spec import GraphSpec
+from kbert.model.layers.encoder import Dropout, LayerNormalization
+from kbert.model.layers.heads import (
+    EmbeddingSimilarity,
+    Extract,
+    Gather,
+    GatherFirsts,
+    Masked,
+    Slice,
+)
+from kbert.ops.activations import activation
+
+
+def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
+    predicted = _states_to_predict(spec, x, inputs)
+    mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
+    if not spec.has_pooler:
+        return [mlm]
+    return [mlm, make_dense(spec, 2, names.NSP)(_pooler(spec, x))]
+
+
+def apply_encoder(spec: GraphSpec, x, table, inputs: dict):
+    return [x, _pooler(spec, x)] if spec.has_pooler else [x]
+
+
+def apply_classifier(spec: GraphSpec, x, table, inputs: dict):
+    if spec.packed and not spec.selected_positions:
+        x = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
+    x = Dropout(spec.classifier_rate, **name_layer(spec, names.CLASSIFIER_DROPOUT))(
+        _pooler(spec, x)
+    )
+    return make_dense(spec, spec.num_labels, names.CLASSIFIER)(x)
+
+
+def apply_token_classifier(spec: GraphSpec, x, table, inputs: dict):
+    x = Dropout(spec.classifier_rate, **name_layer(spec, names.TOKEN_CLASSIFIER_DROPOUT))(x)
+    return make_dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
+
+
+def apply_span(spec: GraphSpec, x, table, inputs: dict):
+    if spec.config.family.drops_answers:
+        x = Dropout(spec.answer_rate, **name_layer(spec, names.SPAN_DROPOUT))(x)
+    span = make_dense(spec, 2, names.SPAN)(x)
+    start = Extract(0, axis=-1, **name_layer(spec, names.SPAN_START))(span)
+    end = Extract(1, axis=-1, **name_layer(spec, names.SPAN_END))(span)
+    return [start, end]
+
+
+def _states_to_predict(spec: GraphSpec, x, inputs: dict):
+    """Return the hidden states that the MLM head reads."""
+    if spec.max_predictions is None:
+        return x
+    if not spec.selected_positions:
+        return Gather(**name_layer(spec, names.MLM_GATHER))([x, inputs[names.MASKED_POSITIONS]])
+    return Slice(1, **name_layer(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
+
+
+def _mlm_head(spec: GraphSpec, x, table, marks):
+    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
+    x = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
+    x = make_norm(spec, names.MLM_NORM)(x)
+    logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([x, table])
+    return Masked(**name_layer(spec, names.MLM))([logits, marks])
+
+
+def _pooler(spec: GraphSpec, x):
+    x = Extract(**name_layer(spec, names.FIRST_TOKEN))(x)
+    family, function = spec.config.family, "tanh"
+    if "first_token" in spec.variant.parts:  # the classifier's own dense layer
+        function = family.pooled_activation
+        if family.drops_first_token:
+            x = Dropout(spec.classifier_rate, **name_layer(spec, names.FIRST_TOKEN_DROPOUT))(x)
+    return make_dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
+
+
+def make_dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:
+    return kl.Dense(
+        units, function, kernel_initializer=make_initializer(spec), **name_layer(spec, name)
+    )
+
+
+def make_norm(spec: GraphSpec, name: str) -> LayerNormalization:
+    return LayerNormalization(epsilon=spec.config.layer_norm_eps, **name_layer(spec, name))
+
+
+def name_layer(spec: GraphSpec, name: str) -> dict:
+    """Return a layer's name and dtype; a dtype of None would change the order that Keras saves."""
+    return {"name": name} if spec.dtype is None else {"name": name, "dtype": spec.dtype}
+
+
+def make_initializer(spec: GraphSpec) -> keras.initializers.Initializer:
+    """Return a new truncated normal initializer, as google-research/bert's create_initializer."""
+    return keras.initializers.TruncatedNormal(stddev=spec.config.initializer_range)
