@@ -7,7 +7,6 @@ from helpers.parse_summary import expected, parse
 
 import kbert
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS
 from kbert.model import builder, tops
 from kbert.model.deferred import build_outline
 from kbert.model.summary import model_rows
