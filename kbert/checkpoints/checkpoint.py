@@ -38,28 +38,21 @@ class Backbone(Protocol):
 class Checkpoint:
     """A checkpoint with known names; its tensors are read one by one, on demand.
 
+    Attributes that are not listed here are those of `kbert.Bert`; None if the checkpoint has none.
+
     Attributes:
         source: the path that was opened, for messages.
         format: the checkpoint's format.
         column: the column of the table of names that has its tensors' names.
         spec: the spec of its graph.
         tensors: its tensors by their names in the table; other tensors by their own names.
-        architecture: the transformers class, if it names one.
-        labels: names of the classifier's outputs, if it has them.
-        sentence: its settings for sentence embeddings, if it has them.
-        sentence_problem: why kbert cannot compute these, if it cannot.
-        cross_encoder: how a cross-encoder turns its logit into a score, if it says.
-        problem_type: the kind of classifier, see `Bert`, if it says.
-        split_punctuation: how a tagger splits words, see `Bert`, if it says.
-        new_labels: label names for a newly initialized head, if it has them.
+        new_labels: label names for a newly initialized head.
         other_head: the transformers class, if kbert does not have its head.
-        vocabulary: the folder or file of its tokenizer; None: it has none.
-        untrained: digests of newly initialized weights, by layer, if it marks some; see
-            `kbert.checkpoints.untrained_weights`.
+        untrained: digests of newly initialized weights, by layer; see `untrained_weights`.
+        vocabulary: the folder or file of its tokenizer.
         lowercase: whether that vocabulary is uncased, if only the format's own files say it.
         left_out: tensors of the file that are not weights of a model: Adam's, buffers, copies.
         address: its address on a hub with the commit, if it is in a hub's cache.
-        card: its model card, if it is in the folder of a run.
         notes: remarks on how the file was read, one sentence each, for `inspect`.
     """
 

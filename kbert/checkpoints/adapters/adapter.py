@@ -36,14 +36,12 @@ class LoraAdapter:
     """The LoRA adapters of a model's matrices, and other weights that were trained with them.
 
     Attributes:
-        pairs: the adapters by block, from 1, and matrix, one of
-            `kbert.graph.trained_parts.MATRICES`.
-        saved: other trained weights, those of the head, by transformers' names without "bert." (or
-            its family's prefix).
+        pairs: the adapters by block, from 1, and matrix, a name of `MATRICES`.
+        saved: other trained weights, those of the head, by transformers' names without the family's
+            prefix, such as "bert.".
         column: the family of those names, by its column of the table of names; None: the file does
             not distinguish BERT from RoBERTa.
-        head: the head of the graph: "pretraining", "encoder", "classifier", "tokens" or "qa"; None:
-            unknown.
+        head: the head of the graph; None: unknown.
         labels, problem_type, split_punctuation: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: unknown.
         base_path: the path of the base, or its name on a hub with the commit; None: unknown.

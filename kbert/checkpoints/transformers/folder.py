@@ -151,9 +151,14 @@ def write(
         values[untrained_weights.KEY] = digests
     if bert.split_punctuation is not None:
         values[SPLIT_PUNCTUATION] = bert.split_punctuation
-    if bert.cross_encoder is not None and bert.cross_encoder.activation is not None:
-        values["sentence_transformers"] = {"activation_fn": bert.cross_encoder.activation}
-    _warn_of_what_is_not_written(bert, path)
+    if bert.cross_encoder is not None:
+        if bert.cross_encoder.activation is not None:
+            values["sentence_transformers"] = {"activation_fn": bert.cross_encoder.activation}
+        if bert.cross_encoder.prompt:
+            _logger.warning("%s is saved without the prompt %r", path, bert.cross_encoder.prompt)
+    if bert.sentence_problem is not None:
+        what = "the pooling of sentence embeddings"
+        _logger.warning("%s is saved without %s: %s", path, what, bert.sentence_problem)
     with atomic_folder(path) as folder:
         _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -168,17 +173,6 @@ def write(
             (folder / README).write_text(bert.card, encoding="utf-8")
         if also is not None:
             also(folder)
-
-
-def _warn_of_what_is_not_written(bert, path: Path) -> None:
-    if bert.sentence_problem is not None:
-        _logger.warning(
-            "%s is saved without the pooling of sentence embeddings: %s",
-            path,
-            bert.sentence_problem,
-        )
-    if bert.cross_encoder is not None and bert.cross_encoder.prompt:
-        _logger.warning("%s is saved without the prompt %r", path, bert.cross_encoder.prompt)
 
 
 def class_to_write(bert, architecture: str | None) -> str:
