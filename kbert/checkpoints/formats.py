@@ -19,7 +19,7 @@ from kbert.io.wording import unknown_choice
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 
-# Each reader has `is_one(path)` and `open_checkpoint(path, config)`.
+# Each reader has `is_checkpoint(path)` and `open_checkpoint(path, config)`.
 READERS = {
     "transformers": "kbert.checkpoints.transformers.folder",
     "google": "kbert.checkpoints.google_folder",
@@ -93,14 +93,14 @@ def locate(source: str | os.PathLike) -> Path:
     else:
         path = fetching.locate(source)
     bounds.check_regular(path)
-    path = run_models.model_of(path) if run_models.is_one(path) else path
+    path = run_models.model_of(path) if run_models.is_run(path) else path
     folders.finish(path if path.is_dir() else path.parent)
     return path
 
 
 def recognize(path: Path) -> str:
     """Return the format at a path, one of `READERS`; raise for none, several or unread ones."""
-    matches = [form for form in READERS if _reader(form).is_one(path)]
+    matches = [form for form in READERS if _reader(form).is_checkpoint(path)]
     if len(matches) > 1:
         forms = " and of ".join(matches)
         raise ValueError(
@@ -182,7 +182,7 @@ def is_there(path: Path, form: str) -> bool:
         return path.exists()
     if marker := {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form):
         return (path / marker).exists()
-    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_one(path)
+    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_checkpoint(path)
 
 
 def _refuse_other_formats(path: Path, form: str) -> None:
@@ -190,10 +190,10 @@ def _refuse_other_formats(path: Path, form: str) -> None:
     if not path.is_dir():
         return
     folders.finish(path)
-    if run_models.is_one(path):
+    if run_models.is_run(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
     own = _READ_AS.get(form, form)
-    others = [name for name in READERS if name != own and _reader(name).is_one(path)]
+    others = [name for name in READERS if name != own and _reader(name).is_checkpoint(path)]
     if others:
         raise ValueError(
             f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
@@ -210,7 +210,7 @@ def _reader(form: str):
 def _is_a_part(path: Path) -> bool:
     endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
     looks_like_one = path.suffix in endings or ".data-" in path.name
-    return looks_like_one and any(_reader(form).is_one(path.parent) for form in READERS)
+    return looks_like_one and any(_reader(form).is_checkpoint(path.parent) for form in READERS)
 
 
 def _what_is_missing(path: Path) -> str:
@@ -228,6 +228,8 @@ def _what_is_missing(path: Path) -> str:
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
     folders_inside = [entry for entry in path.iterdir() if entry.is_dir()]
-    inside = [one for one in folders_inside if any(_reader(form).is_one(one) for form in READERS)]
+    inside = [
+        one for one in folders_inside if any(_reader(form).is_checkpoint(one) for form in READERS)
+    ]
     hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"

@@ -43,7 +43,7 @@ _GOOGLES_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 _GOOGLES_SETTINGS = {"layer_norm_eps": 1e-12, "pad_token_id": 0, "classifier_dropout": None}
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether it is a folder with bert_config.json and a checkpoint, or its .index file."""
     folder = path.parent if path.is_file() and path.suffix == ".index" else path
     return (folder / _CONFIG).is_file() and any(folder.glob("*.ckpt*.index"))

@@ -36,11 +36,11 @@ _OTHER_LAYERS = {
 }
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether it is a file that ends in .h5 or .hdf5; opening it checks the rest."""
     if path.name.startswith("tf_model") or layout.is_keras_2_file(path):  # of transformers
         return False
-    if h5_file.is_one(path):  # kbert's own
+    if h5_file.is_checkpoint(path):  # kbert's own
         return False
     return path.suffix in (".h5", ".hdf5") and path.is_file()
 

@@ -148,7 +148,7 @@ def _find_model(folder: str | os.PathLike) -> Path:
         raise NotADirectoryError(
             f"{path}: a file: kbert convert writes it as a folder, which can be pushed"
         )
-    if run_models.is_one(path):
+    if run_models.is_run(path):
         run_models.model_of(path)  # raises where the run is not finished
         path = path / "model"
         if not path.is_dir():

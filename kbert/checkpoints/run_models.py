@@ -9,7 +9,7 @@ _TASK = js.fields({"task": js.TEXT})
 _SETTINGS = {"task", "run", "settings", "fingerprint"}
 
 
-def is_one(path: Path) -> bool:
+def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run of `pretrain` or `finetune`."""
     file = path / "settings.json"
     try:
@@ -23,7 +23,7 @@ def find_card(model: Path) -> str | None:
     from kbert.checkpoints.hub.model_card import README  # Keras-free, but slow for --help
 
     file = model.parent / "model" / README
-    if not file.is_file() or not is_one(model.parent):
+    if not file.is_file() or not is_run(model.parent):
         return None
     return file.read_text(encoding="utf-8")
 

@@ -182,7 +182,7 @@ def _check_source(source) -> None:
     from kbert.checkpoints import run_models
     from kbert.tasks.finetuning import continued_adapter
 
-    folder, is_run = continued_adapter.find_adapter(source), run_models.is_one(Path(source))
+    folder, is_run = continued_adapter.find_adapter(source), run_models.is_run(Path(source))
     check_source(continued_adapter.find_base(folder) if folder and not is_run else source)
 
 

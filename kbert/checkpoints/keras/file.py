@@ -64,9 +64,9 @@ _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether a path is a .keras or .h5 file, and no other package's model."""
-    if h5_file.is_one(path):
+    if h5_file.is_checkpoint(path):
         return True
     is_file = path.suffix == ".keras" and path.is_file()
     return is_file and package_of(path) not in ("keras_hub", "keras_nlp")

@@ -24,7 +24,7 @@ _PACKAGE = "kbert>"  # before the names of kbert's classes
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether a path is the .h5 file of a model that kbert built."""
     if path.suffix not in (".h5", ".hdf5") or not path.is_file():
         return False

@@ -51,7 +51,7 @@ _HEADS = {
 _TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether a folder has a preset's files, or a .keras file is KerasHub's."""
     if path.suffix == ".keras" and path.is_file():
         return package_of(path) in _PACKAGES

@@ -43,7 +43,7 @@ ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-infe
 _OTHER = "ForMultipleChoice"  # classes with a head that kbert does not have
 
 
-def is_one(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Return whether a path is a folder of transformers, or a file of weights of its models."""
     return layout.is_weight_file(path) or layout.is_folder(path)
 

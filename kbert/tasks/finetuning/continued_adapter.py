@@ -31,7 +31,7 @@ def find_adapter(source) -> Path | None:
     if (path / peft_folder.CONFIG).is_file() and not (path / "config.json").is_file():
         return path
     inner = path / "adapter"
-    return inner if run_models.is_one(path) and (inner / peft_folder.CONFIG).is_file() else None
+    return inner if run_models.is_run(path) and (inner / peft_folder.CONFIG).is_file() else None
 
 
 def find_base(folder: Path) -> str:
@@ -68,7 +68,7 @@ def open_source(
         return source, None
     lowercase = settings.lowercase
     folder = find_adapter(source)
-    of_run = run_models.is_one(Path(source))
+    of_run = run_models.is_run(Path(source))
     if folder is None or (of_run and settings.lora_rank is None):
         return load(source, lowercase=lowercase), None
     adapter = peft_folder.read(folder)
