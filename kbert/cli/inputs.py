@@ -73,7 +73,7 @@ def start_quietly(source: str) -> None:
     from kbert.checkpoints import formats, google_folder
 
     path = formats.locate(source)
-    if path.suffix == ".zip" or google_folder.is_one(path):
+    if path.suffix == ".zip" or google_folder.is_checkpoint(path):
         with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401
 
