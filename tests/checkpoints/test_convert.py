@@ -198,24 +198,6 @@ def test_save_names_a_folder_that_is_not_writable(both, tmp_path, request):
     assert raised.value.filename == str(tmp_path / "closed" / "out")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, error):
-    bert = kbert.load(both)
-    before = read_files(tmp_path)
-
-    def stop(*_, **__):
-        raise error
-
-    monkeypatch.setattr(
-        "kbert.data.tokenization.tokenizer.Tokenizer.save", stop
-    )  # weights and config are written
-    for path in (both, tmp_path / "new"):
-        with pytest.raises(error):
-            kbert.save(bert, path)
-    assert read_files(tmp_path) == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
-
-
 def test_saved_files_have_the_umasks_permissions(both):
     """safetensors makes its file for the owner alone."""
     mask = os.umask(0o022)

@@ -81,7 +81,7 @@ def test_an_onnx_folder_gives_transformers_numbers(folders, tmp_path, name):
     for package in ("tf2onnx", "onnxruntime"):
         pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test-full]'")
     bert, peer = opened(folders, name), np.load(folders / f"{name}.npz")
-    found, _ = run_onnx(bert, peer["ids"], tmp_path / "out")
+    found = run_onnx(bert, peer["ids"], tmp_path / "out")
     wanted = [peer[key] for key in peer.files if key.startswith("arr_")]
     real = peer["ids"] != bert.config.pad_token_id
     values = [found[key] for key in sorted(found, reverse=True)]  # start_logits before end_logits
@@ -91,26 +91,15 @@ def test_an_onnx_folder_gives_transformers_numbers(folders, tmp_path, name):
     assert kbert.load(tmp_path / "out").architecture == bert.architecture
 
 
-def run_onnx(bert, ids, folder, **options):
-    """The outputs by name, and those of int8 where it is asked for."""
+def run_onnx(bert, ids, folder) -> dict:
+    """The outputs by name."""
     import onnxruntime
 
-    kbert.save(bert, folder, format="transformers_onnx", **options)
+    kbert.save(bert, folder, format="transformers_onnx")
     path = str(folder / "onnx" / "model.onnx")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask"]
     mask = (ids != bert.config.pad_token_id).astype("int64")
     given = {"input_ids": ids.astype("int64"), "attention_mask": mask}
     names = [one.name for one in session.get_outputs()]
-    return dict(zip(names, session.run(None, given), strict=True)), session
-
-
-def test_int8_is_near_transformers_numbers(folders, tmp_path):
-    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[test-full]'")
-    name = "RobertaModel"
-    bert, peer = opened(folders, name), np.load(folders / f"{name}.npz")
-    options = {"quantize": "int8", "calibration": TEXTS}
-    found, _ = run_onnx(bert, peer["ids"], tmp_path / "out", **options)
-    real = peer["ids"] != bert.config.pad_token_id
-    away = np.abs(found["last_hidden_state"] - peer["arr_0"])[real]
-    assert 0 < away.mean() < 0.1 * np.abs(peer["arr_0"]).mean()
+    return dict(zip(names, session.run(None, given), strict=True))

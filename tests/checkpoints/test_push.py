@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.hub_cache import set_offline, use_hub, wait_no_longer
@@ -309,20 +308,3 @@ def test_cards_that_cannot_be_pushed_are_one_line(owner, folder, tmp_path, monke
 def test_push_shows_no_bars_where_stderr_is_no_terminal(owner, folder, capfd, monkeypatch):
     kbert.push(folder, "owner/small")
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.full
-def test_transformers_opens_what_was_pushed(owner, bert, folder):
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    address = kbert.push(folder, "owner/small")
-    where = {"revision": address.partition("@")[2]}
-    model = AutoModelForSequenceClassification.from_pretrained("owner/small", **where)
-    tokenizer = AutoTokenizer.from_pretrained("owner/small", **where)
-    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
-    probabilities = model(**inputs).logits.softmax(-1).detach().numpy()
-    said = kbert.classify(bert, TEXTS)
-    expected = [{one.label: one.probability for one in row} for row in said]
-    for row, known in zip(probabilities, expected, strict=True):
-        names = [model.config.id2label[place] for place in range(len(row))]
-        np.testing.assert_allclose(row, [known[name] for name in names], atol=1e-5)

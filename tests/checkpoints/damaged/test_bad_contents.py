@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import (
     BIAS,
     VOCABULARY,
@@ -117,25 +116,6 @@ def test_a_configuration_of_another_model(capsys, folder, values, said):
 def test_invalid_config_json_is_named(capsys, folder, content, said):
     (folder / "config.json").write_bytes(content)
     refused(capsys, folder, str(folder / "config.json"), said)
-
-
-FOREIGN = {
-    "GPT2": {"n_embd": 24, "n_layer": 2, "n_head": 4, "vocab_size": 99},
-    "Albert": {"hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40},
-    "Electra": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4},
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", FOREIGN)
-@pytest.mark.filterwarnings("ignore")  # transformers' own
-def test_another_architecture_is_named(capsys, tmp_path, name):
-    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test-full]'")
-    config = getattr(transformers, f"{name}Config")(**FOREIGN[name] | {"vocab_size": 99})
-    getattr(transformers, f"{name}Model")(config).save_pretrained(tmp_path / "f")
-    capsys.readouterr()
-    refused(capsys, tmp_path / "f", f"got '{name.lower()}', another graph: ")
-    assert command(capsys, "inspect", tmp_path / "f").status == 2
 
 
 @pytest.mark.full
