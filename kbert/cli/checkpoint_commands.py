@@ -1,43 +1,127 @@
-"""The commands that look into a checkpoint and write it in another format."""
+"""The commands that download, list, upload, inspect and convert checkpoints."""
+
+import dataclasses
 
 import click
 
+import kbert
 from kbert.checkpoints.formats import WRITERS
-from kbert.cli.command import Choice, command
+from kbert.cli.command import Choice, command, model_names
 from kbert.cli.console import progress, say, say_json, starting_keras
-from kbert.cli.early_checks import Output, check_file, check_source, check_writable
-from kbert.cli.inputs import read_lines, start_quietly
-from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, casing, output_format
+from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
+from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, Output, casing, option, output_format
 
 
 def _check_config(context, parameter, value):
-    from kbert.graph.presets import get_config
-
-    return None if value is None else get_config(value)
+    return None if value is None else kbert.get_config(value)
 
 
-CONFIG_OPTION = click.option(
-    "--config",
-    metavar="CONFIG",
+CONFIG_OPTION = option(
+    "--config CONFIG",
+    str,
+    "Configuration of weights that have none: a preset or a JSON file.",
     callback=_check_config,
-    help="Configuration of weights that have none: a preset or a JSON file.",
 )
-READ_AS = click.option(
-    "--from-format", metavar="FORMAT", help="Format to read, if SRC holds several formats."
-)
+READ_AS = option("--from-format FORMAT", str, "Format to read, if SRC holds several formats.")
 
 
 @command(
-    short_help="Show what a checkpoint contains.",
-    examples=(
-        "kbert inspect bert-base-uncased",
-        "kbert inspect uncased_L-2_H-128_A-2.zip --tensors",
-    ),
+    "Download a model by its name.",
+    "kbert download bert-base-uncased",
+    "kbert download sentence-transformers/all-MiniLM-L6-v2 -o minilm",
+    "kbert download google-bert/bert-base-uncased@refs/pr/1",
+    "kbert download kaggle://keras/bert/keras/bert_base_en",
+)
+@click.argument("name", shell_complete=model_names)
+@option("-o --output FOLDER", Output(), "New folder to copy the model to.")
+def download(name, output):
+    """Download a model from Hugging Face or Kaggle, and print its folder.
+
+    NAME is one of these:
+
+    \b
+    bert-base-uncased                       a name that kbert knows
+    google-bert/bert-base-uncased           a model of Hugging Face: owner/name
+    google-bert/bert-base-uncased@REVISION  its branch, tag or commit
+    kaggle://keras/bert/keras/bert_base_en  a model of Kaggle
+
+    The model goes into the cache that transformers and KerasHub use too. Only the files that kbert
+    reads are downloaded. If the model is already in the cache, it is updated. To resume an
+    interrupted download, run the command again.
+    """
+    with progress(f"downloading {name}"):
+        folder = kbert.download(name, output)
+    say(str(folder))
+
+
+@command("List the downloaded models and their sizes.", "kbert cache", "kbert cache --format json")
+@output_format("json")
+def cache(form):
+    """List the models in the caches of Hugging Face and Kaggle.
+
+    kbert opens models of the types bert, roberta, distilbert and BertBackbone by their NAME. NAME
+    alone means the commit of the branch main; NAME@COMMIT means another one.
+
+    To remove a model, use `hf cache rm`, or delete its folder: --format json lists the folders.
+    """
+    from kbert.checkpoints.hub import hugging_face, kaggle
+    from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
+
+    models = list_cached_models()
+    if form == "json":
+        say_json(models)
+        return
+    lines = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")] if models else []
+    for one in models:
+        kind = one.kind if one.is_whole else "incomplete"
+        refs = ",".join(one.refs) or "-"
+        lines.append((_megabytes(one.bytes), one.revision[:8], refs, kind, one.name))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for size, *others, name in lines:
+        cells = (f"{cell:{width}}" for cell, width in zip(others, widths[1:-1], strict=True))
+        say("  ".join((f"{size:>{max(12, widths[0])}}", *cells, name)))
+    say(f"{_megabytes(measure_total()):>12}  in all")
+    for folder in (hugging_face.cache_folder(), kaggle.cache_folder()):
+        say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+@command(
+    "Upload a model to Hugging Face.",
+    "kbert push run my-name/my-model",
+    "kbert push folder my-org/my-model --private",
+)
+@click.argument("folder")
+@click.argument("name")
+@option("--private", bool, "Create the repository as private.")
+def push(folder, name, private):
+    """Upload a model to Hugging Face in one commit, and print the commit's address.
+
+    FOLDER is a checkpoint or a finished run. NAME is owner/name on Hugging Face; the repository is
+    created if there is none. Log in first with `hf auth login`, or set HF_TOKEN.
+
+    If the repository has a model already, its files are deleted. Its README.md stays if FOLDER has
+    none. A new repository always gets a model card. Optimizer states, logs and hidden files are not
+    uploaded. The card of a run names its data files and its base model: read it, README.md in
+    FOLDER, before you upload.
+    """
+    with progress(f"uploading {folder}"):
+        address = kbert.push(folder, name, private)
+    say(address)
+
+
+@command(
+    "Show what a checkpoint contains.",
+    "kbert inspect bert-base-uncased",
+    "kbert inspect uncased_L-2_H-128_A-2.zip --tensors",
 )
 @SOURCE
 @CONFIG_OPTION
 @READ_AS
-@click.option("--tensors", "every_tensor", is_flag=True, help="List every tensor with its shape.")
+@option("--tensors every_tensor", bool, "List every tensor with its shape.")
 @output_format("json")
 def inspect(source, config, from_format, every_tensor, form):
     """Show a checkpoint's format, configuration, tensors, heads and totals.
@@ -45,131 +129,84 @@ def inspect(source, config, from_format, every_tensor, form):
     SRC is a folder or file of Google, transformers, sentence-transformers, KerasHub, keras_bert or
     kbert. No weights are loaded. The exit status is 1 if something does not fit.
     """
-    from kbert.checkpoints.inspection import inspect as look
     from kbert.checkpoints.inspection import inspection_text
 
     check_source(source, form=from_format)
     start_quietly(source)
     with progress(f"looking into {source}"):
-        found = look(source, config=config, format=from_format)
+        report = kbert.inspect(source, config=config, format=from_format)
     if form == "json":
-        say_json(_record(found))
+        totals = {"params": report.params, "bytes": report.bytes}
+        say_json(dataclasses.asdict(report) | {"config": report.config.to_dict()} | totals)
     else:
-        click.echo(inspection_text(found, every_tensor), nl=False)
-    if found.problems:
+        click.echo(inspection_text(report, every_tensor), nl=False)
+    if report.problems:
         click.get_current_context().exit(1)
 
 
 @command(
-    short_help="Convert a checkpoint to another format.",
-    examples=(
-        "kbert convert bert-base-uncased preset --to keras_hub",
-        "kbert convert uncased_L-2_H-128_A-2.zip tiny",
-        "kbert convert bert-base-uncased bert.onnx",
-        "kbert convert bert-base-uncased merged --adapter run/adapter",
-        "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
-        "kbert convert run served --to saved_model --text",
-        "kbert convert keras_bert.h5 bert --vocab vocab.txt --uncased",
-    ),
-    basic=("to", "head", "adapter"),
+    "Convert a checkpoint to another format.",
+    "kbert convert bert-base-uncased preset --to keras_hub",
+    "kbert convert uncased_L-2_H-128_A-2.zip tiny",
+    "kbert convert bert-base-uncased bert.onnx",
+    "kbert convert bert-base-uncased merged --adapter run/adapter",
+    "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
+    "kbert convert run served --to saved_model --text",
+    "kbert convert keras_bert.h5 bert --vocab vocab.txt --uncased",
+    basic="to head adapter",
 )
 @SOURCE
 @click.argument("destination", metavar="DST", type=Output())
-@click.option(
-    "--to",
-    type=Choice(list(WRITERS)),
-    metavar="FORMAT",
-    help=f"Format to write: {', '.join(WRITERS)}. Default: by DST's ending, else transformers.",
+@option(
+    "--to FORMAT",
+    Choice(list(WRITERS)),
+    f"Format to write: {', '.join(WRITERS)}. Default: by DST's ending, else transformers.",
 )
-@click.option("--head", type=HEAD_NAMES, help="Head to write. Default: the checkpoint's own.")
-@click.option(
-    "--architecture", metavar="CLASS", help="Name of transformers' class to write in config.json."
-)
-@click.option("--adapter", metavar="FOLDER", help="LoRA adapter of SRC to merge into its weights.")
-@click.option(
+@option("--head", HEAD_NAMES, "Head to write. Default: the checkpoint's own.")
+@option("--architecture CLASS", str, "Name of transformers' class to write in config.json.")
+@option("--adapter FOLDER", str, "LoRA adapter of SRC to merge into its weights.")
+@option(
     "--quantize",
-    type=Choice(["int8", "int8_dynamic"]),
-    help="Quantize the matrix products to int8, for onnx and transformers_onnx.",
+    Choice(["int8", "int8_dynamic"]),
+    "Quantize the matrix products to int8, for onnx and transformers_onnx.",
 )
-@click.option(
-    "--calibration", metavar="FILE", help="Texts for --quantize int8: a file with one per line."
-)
-@click.option(
-    "--text",
-    is_flag=True,
-    help="Write a saved_model that takes texts; it needs tensorflow-text.",
-)
-@click.option(
-    "--vocab",
-    metavar="FILE",
-    help="Vocabulary of SRC, a vocab.txt, if SRC has none; give --uncased or --cased too.",
+@option("--calibration FILE", str, "Texts for --quantize int8: a file with one per line.")
+@option("--text", bool, "Write a saved_model that takes texts; it needs tensorflow-text.")
+@option(
+    "--vocab FILE",
+    str,
+    "Vocabulary of SRC, a vocab.txt, if SRC has none; give --uncased or --cased too.",
 )
 @CONFIG_OPTION
 @READ_AS
-def convert(
-    source,
-    destination,
-    to,
-    head,
-    architecture,
-    adapter,
-    quantize,
-    calibration,
-    text,
-    vocab,
-    config,
-    from_format,
-):
+def convert(source, destination, to, head, adapter, vocab, config, from_format, **options):
     """Read a checkpoint of any format and write it in another.
 
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). A model of
     the same format there is replaced. A folder with another format, or with a run, is refused.
     """
-    import dataclasses
-
-    from kbert.checkpoints import fitting, formats
+    from kbert.checkpoints import formats
     from kbert.checkpoints.hub import fetching
-    from kbert.data.tokenization.tokenizer import Tokenizer
 
     to = to or formats.format_for(destination)
-    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
-    options = {name: value for name, value in given.items() if value is not None}
-    options |= {"text": True} if text else {}
-    formats.check_options(to, options)
-    if (calibration is not None) != (quantize == "int8"):
-        raise click.UsageError(
-            "--quantize int8 and --calibration FILE need each other: give both, or --quantize "
-            "int8_dynamic, which needs no texts"
-        )
-    if vocab is not None and casing() is None:
-        raise click.UsageError(
-            "--vocab FILE needs --uncased or --cased: a vocab.txt does not say its casing"
-        )
-    if text:
-        from kbert.checkpoints.exports import saved_model
-
-        saved_model.require_text()
-    if calibration is not None:
-        options["calibration"] = read_lines(calibration)
+    options = {name: value for name, value in options.items() if value not in (None, False)}
+    _check_options(to, options, vocab)
     formats.check_destination(destination, to)
     check_writable(destination)
     check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
-    tokenizer = None if vocab is None else Tokenizer.from_vocab(vocab, lowercase=bool(casing()))
+    lowercase, tokenizer = casing(), None
+    if vocab is not None:
+        tokenizer = kbert.Tokenizer.from_vocab(vocab, lowercase=bool(lowercase))
     with starting_keras():
         from kbert.checkpoints.bert import load, save
+        from kbert.checkpoints.fitting import vocabulary_problems
     replaced = formats.is_there(destination, to)
+    reading = {"head": head, "config": config, "format": from_format, "adapter": adapter}
     with progress(f"reading {source}"):
-        bert = load(
-            source,
-            head=head,
-            config=config,
-            format=from_format,
-            adapter=adapter,
-            lowercase=casing(),
-        )
+        bert = load(source, lowercase=lowercase, **reading)
     if tokenizer is not None:
-        if problems := fitting.vocabulary_problems(tokenizer.vocab_size, bert.config):
+        if problems := vocabulary_problems(tokenizer.vocab_size, bert.config):
             raise ValueError(f"{vocab} does not fit {source}: {problems[0]}")
         bert = dataclasses.replace(bert, tokenizer=tokenizer)
     with progress(f"writing {destination}"):
@@ -178,39 +215,49 @@ def convert(
     say(f"wrote {destination} ({what})" + (", in place of the old one" if replaced else ""))
 
 
-def _record(found) -> dict:
-    import dataclasses
+def _check_options(to: str, options: dict, vocab: str | None) -> None:
+    """Check a format's options; read the texts of --calibration."""
+    from kbert.checkpoints import formats
 
-    record = dataclasses.asdict(found)
-    record["config"] = found.config.to_dict()
-    return record | {"params": found.params, "bytes": found.bytes}
+    formats.check_options(to, options)
+    if ("calibration" in options) != (options.get("quantize") == "int8"):
+        raise click.UsageError(
+            "--quantize int8 and --calibration FILE need each other: give both, or --quantize "
+            "int8_dynamic, which needs no texts"
+        )
+    if vocab is not None and casing() is None:
+        raise click.UsageError(
+            "--vocab FILE needs --uncased or --cased: a vocab.txt does not say its casing"
+        )
+    if "text" in options:
+        from kbert.checkpoints.exports import saved_model
+
+        saved_model.require_text()
+    if "calibration" in options:
+        options["calibration"] = read_lines(options["calibration"])
 
 
 @command(
-    short_help="List the parameters by transformers' names.",
-    examples=("kbert params base", "kbert params tiny --format tsv > tiny.tsv"),
+    "List the parameters by transformers' names.",
+    "kbert params base",
+    "kbert params tiny --format tsv > tiny.tsv",
 )
 @CONFIG
 @output_format("tsv", "json", "markdown")
 def params(config, form):
     """List the parameters by transformers' names, with shapes and totals."""
-    from kbert.checkpoints.weight_names import named_parameters
-    from kbert.graph.presets import get_config
     from kbert.io import row_formats
 
-    config = get_config(config)
+    config = kbert.get_config(config)
     if form == "text":
         from kbert.show.texts import params_text
 
         click.echo(params_text(config), nl=False)
         return
-    rows = named_parameters(config)
-    write = {
-        "tsv": lambda rows: row_formats.to_csv(rows, "\t"),
-        "json": row_formats.to_json,
-        "markdown": row_formats.to_markdown,
-    }[form]
-    click.echo(write(rows), nl=False)
-
-
-COMMANDS = [inspect, convert, params]
+    parameters = kbert.named_parameters(config)
+    if form == "tsv":
+        click.echo(row_formats.to_csv(parameters, "\t"), nl=False)
+    elif form == "json":
+        say_json(parameters)
+    else:
+        click.echo(row_formats.to_markdown(parameters), nl=False)

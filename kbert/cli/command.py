@@ -31,17 +31,36 @@ class _Context(click.Context):
     formatter_class = _Formatter
 
 
+def command(short_help: str, *examples: str, basic: str = ""):
+    """Make a function a command, as `click.command` does.
+
+    Args:
+        short_help: its line in `kbert --help`.
+        examples: lines of a shell, of 76 characters at most.
+        basic: names of the parameters that the help shows first; the others are "Advanced
+            options". Nothing: all are shown together.
+    """
+    names = tuple(basic.split())
+    return click.command(cls=Command, short_help=short_help, examples=examples, basic=names)
+
+
 class Command(click.Command):
-    """A command with examples: lines of a shell, in its --help, where every option stands too."""
+    """A command with examples in its --help; the arguments are those of `command`."""
 
     context_class = _Context
 
-    def __init__(
-        self, *arguments, examples: tuple[str, ...], basic: tuple[str, ...] = (), **options
-    ):
+    def __init__(self, *arguments, examples: tuple[str, ...], basic: tuple[str, ...], **options):
         super().__init__(*arguments, **options)
         self.examples, self.basic = examples, basic
-        self.params.append(_quiet_option())
+        quiet = click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=lambda context, _, quiet: quiet and context.with_resource(progress.silent()),
+            help="Print no progress messages.",
+        )
+        self.params.append(quiet)
 
     def parse_args(self, ctx, args):
         try:
@@ -61,8 +80,7 @@ class Command(click.Command):
     @property
     def example(self) -> str:
         """The first example with an argument or option, on one line."""
-        text = "\n".join(self.examples).replace("\\\n   ", "")
-        lines = text.splitlines()
+        lines = "\n".join(self.examples).replace("\\\n   ", "").splitlines()
         return next((line for line in lines if len(line.split()) > 2), lines[0])
 
     def invoke(self, ctx):
@@ -76,15 +94,14 @@ class Command(click.Command):
 
     def _warn_of_files(self, ctx) -> None:
         """Report a text that is the path of a file: its name is read, not the file."""
-        has_lines = "--lines" in (option for param in self.params for option in param.opts)
-        for param in self.params:
-            if not isinstance(param, click.Argument) or param.name not in _TEXTS:
-                continue
-            value = ctx.params.get(param.name) or ()
+        has_lines = any("--lines" in param.opts for param in self.params)
+        arguments = [one.name for one in self.params if isinstance(one, click.Argument)]
+        for name in (name for name in arguments if name in _TEXTS):
+            value = ctx.params.get(name) or ()
             for text in (value,) if isinstance(value, str) else value:
                 if os.path.isfile(text):
                     path = shlex.quote(text)
-                    lines = has_lines and param.name == "texts"
+                    lines = has_lines and name == "texts"
                     way = f"--lines {path}" if lines else f'"$(cat {path})"'
                     logging.getLogger("kbert").warning(
                         "%s is a file: give %s to read it", *(text, way)
@@ -111,20 +128,20 @@ class Command(click.Command):
                 if not text.startswith((f"{path}:", f"{path} ")):
                     continue
                 if isinstance(param, click.Option):
-                    names = getattr(param.type, "sample_names", ())
+                    samples = getattr(param.type, "sample_names", ())
                     advice = f"Expected: {param.help}"
-                    options[max(param.opts, key=len)] = (path, value, names, advice)
+                    options[max(param.opts, key=len)] = (path, value, samples, advice)
                 elif error.filename:
                     name = param.make_metavar(ctx).strip("[] …")
                     arguments[name] = (path, value, (), f"Example: {self.example}")
-        if not (found := options or arguments):
+        if not (origins := options or arguments):
             return None
-        path, value, names, advice = next(iter(found.values()))
-        text = f"{path} ({' and '.join(found)}){text.removeprefix(path)}"
+        path, value, samples, advice = next(iter(origins.values()))
+        text = f"{path} ({' and '.join(origins)}){text.removeprefix(path)}"
         if not error.filename:
             return text
         is_missing = isinstance(error, FileNotFoundError)
-        near = hint_of_path(value, os.path.isfile, names) if is_missing else ""
+        near = hint_of_path(value, os.path.isfile, samples) if is_missing else ""
         return f"{text}: {near}" if near else f"{text}. {advice}"
 
     def format_options(self, ctx, formatter) -> None:
@@ -146,11 +163,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """The commands, in the sections of its help.
-
-    Args:
-        sections: the names of commands by heading.
-    """
+    """The commands, in the sections of its help: names of commands by heading."""
 
     context_class = _Context
 
@@ -179,12 +192,13 @@ class Group(click.Group):
 
     def format_commands(self, ctx, formatter) -> None:
         width = max(map(len, self.commands))
-        room = formatter.width - width - 6
         for heading, names in self.sections.items():
-            helps = [self.commands[name].get_short_help_str(room) for name in names]
+            limit = formatter.width - width - 6
+            helps = [self.commands[name].get_short_help_str(limit) for name in names]
             with formatter.section(heading):
-                rows = zip((f"{name:<{width}}" for name in names), helps, strict=True)
-                formatter.write_dl(list(rows))
+                formatter.write_dl(
+                    [(f"{n:<{width}}", h) for n, h in zip(names, helps, strict=True)]
+                )
 
 
 class Choice(click.Choice):
@@ -205,8 +219,8 @@ def _explain_option(name: str, ctx: click.Context) -> str:
     for one in ctx.command.get_params(ctx):
         if isinstance(one, click.Option):
             options += [*one.opts, *one.secondary_opts]
-        elif found := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
-            return f"{text}: give {found.pop()} without an option, as in {example}"
+        elif metavars := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
+            return f"{text}: give {metavars.pop()} without an option, as in {example}"
         has_config |= one.name == "config"
     if way := aliases.no_option(ctx.command.name, name, has_config):
         return f"{text}: {way}"
@@ -219,68 +233,35 @@ def _explain_option(name: str, ctx: click.Context) -> str:
     return f"{text}: {close or f'{ctx.command_path} --help lists the options.'}"
 
 
-def command(
-    name: str | None = None,
-    *,
-    short_help: str,
-    examples: tuple[str, ...],
-    basic: tuple[str, ...] = (),
-):
-    """Makes a function a command, as `click.command` does.
-
-    Args:
-        name: what it is called; None: as the function is.
-        short_help: its line in `kbert --help`.
-        examples: commands as one would type them, of 76 characters at most.
-        basic: names of the parameters that the help shows first; the others are "Advanced
-            options". Nothing: all are shown together.
-    """
-    return click.command(name, cls=Command, short_help=short_help, examples=examples, basic=basic)
-
-
 def colour() -> bool | None:
-    """What click is told: False where NO_COLOR is set (no-color.org), None for terminals only."""
+    """Return click's setting: False if NO_COLOR is set (no-color.org), None for terminals only."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
-    """What the shell offers for CONFIG."""
+    """Complete CONFIG: names of presets, else files."""
     from kbert.graph.presets import PRESETS
 
     names = [name for name in PRESETS if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or files(context, parameter, incomplete)
+    return [CompletionItem(name) for name in names] or _complete_path(incomplete)
 
 
 def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete SRC: names of models that kbert knows, else files and folders."""
     names = model_names(context, parameter, incomplete) if incomplete else []
-    return names or files(context, parameter, incomplete)
+    return names or _complete_path(incomplete)
 
 
 def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a model that kbert knows: its short name, or owner/name."""
     from kbert.checkpoints.hub.names import list_known_models
 
-    rows = list_known_models().values()
-    short = [(row["name"], row["use"]) for row in rows]
-    full = [(row["address"], row["use"]) for row in rows if ":" not in row["address"]]
-    fitting = [item for item in short if item[0].startswith(incomplete)]
+    models = list_known_models().values()
+    names = [(model["name"], model["use"]) for model in models]
     if incomplete:
-        fitting += [item for item in full if item[0].startswith(incomplete)]
-    return [CompletionItem(name, help=use) for name, use in fitting]
+        names += [(one["address"], one["use"]) for one in models if ":" not in one["address"]]
+    return [CompletionItem(name, help=use) for name, use in names if name.startswith(incomplete)]
 
 
-def files(context, parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the path of a file or a folder."""
+def _complete_path(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
-
-
-def _quiet_option() -> click.Option:
-    return click.Option(
-        ["-q", "--quiet"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=lambda context, _, quiet: quiet and context.with_resource(progress.silent()),
-        help="Print no progress messages.",
-    )

@@ -1,4 +1,4 @@
-"""The commands that fine-tune and evaluate: parse, call, print; imports wait for the command."""
+"""The commands that fine-tune and evaluate."""
 
 import inspect
 import json
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+import kbert
 from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
-from kbert.cli.early_checks import Input, Output, check_file, check_source
+from kbert.cli.inputs import check_file, check_source
 from kbert.cli.options import (
     BATCH,
     CASING_HELP,
@@ -18,20 +19,22 @@ from kbert.cli.options import (
     PRECISION,
     SOURCE,
     AliasedChoice,
+    Input,
     casing,
+    option,
     output_format,
 )
 from kbert.cli.pretraining_commands import (
+    OUTPUT_RUN,
+    RESUME,
     check_new_run,
-    import_engine,
-    refuse_other_task,
+    describe_run,
     refuse_with_resume,
-    say_finished,
-    say_metrics,
-    say_where,
-    stoppable,
+    resume_run,
+    run_stoppable,
+    start_keras,
 )
-from kbert.cli.setting_options import given, with_run_options, with_settings
+from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
@@ -90,10 +93,6 @@ class _LabelledFile(Input):
 _DATA = _LabelledFile()
 _FILES = "a .tsv, .csv, .jsonl or .json file"
 _TASK_HELP = f"Task: {', '.join(TASKS)}."
-_BASIC = (
-    *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
-    *("max_length", "lora_rank", "precision", "seed"),
-)
 
 
 def _list_tasks(function):
@@ -107,35 +106,29 @@ def _list_tasks(function):
 
 
 @command(
-    short_help="Fine-tune a checkpoint on labelled data, or resume a run.",
-    examples=(
-        "kbert finetune bert-base-uncased --task classify --train train.tsv \\",
-        "    --dev dev.tsv -o run",
-        "kbert finetune --resume run",
-    ),
-    basic=_BASIC,
+    "Fine-tune a checkpoint on labelled data, or resume a run.",
+    "kbert finetune bert-base-uncased --task classify --train train.tsv \\",
+    "    --dev dev.tsv -o run",
+    "kbert finetune --resume run",
+    basic="task train dev output run epochs batch_size learning_rate max_length lora_rank "
+    "precision seed",
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
-@click.option("--task", type=_TASKS, help=_TASK_HELP)
-@click.option("--train", metavar="FILE", type=_DATA, help=f"Labelled training data: {_FILES}.")
-@click.option(
-    "--dev",
-    metavar="FILE",
-    type=_DATA,
-    help=f"Labelled data for evaluation after each epoch: {_FILES}.",
+@option("--task", _TASKS, _TASK_HELP)
+@option("--train FILE", _DATA, f"Labelled training data: {_FILES}.")
+@option("--dev FILE", _DATA, f"Labelled data for evaluation after each epoch: {_FILES}.")
+@option(
+    "--teacher SRC",
+    str,
+    "Teacher checkpoint for distillation; it must have the same labels, unless --alpha is 0.",
 )
-@click.option(
-    "--teacher",
-    metavar="SRC",
-    help="Teacher checkpoint for distillation; it must have the same labels, unless --alpha is 0.",
-)
-@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
-@click.option("--resume", "run", metavar="RUN", type=Input(), help="Resume the run in this folder.")
-@click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
-@with_settings(FinetuningSettings, _HELP)
-@with_run_options
+@OUTPUT_RUN
+@RESUME
+@option("--uncased/--cased lowercase", bool, CASING_HELP)
+@add_settings(FinetuningSettings, _HELP)
+@add_run_options
 @_list_tasks
-def finetune(source, task, train, dev, teacher, output, run, around, **settings):
+def finetune(source, task, train, dev, teacher, output, run, run_options, **settings):
     """Fine-tune the checkpoint SRC on labelled data.
 
     A new run needs `--task TASK --train FILE -o RUN`. The task says what FILE contains:
@@ -148,11 +141,12 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
 
     Ctrl-C saves the run. After Ctrl-C or a crash, `kbert finetune --resume RUN` continues it.
     """
-    settings = given(settings, around)
+    settings = select_settings(settings, run_options)
+    data = {"train": train, "dev": dev, "teacher": teacher}
     if run is not None:
         refuse_with_resume(task=task, output=output)
-        moved = {"source": source, "train": train, "dev": dev, "teacher": teacher}
-        _go_on(run, settings, **moved, **around)
+        data["source"] = source
+        resume_run("finetune", run, settings, run_options, data, lambda: _check_moved(**data))
         return
     needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
     for name, value in needed:
@@ -168,13 +162,18 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     _check_data(task, train, dev, columns)
     if teacher is not None:
         check_source(teacher)
-    with starting_keras():
-        from kbert.tasks.finetuning.finetune import finetune as start
+    start_keras()
+    arguments = data | {"output": output} | run_options | settings
+    describe_run(run_stoppable(kbert.finetune, source, task, **arguments))
 
-        import_engine()
-    data = {"train": train, "dev": dev, "teacher": teacher, "output": output}
-    tuned = stoppable(start, source, task, **data, **around, **settings)
-    _say(tuned)
+
+def _check_moved(source, teacher, train, dev) -> None:
+    """Check the new paths of a resumed run's data."""
+    for checkpoint in (source, teacher):
+        if checkpoint is not None:
+            check_source(checkpoint)
+    check_file(train)
+    check_file(dev)
 
 
 def _check_source(source) -> None:
@@ -198,50 +197,20 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
         logging.disable(logging.NOTSET)
 
 
-def _go_on(run: Path, settings: dict, **options) -> None:
-    from kbert.training.run.run_folder import RunFolder
-
-    folder = RunFolder.open(run)
-    refuse_other_task(folder, "finetune")
-    if say_finished(folder, settings, options["keep_checkpoints"]):
-        return
-    for name in ("source", "teacher"):
-        if options[name] is not None:
-            check_source(options[name])
-    check_file(options["train"])
-    check_file(options["dev"])
-    with starting_keras():
-        from kbert.tasks.resume import resume
-
-        import_engine()
-    _say(stoppable(resume, run, **options, **settings))
-
-
-def _say(tuned) -> None:
-    say_metrics(tuned.metrics)
-    say_where(tuned)
-
-
 @command(
-    short_help="Evaluate a model on labelled data.",
-    examples=("kbert evaluate run/model --task classify --data dev.tsv",),
-    basic=("task", "data", "batch_size", "form"),
+    "Evaluate a model on labelled data.",
+    "kbert evaluate run/model --task classify --data dev.tsv",
+    basic="task data batch_size form",
 )
 @SOURCE
-@click.option("--task", type=_TASKS, required=True, help=_TASK_HELP)
-@click.option(
-    "--data", metavar="FILE", type=_DATA, required=True, help="Labelled data, as for finetune."
-)
-@click.option(
-    "--max-length",
-    type=POSITIVE,
-    help="Maximum number of tokens per example. Default: the model's.",
-)
+@option("--task", _TASKS, _TASK_HELP, required=True)
+@option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
+@option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @BATCH
-@click.option("--text-column", help=_COLUMNS["text_column"])
-@click.option("--text-pair-column", help=_COLUMNS["text_pair_column"])
-@click.option("--label-column", help=_COLUMNS["label_column"])
-@click.option("--no-header", is_flag=True, help=_COLUMNS["no_header"])
+@option("--text-column", str, _COLUMNS["text_column"])
+@option("--text-pair-column", str, _COLUMNS["text_pair_column"])
+@option("--label-column", str, _COLUMNS["label_column"])
+@option("--no-header", bool, _COLUMNS["no_header"])
 @PRECISION
 @output_format("json")
 def evaluate(source, task, data, form, **options):
@@ -250,18 +219,14 @@ def evaluate(source, task, data, form, **options):
     check_source(source, f"--task {task}", None if found.trains_embeddings else found.head)
     check_file(data)
     with starting_keras():
-        import kbert.tasks.running  # noqa: F401
-        from kbert.checkpoints.bert import load
-        from kbert.tasks.finetuning.evaluate import evaluate as metrics_of
+        import kbert.checkpoints.bert
+        import kbert.tasks.running
     if casing() is not None:
-        source = load(source, lowercase=casing())
-    metrics = metrics_of(source, task, data, **options)
+        source = kbert.load(source, lowercase=casing())
+    metrics = kbert.evaluate(source, task, data, **options)
     if form == "json":
         click.echo(json.dumps(metrics, indent=2))
         return
     width = max(map(len, metrics))
     for name, value in metrics.items():
         click.echo(f"{name:<{width}}  {value:.4f}")
-
-
-COMMANDS = (finetune, evaluate)

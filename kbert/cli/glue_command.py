@@ -1,97 +1,43 @@
-"""The command that runs GLUE: parses, calls, prints; imports wait for the command."""
+"""The command that runs GLUE."""
 
 import logging
 
 import click
 
+import kbert
 from kbert.cli.command import Choice, command
-from kbert.cli.console import say, starting_keras
-from kbert.cli.early_checks import Input, Output, check_source, check_writable
-from kbert.cli.options import POSITIVE, SOURCE, casing
-from kbert.cli.pretraining_commands import import_engine
+from kbert.cli.console import say
+from kbert.cli.inputs import check_source, check_writable
+from kbert.cli.options import POSITIVE, SOURCE, Input, Numbers, Output, casing, option
+from kbert.cli.pretraining_commands import start_keras
 from kbert.tasks.glue.benchmark import tasks_named
 from kbert.tasks.glue.grid import Grid
 from kbert.training.setting_rules import PRECISIONS
 
+_PRECISIONS = Choice(PRECISIONS)
 
-class _Numbers(click.ParamType):
-    """Numbers between commas: 16,32."""
 
-    name = "numbers"
-
-    def __init__(self, kind: type):
-        self._kind = kind
-
-    def convert(self, value, param, ctx):
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(self._kind(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"expected numbers separated by commas, got {value!r}", param, ctx)
+def _grid(declaration: str, kind: type, text: str, default: str):
+    return option(declaration, Numbers(kind, "numbers", "numbers"), text, default=default)
 
 
 @command(
-    short_help="Fine-tune on GLUE's nine tasks and report the scores.",
-    examples=(
-        "kbert glue bert-base-uncased --data glue_data -o glue",
-        "kbert glue bert-base-uncased --data glue_data --tasks rte --seeds 3 -o glue",
-    ),
+    "Fine-tune on GLUE's nine tasks and report the scores.",
+    "kbert glue bert-base-uncased --data glue_data -o glue",
+    "kbert glue bert-base-uncased --data glue_data --tasks rte --seeds 3 -o glue",
 )
 @SOURCE
-@click.option(
-    "--data",
-    metavar="DIR",
-    type=Input(),
-    required=True,
-    help="Folder of GLUE's files.",
-)
-@click.option(
-    "--tasks", default="all", help="Names of the tasks, separated by commas. Default: all."
-)
-@click.option(
-    "--seeds",
-    type=POSITIVE,
-    default=Grid.seeds,
-    help=f"Number of seeds of the best setting. Default: {Grid.seeds}.",
-)
-@click.option(
-    "-o", "--output", metavar="OUT", type=Output(), required=True, help="Folder for the runs."
-)
-@click.option(
-    "--batch-sizes",
-    type=_Numbers(int),
-    default="16,32",
-    help="Batch sizes of the grid. Default: 16,32.",
-)
-@click.option(
-    "--learning-rates",
-    type=_Numbers(float),
-    default="5e-5,3e-5,2e-5",
-    help="Learning rates of the grid. Default: 5e-5,3e-5,2e-5.",
-)
-@click.option(
-    "--epochs",
-    type=_Numbers(int),
-    default="2,3,4",
-    help="Numbers of epochs of the grid. Default: 2,3,4.",
-)
-@click.option(
-    "--max-length", type=POSITIVE, help="Maximum number of tokens per example. Default: 128."
-)
-@click.option(
-    "--precision",
-    type=Choice(PRECISIONS),
-    default="float32",
-    help="Precision of the computation. Default: float32.",
-)
-@click.option(
-    "--accumulation-steps",
-    type=POSITIVE,
-    default=1,
-    help="Number of micro-batches per training step. Default: 1.",
-)
-@click.option("--devices", type=POSITIVE, help="Number of local devices to train on. Default: all.")
+@option("--data DIR", Input(), "Folder of GLUE's files.", required=True)
+@option("--tasks", str, "Names of the tasks, separated by commas.", default="all")
+@option("--seeds", POSITIVE, "Number of seeds of the best setting.", default=Grid.seeds)
+@option("-o --output OUT", Output(), "Folder for the runs.", required=True)
+@_grid("--batch-sizes", int, "Batch sizes of the grid.", "16,32")
+@_grid("--learning-rates", float, "Learning rates of the grid.", "5e-5,3e-5,2e-5")
+@_grid("--epochs", int, "Numbers of epochs of the grid.", "2,3,4")
+@option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: 128.")
+@option("--precision", _PRECISIONS, "Precision of the computation.", default="float32")
+@option("--accumulation-steps", POSITIVE, "Number of micro-batches per training step.", default=1)
+@option("--devices", POSITIVE, "Number of local devices to train on. Default: all.")
 def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs, **options):
     """Fine-tune the checkpoint SRC on the GLUE files in DIR: DIR/CoLA/train.tsv, …
 
@@ -108,23 +54,18 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     folders(data, tasks_named(tasks))
     check_source(source)
     check_writable(output / "a run")
-    with starting_keras():
-        from kbert.tasks.glue.glue import glue as start
-
-        import_engine()
-        from kbert.checkpoints.bert import load
+    start_keras()
     if casing() is not None:
-        source = load(source, lowercase=casing())
+        source = kbert.load(source, lowercase=casing())
     from kbert.training.stopping import Stopped
 
-    logging.getLogger("kbert").setLevel(logging.INFO)  # a line a run
+    logging.getLogger("kbert").setLevel(logging.INFO)  # one line per run
     try:
-        found = start(source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options)
+        results = kbert.glue(
+            source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options
+        )
     except Stopped as stopped:
         say("kbert: stopped and saved. To resume, run the same command again", err=True)
         raise click.exceptions.Exit(stopped.status) from None
-    click.echo(str(found))
+    click.echo(str(results))
     click.echo(f"wrote {output / 'report.html'}")
-
-
-COMMANDS = (glue,)

@@ -1,30 +1,31 @@
 """The `kbert` command: its commands, and how it is run."""
 
 import importlib
+import os
+import sys
 from collections import UserDict
 
 import click
+from click.shell_completion import get_completion_class, shell_complete
 
 import kbert
-from kbert.cli.command import Group
-from kbert.cli.completion_commands import answer_shell
+from kbert.cli.command import Choice, Group, command
 from kbert.cli.console import run
 
 MODULES = {
-    "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
-    "explore_command": ("explore",),
-    "plan_commands": ("plan",),
-    "hub_commands": ("download", "cache", "push"),
-    "checkpoint_commands": ("inspect", "convert", "params"),
-    "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
-    "vector_commands": ("embed", "similarity", "attention"),
-    "search_commands": ("search", "rank"),
-    "attribution_command": ("attribute",),
+    "graph_commands": ("summary", "account", "heads", "verify", "plot", "explore", "demo"),
+    "plan_command": ("plan",),
+    "checkpoint_commands": ("download", "cache", "push", "inspect", "convert", "params"),
+    "task_commands": (
+        *("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
+        *("attention", "attribute"),
+    ),
+    "embedding_commands": ("embed", "similarity", "search", "rank"),
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
     "glue_command": ("glue",),
-    "completion_commands": ("completion",),
+    "main": ("completion",),
 }
 SECTIONS = {
     "See and count": (
@@ -39,6 +40,8 @@ SECTIONS = {
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),
     "The shell": ("completion",),
 }
+_PROGRAM = "kbert"
+_COMPLETE = "_KBERT_COMPLETE"  # the environment variable with which the shell's function asks
 
 
 class _Commands(UserDict):
@@ -46,7 +49,7 @@ class _Commands(UserDict):
 
     def __getitem__(self, name: str) -> click.Command:
         module = importlib.import_module(f"kbert.cli.{self.data[name]}")
-        return next(command for command in module.COMMANDS if command.name == name)
+        return getattr(module, name.replace("-", "_"))
 
 
 @click.group(
@@ -55,7 +58,7 @@ class _Commands(UserDict):
     commands=_Commands({name: module for module, names in MODULES.items() for name in names}),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.version_option(kbert.__version__, prog_name="kbert")
+@click.version_option(kbert.__version__, prog_name=_PROGRAM)
 def cli():
     """BERT in plain Keras 3: inspect, use, fine-tune, pretrain and export it.
 
@@ -68,7 +71,23 @@ def cli():
     """
 
 
+@command(
+    "Print a script for the shell that completes commands.",
+    'eval "$(kbert completion bash)"',
+    'eval "$(kbert completion zsh)"',
+)
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
+def completion(shell):
+    """Print a script for the shell that completes commands, options, presets, models and files.
+
+    In bash, add the first example to ~/.bashrc. In zsh, add the second to ~/.zshrc. In fish, run
+    kbert completion fish > ~/.config/fish/completions/kbert.fish
+    """
+    click.echo(get_completion_class(shell)(cli, {}, _PROGRAM, _COMPLETE).source())
+
+
 def main(arguments=None) -> None:
     """The console script `kbert`."""
-    answer_shell(cli)
+    if instruction := os.environ.get(_COMPLETE):  # the shell asks what could follow
+        sys.exit(shell_complete(cli, {}, _PROGRAM, _COMPLETE, instruction))
     run(cli, arguments)

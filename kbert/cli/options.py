@@ -1,7 +1,8 @@
-"""Options and arguments that several commands have; their choices are those of the tables below."""
+"""Types of values, and options and arguments that several commands share."""
 
 import functools
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -10,31 +11,105 @@ from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.heads import HEADS, HEADS_WITH_LABELS
+from kbert.io import bounds
 from kbert.tasks import PRECISIONS
 
-CONFIG = click.argument(
-    "config", default="base", metavar="[CONFIG]", shell_complete=presets_or_files
-)
-_CASING = "kbert.lowercase"  # in click's context
+
+def option(declaration: str, kind, text: str, *, default=None, **settings):
+    """Declare an option.
+
+    Args:
+        declaration: its names, and the metavar in capitals: "-o --output FILE". A word without
+            hyphens in lower case is the name of the parameter.
+        kind: type of the value; bool: a flag.
+        text: its help. The default is added, unless the text says it.
+        default: the default.
+        settings: as for `click.option`.
+    """
+    *names, last = declaration.split()
+    if last[0].isupper():
+        settings["metavar"] = last
+    else:
+        names.append(last)
+    if kind is not bool:
+        settings["type"] = kind
+    elif "/" not in declaration:
+        return click.option(*names, is_flag=True, help=text, **settings)
+    if default is not None or kind is bool:
+        settings["default"] = default
+    if default is not None and "Default:" not in text:
+        text = f"{text} Default: {default}."
+    return click.option(*names, help=text, **settings)
 
 
-def _keep_casing(context, parameter, value):
-    context.meta[_CASING] = value
+class Input(click.Path):
+    """A path to read, as a `Path`; an empty one would be the working folder."""
+
+    def __init__(self):
+        super().__init__(path_type=Path)
+
+    def convert(self, value, param, ctx):
+        if not str(value):
+            self.fail("expected a path, got an empty one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Output(Input):
+    """A path to write to, as a `Path`."""
+
+    def convert(self, value, param, ctx):
+        if str(value):
+            bounds.refuse_url(value, to_write=True)
+        return super().convert(value, param, ctx)
+
+
+class Numbers(click.ParamType):
+    """Numbers between commas: 16,32."""
+
+    def __init__(self, kind: type, noun: str, metavar: str):
+        self._kind, self._noun, self.name = kind, noun, metavar
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(map(self._kind, value.split(",")))
+        except ValueError:
+            self.fail(f"expected {self._noun} separated by commas, got {value!r}", param, ctx)
+
+
+class AliasedChoice(Choice):
+    """A choice of names that takes their aliases too; see `kbert.graph.aliases`.
+
+    Args:
+        noun: "head" or "task".
+        names: kbert's own.
+    """
+
+    def __init__(self, noun: str, names: Iterable[str]):
+        super().__init__(list(names))
+        self._noun = noun
+
+    def convert(self, value, param, ctx):
+        value = aliases.resolve(self._noun, value)
+        if self._noun == "task" and (way := aliases.no_task(value)):
+            self.fail(f"{value!r} is not a task of fine-tuning: {way}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 CASING_HELP = "Casing of SRC's vocabulary, if its files do not say it."
+_CASING = "kbert.lowercase"  # in click's context
 
 
-def with_casing(function):
-    """Add `--uncased / --cased` to a command that opens SRC; `casing` gives what was said."""
-    option = click.option(
-        "--uncased/--cased",
-        default=None,
-        expose_value=False,
-        callback=_keep_casing,
-        help=CASING_HELP,
-    )
-    return option(function)
+def SOURCE(function):
+    """Add the argument SRC, a checkpoint, and `--uncased / --cased`, which `casing` returns."""
+
+    def keep_casing(context, parameter, value):
+        context.meta[_CASING] = value
+
+    settings = {"expose_value": False, "callback": keep_casing}
+    function = option("--uncased/--cased", bool, CASING_HELP, **settings)(function)
+    return click.argument("source", metavar="SRC", shell_complete=names_or_files)(function)
 
 
 def casing() -> bool | None:
@@ -42,134 +117,71 @@ def casing() -> bool | None:
     return click.get_current_context().meta.get(_CASING)
 
 
-def SOURCE(function):
-    """Add the argument SRC, a checkpoint, and its casing."""
-    return click.argument("source", metavar="SRC", shell_complete=names_or_files)(
-        with_casing(function)
-    )
-
-
 POSITIVE = click.IntRange(min=1)
-PRECISION = click.option(
-    "--precision",
-    type=Choice(PRECISIONS),
-    help="Precision of the computation. Default: the model's own.",
+CONFIG = click.argument(
+    "config", default="base", metavar="[CONFIG]", shell_complete=presets_or_files
 )
-BATCH = click.option(
-    "--batch-size",
-    type=POSITIVE,
-    default=32,
-    metavar="B",
-    help="Number of texts per batch. Default: 32.",
+TEXTS = click.argument("texts", nargs=-1, metavar="[TEXT …]")
+LINES = option("--lines FILE", str, "File with one text per line; - reads standard input.")
+BATCH = option("--batch-size B", POSITIVE, "Number of texts per batch.", default=32)
+PRECISION = option(
+    "--precision", Choice(PRECISIONS), "Precision of the computation. Default: the model's own."
 )
-LINES = click.option(
-    "--lines", metavar="FILE", help="File with one text per line; - reads standard input."
-)
-
-
-class AliasedChoice(Choice):
-    """A choice of names that takes their aliases too; see `kbert.graph.aliases`.
-
-    Args:
-        of: "head" or "task".
-        names: kbert's own.
-    """
-
-    def __init__(self, of: str, names: Iterable[str]):
-        super().__init__(list(names))
-        self._of = of
-
-    def convert(self, value, param, ctx):
-        value = aliases.resolve(self._of, value)
-        if self._of == "task" and (way := aliases.no_task(value)):
-            self.fail(f"{value!r} is not a task of fine-tuning: {way}", param, ctx)
-        return super().convert(value, param, ctx)
-
 
 HEAD_NAMES = AliasedChoice("head", HEADS)
-HEAD = click.option(
-    "--head",
-    type=HEAD_NAMES,
-    default="pretraining",
-    help="Head on top of the encoder. Default: pretraining.",
+HEAD = option("--head", HEAD_NAMES, "Head on top of the encoder.", default="pretraining")
+LABELS = option("--num-labels", int, "Number of labels, for classifier and tokens. Default: 2.")
+PREDICTIONS = option(
+    "--max-predictions M", int, "Number of positions that the MLM head predicts. Default: all."
 )
-LABELS = click.option(
-    "--num-labels", type=int, help="Number of labels, for classifier and tokens. Default: 2."
-)
-PREDICTIONS = click.option(
-    "--max-predictions",
-    type=int,
-    metavar="M",
-    help="Number of positions that the MLM head predicts. Default: all.",
-)
-SELECTED = click.option(
+SELECTED = option(
     "--selected-positions",
-    is_flag=True,
-    help="Compute the last block only at the positions that the heads read, as training does.",
+    bool,
+    "Compute the last block only at the positions that the heads read, as training does.",
 )
+SEQ_LEN = option("--seq-len S", int, "Number of tokens per sequence. Default: all positions.")
+SEQUENCES = option("--batch-size B", int, "Number of sequences per batch.", default=1)
+DTYPE = option("--dtype", str, "Data type: float32, mixed_bfloat16, bfloat16, …", default="float32")
 
-_TRAINED = (
-    click.option(
-        "--freeze", metavar="PARTS", help="Parts that are not trained, such as embeddings,1-8."
-    ),
-    click.option(
-        "--lora-rank",
-        type=POSITIVE,
-        metavar="RANK",
-        help="Rank of LoRA adapters. They and the head are trained, all other weights frozen.",
-    ),
-    click.option(
-        "--lora-targets",
-        metavar="NAMES",
-        help=f"Matrices that get an adapter, separated by commas. Default: {LORA_TARGETS}.",
-    ),
-)
+
+def GRAPH(function):
+    """Add the options of a graph, which `get_spec` takes by name."""
+    return HEAD(LABELS(PREDICTIONS(function)))
 
 
 def output_format(*forms: str):
     """Add `--format`, the printed form, which the command gets as `form`."""
-    return click.option(
-        "--format",
-        "form",
-        type=Choice(["text", *forms]),
-        default="text",
-        help="Form of the printed result. Default: text.",
-    )
+    kind = Choice(["text", *forms])
+    return option("--format form", kind, "Form of the printed result.", default="text")
 
 
-def trained_in_part(command):
-    """A decorator: options of what is trained, which the command gets by name as `trained`."""
+def partial_training(command):
+    """Add the options of what is trained, which the command gets by name as `trained`."""
 
     @functools.wraps(command)
-    def called(freeze, lora_rank, lora_targets, **others):
+    def run(freeze, lora_rank, lora_targets, **others):
         if lora_targets is not None and lora_rank is None:
             raise click.UsageError(
                 f"--lora-targets goes with --lora-rank, got {lora_targets} alone"
             )
-        given = {"freeze": freeze, "lora_rank": lora_rank, "lora_targets": lora_targets}
-        trained = {name: value for name, value in given.items() if value is not None}
+        options = {"freeze": freeze, "lora_rank": lora_rank, "lora_targets": lora_targets}
+        trained = {name: value for name, value in options.items() if value is not None}
         return command(trained=trained, **others)
 
-    for option in reversed(_TRAINED):
-        called = option(called)
-    return called
+    targets = f"Matrices that get an adapter, separated by commas. Default: {LORA_TARGETS}."
+    rank = "Rank of LoRA adapters. They and the head are trained, all other weights frozen."
+    run = option("--lora-targets NAMES", str, targets)(run)
+    run = option("--lora-rank RANK", POSITIVE, rank)(run)
+    return option("--freeze PARTS", str, "Parts that are not trained, such as embeddings,1-8.")(run)
 
 
-def spec_of(
-    config,
-    head: str,
-    num_labels: int | None,
-    max_predictions: int | None,
-    selected_positions: bool = False,
-    **options,
-):
-    """The graph that a configuration and these options mean."""
-    options |= {"max_predictions": max_predictions, "selected_positions": selected_positions}
-    return GraphSpec.of(config, head, num_labels=labels_of(head, num_labels), **options)
+def get_spec(config, head: str, num_labels: int | None, **options) -> GraphSpec:
+    """Return the graph that a configuration and the options of `GRAPH` mean."""
+    return GraphSpec.of(config, head, num_labels=check_labels(head, num_labels), **options)
 
 
-def labels_of(head: str, num_labels: int | None) -> int:
-    """How many labels there are; a UsageError where they are given to a head that has none."""
+def check_labels(head: str, num_labels: int | None) -> int:
+    """Return the number of labels; a UsageError where one is given to a head that has none."""
     if num_labels is not None and head not in HEADS_WITH_LABELS:
         heads = " or ".join(HEADS_WITH_LABELS)
         raise click.UsageError(f"--num-labels goes with --head {heads}, got {head}")

@@ -1,14 +1,16 @@
-"""The command that pretrains: parses, calls, prints; imports wait for the command."""
+"""The command that pretrains, and what it shares with `kbert finetune`."""
 
 import os
 from pathlib import Path
 
 import click
 
+import kbert
 from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
-from kbert.cli.early_checks import Input, Output, check_source, check_writable
-from kbert.cli.setting_options import given, with_run_options, with_settings
+from kbert.cli.inputs import check_source, check_writable
+from kbert.cli.options import Input, Output, option
+from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
 _HELP = {
@@ -33,50 +35,41 @@ _HELP = {
     "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
     "lora_dropout": "Dropout rate of the adapters' inputs.",
 }
-_BASIC = (
-    *("config", "init", "dev", "output", "run", "steps", "batch_size", "seq_len"),
-    *("learning_rate", "precision", "seed"),
-)
+OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
+RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 
 
 @command(
-    short_help="Pretrain a BERT on shards, or resume a run.",
-    examples=(
-        "kbert pretrain shards --config mini --steps 10000 -o run",
-        "kbert pretrain --resume run",
-    ),
-    basic=_BASIC,
+    "Pretrain a BERT on shards, or resume a run.",
+    "kbert pretrain shards --config mini --steps 10000 -o run",
+    "kbert pretrain --resume run",
+    basic="config init dev output run steps batch_size seq_len learning_rate precision seed",
 )
 @click.argument("shards", required=False, metavar="[SHARDS]", type=Input())
-@click.option("--config", help="Configuration: a preset or a JSON file. Default: tiny.")
-@click.option("--init", metavar="SRC", help="Checkpoint to start from.")
-@click.option("--dev", metavar="SHARDS", help="Shards for evaluation.")
-@click.option(
-    "--teacher",
-    metavar="SRC",
-    help="Teacher checkpoint for distillation; it must have the same vocabulary.",
+@option("--config", str, "Configuration: a preset or a JSON file. Default: tiny.")
+@option("--init SRC", str, "Checkpoint to start from.")
+@option("--dev SHARDS", str, "Shards for evaluation.")
+@option(
+    "--teacher SRC",
+    str,
+    "Teacher checkpoint for distillation; it must have the same vocabulary.",
 )
-@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
-@click.option(
-    "--resume",
-    "run",
-    metavar="RUN",
-    type=Input(),
-    help="Resume the run in this folder.",
-)
-@click.option("--steps", type=int, help="Number of training steps.")
-@with_settings(PretrainingSettings, _HELP)
-@with_run_options
-def pretrain(shards, config, init, dev, teacher, output, run, around, **settings):
+@OUTPUT_RUN
+@RESUME
+@option("--steps", int, "Number of training steps.")
+@add_settings(PretrainingSettings, _HELP)
+@add_run_options
+def pretrain(shards, config, init, dev, teacher, output, run, run_options, **settings):
     """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
 
     A new run needs `-o RUN --steps N`. Ctrl-C saves the run. After Ctrl-C or a crash,
     `kbert pretrain --resume RUN` continues it.
     """
-    settings = given(settings, around)
+    settings = select_settings(settings, run_options)
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)
-        _go_on(run, settings, shards=shards, dev=dev, teacher=teacher, **around)
+        data = {"shards": shards, "dev": dev, "teacher": teacher}
+        resume_run("pretrain", run, settings, run_options, data)
         return
     for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", settings.get("steps"))):
         if value is None:
@@ -86,60 +79,78 @@ def pretrain(shards, config, init, dev, teacher, output, run, around, **settings
             "--config cannot be given with --init, which has its own: leave --config out"
         )
     _check(shards, config, output, (init, teacher), dev, settings)
-    with starting_keras():
-        from kbert.tasks.pretraining.pretrain import pretrain as start
-
-        import_engine()
+    start_keras()
     data = {"output": output, "init": init, "dev": dev, "teacher": teacher}
-    trained = stoppable(start, shards, config or "tiny", **data, **around, **settings)
-    say_where(trained)
+    arguments = data | run_options | settings
+    describe_run(run_stoppable(kbert.pretrain, shards, config or "tiny", **arguments))
 
 
 def _check(shards: Path, config, output: Path, sources, dev, settings: dict) -> None:
-    """What can be known before Keras starts."""
-    from kbert.data.corpus.shards import open_shards
-    from kbert.graph.presets import get_config
-
+    """Check what can be known before Keras starts."""
     check_new_run(output, "pretrain")
     PretrainingSettings.from_options(settings)
     if config is not None:
-        get_config(config)
+        kbert.get_config(config)
     for source in sources:
         if source is not None:
             check_source(source)
     for folder in (shards, dev):
         if folder is not None:
-            open_shards(folder, check=False)
+            kbert.open_shards(folder, check=False)
+
+
+def refuse_with_resume(**options) -> None:
+    """Raise a UsageError for an option that a resumed run has from its settings."""
+    for name, value in options.items():
+        if value is not None:
+            raise click.UsageError(
+                f"--{name} cannot be given with --resume: leave it out, the run has its own"
+            )
 
 
 def check_new_run(output: Path, task: str) -> None:
-    """Raises where a new run cannot have its folder."""
+    """Raise where a new run cannot have its folder."""
     from kbert.training.run.run_folder import refuse_used
 
     refuse_used(output, task)
     check_writable(output)
 
 
-def import_engine() -> None:
-    """Imports what the backend logs messages about, while they are held back."""
-    import kbert.training.loop.loop  # noqa: F401
+def start_keras() -> None:
+    """Start Keras and what the backend logs messages about, while they are held back."""
+    with starting_keras():
+        import kbert.tasks.resume
+        import kbert.training.loop.loop  # noqa: F401
 
 
-def _go_on(run: Path, settings: dict, **options) -> None:
+def resume_run(
+    task: str, run: Path, settings: dict, run_options: dict, data: dict, check=lambda: None
+) -> None:
+    """Resume a run of `kbert TASK`, and say what it has written.
+
+    Args:
+        task: "pretrain" or "finetune".
+        run: its folder.
+        settings: the settings of the command line.
+        run_options: the `RunOptions`.
+        data: paths that replace the run's own; None: they are as they were.
+        check: called before Keras starts, if the run is not finished.
+    """
     from kbert.training.run.run_folder import RunFolder
 
     folder = RunFolder.open(run)
-    refuse_other_task(folder, "pretrain")
-    if say_finished(folder, settings, options["keep_checkpoints"]):
+    if folder.task != task:
+        raise ValueError(
+            f"{folder.path} is not a run of kbert {task}: resume it with {folder.resume_command}"
+        )
+    if _is_finished(folder, settings, run_options["keep_checkpoints"]):
         return
-    with starting_keras():
-        from kbert.tasks.resume import resume
-
-        import_engine()
-    say_where(stoppable(resume, run, **options, **settings))
+    check()
+    start_keras()
+    describe_run(run_stoppable(kbert.resume, run, **data, **run_options, **settings))
 
 
-def say_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
+def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     """Say that a run to resume is finished already; return False for one that is not."""
     if (result := folder.result) is None:
         return False
@@ -147,7 +158,7 @@ def say_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     if keep_checkpoints is not None:
         folder.keep_checkpoints = keep_checkpoints
     folder.tidy()
-    say_metrics(result.get("metrics"))
+    _print_metrics(result.get("metrics"))
     steps = f"{result['steps']:,} step{'s' if result['steps'] > 1 else ''}"
     click.echo(
         f"{folder.path} is finished already, after {steps}: nothing was trained. "
@@ -156,21 +167,8 @@ def say_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     return True
 
 
-def say_metrics(metrics: dict | None) -> None:
-    if metrics:
-        click.echo(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
-
-
-def refuse_other_task(folder, task: str) -> None:
-    """A ValueError for a run that another command goes on with."""
-    if folder.task != task:
-        raise ValueError(
-            f"{folder.path} is not a run of kbert {task}: resume it with {folder.resume_command}"
-        )
-
-
-def stoppable(function, *arguments, **options):
-    """Calls it; Ctrl-C is a line that says how to go on, and exit status 130; of SIGTERM 143."""
+def run_stoppable(function, *arguments, **options):
+    """Call a function; after Ctrl-C say how to resume, with exit status 130 (143 for SIGTERM)."""
     from kbert.training.stopping import ProcessLost, Stopped
 
     try:
@@ -178,33 +176,28 @@ def stoppable(function, *arguments, **options):
     except Stopped as stopped:
         say(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(stopped.status) from None
-    except ProcessLost as lost:
-        say(f"kbert: {lost}", err=True)
+    except ProcessLost as error:
+        say(f"kbert: {error}", err=True)
         os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
 
 
-def say_where(trained) -> None:
-    """What a run has written."""
+def describe_run(result) -> None:
+    """Print a run's metrics, and what it has written."""
     from kbert.training.run.run_folder import describe_sizes
 
-    if trained.history.stopped:
-        click.echo(trained.history.stopped)
-    click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
-    click.echo(f"curves: {trained.folder / 'report.html'}")
-    click.echo(f"size: {describe_sizes(trained.folder)}")
-    if not (trained.folder / "checkpoints").exists():
+    _print_metrics(getattr(result, "metrics", None))
+    folder, history = result.folder, result.history
+    if history.stopped:
+        click.echo(history.stopped)
+    click.echo(f"wrote {folder / 'model'}, {folder / 'model.keras'}")
+    click.echo(f"curves: {folder / 'report.html'}")
+    click.echo(f"size: {describe_sizes(folder)}")
+    if not (folder / "checkpoints").exists():
         click.echo("the training states are deleted (--keep-checkpoints keeps them)")
-    if not trained.history.evaluations:
+    if not history.evaluations:
         click.echo("the model was not evaluated: no dev data were given (--dev)")
 
 
-def refuse_with_resume(**options) -> None:
-    """Raises a UsageError for what a run has of its own."""
-    for name, value in options.items():
-        if value is not None:
-            raise click.UsageError(
-                f"--{name} cannot be given with --resume: leave it out, the run has its own"
-            )
-
-
-COMMANDS = (pretrain,)
+def _print_metrics(metrics: dict | None) -> None:
+    if metrics:
+        click.echo(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))

@@ -6,7 +6,7 @@ import functools
 import click
 
 from kbert.cli.command import Choice
-from kbert.cli.options import POSITIVE
+from kbert.cli.options import POSITIVE, Numbers, option
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import (
     CLASS_WEIGHTS,
@@ -20,39 +20,34 @@ from kbert.training.setting_rules import (
 )
 
 _CHOICES = {
-    "optimizer": list(OPTIMIZERS),
-    "schedule": list(SCHEDULES),
-    "precision": list(PRECISIONS),
-    "class_weights": list(CLASS_WEIGHTS),
-    "hidden_loss": list(HIDDEN_LOSSES),
-    "loss": list(LOSSES),
-    "pooling": list(VECTOR_POOLINGS),
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "precision": PRECISIONS,
+    "class_weights": CLASS_WEIGHTS,
+    "hidden_loss": HIDDEN_LOSSES,
+    "loss": LOSSES,
+    "pooling": VECTOR_POOLINGS,
 }
 
-_SURROUNDINGS = (
-    click.option(
-        "--devices", type=POSITIVE, help="Number of local devices to train on. Default: all."
-    ),
-    click.option(
+_RUN_OPTIONS = {
+    "devices": option("--devices", POSITIVE, "Number of local devices to train on. Default: all."),
+    "steps_per_execution": option(
         "--steps-per-execution",
-        type=POSITIVE,
-        help="Number of steps per call of the device. Default: 8 for TensorFlow on TPU, else 1.",
+        POSITIVE,
+        "Number of steps per call of the device. Default: 8 for TensorFlow on TPU, else 1.",
     ),
-    click.option(
+    "peak_flops": option(
         "--peak-flops",
-        type=float,
-        help="Peak FLOP/s of all devices together, from which the MFU is computed. "
+        float,
+        "Peak FLOP/s of all devices together, from which the MFU is computed. "
         "Default: it is measured; on a CPU there is no MFU.",
     ),
-    click.option(
+    "keep_checkpoints": option(
         "--keep-checkpoints/--no-keep-checkpoints",
-        default=None,
-        help="Keep the training states after the run has finished. Default: only the model is "
-        "kept.",
+        bool,
+        "Keep the training states after the run has finished. Default: only the model is kept.",
     ),
-)
-
-_NAMES = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
+}
 
 # What the help says of the settings that every run has.
 _TEXTS = {
@@ -77,49 +72,44 @@ _TEXTS = {
 }
 
 
-def with_settings(settings: type[RunSettings], texts: dict[str, str]):
-    """A decorator: an option for each field with a text, in the order of the fields; "": none.
+def add_settings(settings: type[RunSettings], texts: dict[str, str]):
+    """Return a decorator that adds an option for each field with a text, in their order.
 
     An option that is not given is None, so that `--resume` can tell.
 
     Args:
         settings: the dataclass; its defaults stand in the help.
-        texts: what the help says of the fields that only this one has.
+        texts: help of the fields that only this one has.
     """
     texts = _TEXTS | texts
     fields = [field for field in settings.fields() if texts.get(field.name)]
 
-    def decorated(command):
+    def decorate(command):
         for field in reversed(fields):
             command = _option(field, texts[field.name])(command)
         return command
 
-    return decorated
+    return decorate
 
 
-def with_run_options(command):
-    """A decorator: the options of `RunOptions`, which the command gets by name as `around`."""
+def add_run_options(command):
+    """Add the options of `RunOptions`, which the command gets by name as `run_options`."""
 
     @functools.wraps(command)
-    def called(**others):
-        around = {name: others.pop(name) for name in _NAMES}
-        return command(around=around, **others)
+    def run(**others):
+        run_options = {name: others.pop(name) for name in _RUN_OPTIONS}
+        return command(run_options=run_options, **others)
 
-    for option in reversed(_SURROUNDINGS):
-        called = option(called)
-    return called
+    for add in reversed(_RUN_OPTIONS.values()):
+        run = add(run)
+    return run
 
 
-def given(settings: dict, around: dict) -> dict:
-    """The settings that were given, checked before anything heavy starts.
-
-    Args:
-        settings: what `with_settings` gives the command; None: not given.
-        around: the `RunOptions`.
-    """
-    found = {name: value for name, value in settings.items() if value is not None}
-    check_settings(found | around, _NAMES)
-    return found
+def select_settings(settings: dict, run_options: dict) -> dict:
+    """Return the settings that are not None, checked before anything heavy starts."""
+    settings = {name: value for name, value in settings.items() if value is not None}
+    check_settings(settings | run_options, tuple(_RUN_OPTIONS))
+    return settings
 
 
 def _option(field: dataclasses.Field, text: str):
@@ -129,25 +119,11 @@ def _option(field: dataclasses.Field, text: str):
     if name.startswith("no-"):
         return click.option(f"--{name}", field.name, is_flag=True, default=None, help=text)
     if "bool" in kind:
-        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
+        return option(f"--{name}/--no-{name} {field.name}", bool, text)
     if field.name in _CHOICES:
         types: click.ParamType | type = Choice(_CHOICES[field.name])
     elif "tuple" in kind:
-        types = _Numbers()
+        types = Numbers(int, "whole numbers", "N,N,…")
     else:
         types = str if "str" in kind else float if "float" in kind else int
-    return click.option(f"--{name}", field.name, type=types, help=text)
-
-
-class _Numbers(click.ParamType):
-    """Whole numbers between commas."""
-
-    name = "N,N,…"
-
-    def convert(self, value, param, ctx):
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(map(int, value.split(",")))
-        except ValueError:
-            self.fail(f"expected whole numbers separated by commas, got {value!r}", param, ctx)
+    return option(f"--{name} {field.name}", types, text)

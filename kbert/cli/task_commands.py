@@ -1,46 +1,57 @@
-"""The commands that use a checkpoint: parse, call, print; imports wait for the command."""
+"""The commands that answer with a checkpoint's head, and those that look into an answer."""
 
 import click
 
-from kbert.cli.command import command
-from kbert.cli.console import say, say_json
-from kbert.cli.inputs import loaded, texts_of
-from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
+import kbert
+from kbert.cli.command import Choice, command
+from kbert.cli.console import progress, say, say_json
+from kbert.cli.inputs import check_writable, open_checkpoint, read_texts
+from kbert.cli.options import (
+    BATCH,
+    LINES,
+    POSITIVE,
+    PRECISION,
+    SOURCE,
+    TEXTS,
+    Output,
+    option,
+    output_format,
+)
 from kbert.io import printable
+from kbert.tasks.attention import SPECIAL
+from kbert.tasks.attribution import BASELINES, VALUES
 
 FORM = output_format("json")
+TEXT = click.argument("text")
+PAIR = click.argument("pair", required=False)
 
 
 @command(
-    "fill-mask",
-    short_help="Predict the tokens for [MASK].",
-    examples=('kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',),
+    "Predict the tokens for [MASK].",
+    'kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',
 )
 @SOURCE
-@click.argument("text")
-@click.option("--top-k", type=POSITIVE, default=5, help="Number of tokens per [MASK]. Default: 5.")
+@TEXT
+@option("--top-k", POSITIVE, "Number of tokens per [MASK].", default=5)
 @PRECISION
 @FORM
-def fill_mask(source, text, top_k, precision, form):
+def fill_mask(source, text, form, **options):
     """Print the most likely tokens for every [MASK] of a text, with their probabilities."""
-    with loaded(source, "fill-mask", "pretraining") as bert:
-        from kbert.tasks.fill_mask.inference import fill_mask
-
-        filled = fill_mask(bert, text, top_k=top_k, precision=precision)
+    with open_checkpoint(source, "fill-mask", "pretraining") as bert:
+        masks = kbert.fill_mask(bert, text, **options)
     if form == "json":
-        say_json(filled)
+        say_json(masks)
         return
-    for number, candidates in enumerate(filled, 1):
-        if len(filled) > 1:
+    for number, candidates in enumerate(masks, 1):
+        if len(masks) > 1:
             click.echo(f"[MASK] {number}")
         for candidate in candidates:
             say(f"{candidate.probability:.4f}  {candidate.token}")
 
 
 @command(
-    "next-sentence",
-    short_help="Predict whether one text follows another.",
-    examples=('kbert next-sentence bert-base-uncased "It rained." "We stayed at home."',),
+    "Predict whether one text follows another.",
+    'kbert next-sentence bert-base-uncased "It rained." "We stayed at home."',
 )
 @SOURCE
 @click.argument("a")
@@ -49,10 +60,8 @@ def fill_mask(source, text, top_k, precision, form):
 @FORM
 def next_sentence(source, a, b, precision, form):
     """Print the probability that the text B follows the text A."""
-    with loaded(source, "next-sentence", "pretraining") as bert:
-        from kbert.tasks.classification.inference import next_sentence
-
-        probability = next_sentence(bert, a, b, precision=precision)
+    with open_checkpoint(source, "next-sentence", "pretraining") as bert:
+        probability = kbert.next_sentence(bert, a, b, precision=precision)
     if form == "json":
         say_json({"is_next": probability})
     else:
@@ -60,50 +69,45 @@ def next_sentence(source, a, b, precision, form):
 
 
 @command(
-    short_help="Classify texts.",
-    examples=(
-        'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
-        "kbert classify run --lines reviews.txt --format json",
-    ),
+    "Classify texts.",
+    'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
+    "kbert classify run --lines reviews.txt --format json",
 )
 @SOURCE
-@click.argument("texts", nargs=-1, metavar="[TEXT …]")
+@TEXTS
 @LINES
 @BATCH
 @PRECISION
 @FORM
-def classify(source, texts, lines, batch_size, precision, form):
+def classify(source, texts, lines, form, **options):
     """Print every label of a text with its probability; of several texts, the most likely label."""
-    texts = texts_of(texts, lines)
-    with loaded(source, "classify", "classifier") as bert:
-        from kbert.tasks.classification.inference import classify
-
-        found = classify(bert, texts, batch_size=batch_size, precision=precision)
+    texts = read_texts(texts, lines)
+    with open_checkpoint(source, "classify", "classifier") as bert:
+        results = kbert.classify(bert, texts, **options)
     if form == "json":
-        say_json(_records(texts, "labels", found))
+        pairs = zip(texts, results, strict=True)
+        say_json([{"text": text, "labels": labels} for text, labels in pairs])
     elif len(texts) == 1:
-        for label in found[0]:
+        for label in results[0]:
             say(f"{label.probability:.4f}  {label.label}")
     else:
-        for text, (best, *_) in zip(texts, found, strict=True):
+        for text, (best, *_) in zip(texts, results, strict=True):
             click.echo(printable.cut(f"{best.probability:.4f}  {best.label}  {text}"))
 
 
 @command(
-    short_help="Predict a number for a text or a pair of texts.",
-    examples=('kbert regress run "A cat sat." "A cat was sitting."',),
+    "Predict a number for a text or a pair of texts.",
+    'kbert regress run "A cat sat." "A cat was sitting."',
 )
 @SOURCE
-@click.argument("text")
-@click.argument("pair", required=False)
+@TEXT
+@PAIR
 @PRECISION
 @FORM
 def regress(source, text, pair, precision, form):
     """Print the number that a regression model predicts, such as the similarity of two texts."""
-    with loaded(source, "regress", "classifier") as bert:
-        from kbert.tasks.classification.inference import regress
-
-        number = regress(bert, text, pair, precision=precision)
+    with open_checkpoint(source, "regress", "classifier") as bert:
+        number = kbert.regress(bert, text, pair, precision=precision)
     if form == "json":
         say_json({"text": text, "pair": pair, "number": number})
     else:
@@ -111,87 +115,161 @@ def regress(source, text, pair, precision, form):
 
 
 @command(
-    short_help="Label every word of texts, as in NER.",
-    examples=('kbert tag bert-base-NER "Ada Lovelace lived in London."',),
+    "Label every word of texts, as in NER.",
+    'kbert tag bert-base-NER "Ada Lovelace lived in London."',
 )
 @SOURCE
-@click.argument("texts", nargs=-1, metavar="[TEXT …]")
+@TEXTS
 @LINES
-@click.option("--words", is_flag=True, help="Split a text into words at spaces.")
+@option("--words split_at_spaces", bool, "Split a text into words at spaces.")
 @BATCH
 @PRECISION
 @FORM
-def tag(source, texts, lines, words, batch_size, precision, form):
+def tag(source, texts, lines, split_at_spaces, form, **options):
     """Print the label of every word of a text, with its probability and position.
 
     A text is split into words as in the training data, or as the tokenizer splits it. --words
     splits it at spaces.
     """
-    texts = texts_of(texts, lines)
-    given = [text.split() for text in texts] if words else texts
-    with loaded(source, "tag", "tokens") as bert:
-        from kbert.tasks.tagging.inference import tag
-
-        found = tag(bert, given, batch_size=batch_size, precision=precision)
+    texts = read_texts(texts, lines)
+    sentences = [text.split() for text in texts] if split_at_spaces else texts
+    with open_checkpoint(source, "tag", "tokens") as bert:
+        results = kbert.tag(bert, sentences, **options)
     if form == "json":
-        say_json(_records(texts, "words", found))
+        pairs = zip(texts, results, strict=True)
+        say_json([{"text": text, "words": tags} for text, tags in pairs])
         return
-    for number, words in enumerate(found):
+    for number, tags in enumerate(results):
         if number:
             click.echo()
-        for word in words:
-            place = f"{word.start}:{word.end}"
-            label = printable.line(word.label)
-            say(f"{word.probability:.4f}  {label:<12}  {place:<9}  {word.word}")
+        for one in tags:
+            span, label = f"{one.start}:{one.end}", printable.line(one.label)
+            say(f"{one.probability:.4f}  {label:<12}  {span:<9}  {one.word}")
 
 
 @command(
-    short_help="Answer a question from a context.",
-    examples=(
-        "kbert answer distilbert-base-cased-distilled-squad \\",
-        '    "Who wrote it?" "Ada Lovelace wrote the notes."',
-    ),
+    "Answer a question from a context.",
+    "kbert answer distilbert-base-cased-distilled-squad \\",
+    '    "Who wrote it?" "Ada Lovelace wrote the notes."',
 )
 @SOURCE
 @click.argument("question")
 @click.argument("context")
-@click.option(
-    "--stride",
-    type=POSITIVE,
-    default=128,
-    help="Number of tokens that two windows share. Default: 128.",
-)
-@click.option(
-    "--no-answer-threshold",
-    type=float,
-    metavar="X",
-    help="Print no answer if its odds are above X, as in SQuAD 2.0. Default: always answer.",
+@option("--stride", POSITIVE, "Number of tokens that two windows share.", default=128)
+@option(
+    "--no-answer-threshold X",
+    float,
+    "Print no answer if its odds are above X, as in SQuAD 2.0. Default: always answer.",
 )
 @PRECISION
 @FORM
-def answer(source, question, context, stride, no_answer_threshold, precision, form):
+def answer(source, question, context, form, **options):
     """Print the span of a context that answers a question, with its score and position."""
-    with loaded(source, "answer", "qa") as bert:
-        from kbert.tasks.answering.inference import answer
-
-        found = answer(
-            bert,
-            question,
-            context,
-            stride=stride,
-            no_answer_threshold=no_answer_threshold,
-            precision=precision,
-        )
+    with open_checkpoint(source, "answer", "qa") as bert:
+        span = kbert.answer(bert, question, context, **options)
     if form == "json":
-        say_json(found)
+        say_json(span)
+        return
+    say(span.text or "no answer")
+    where = f"characters {span.start}:{span.end}" if span.text else f"odds {span.odds:.4f}"
+    click.echo(f"{span.score:.4f}  {where}")
+
+
+@command(
+    "Show the attention weights of a text.",
+    'kbert attention bert-base-uncased "A cat sat." "It purred." -o attention.html',
+    'kbert attention bert-base-uncased "A cat sat." -o map.png --layer 1 --head 2',
+)
+@SOURCE
+@TEXT
+@PAIR
+@option("-o --output", Output(), "File to write: .html .npz .png .svg .pdf.", required=True)
+@option(
+    "--layer",
+    POSITIVE,
+    "Number of one encoder block, from 1. Default: all blocks, or their mean.",
+)
+@option(
+    "--head", POSITIVE, "Number of one attention head, from 1. Default: all heads, or their mean."
+)
+@option(
+    "--special",
+    Choice(SPECIAL),
+    "How [CLS] and [SEP] are shown. In a picture: grey if above the scale of the other tokens "
+    "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
+    "page: not at first (hidden, the default), or shown.",
+)
+@PRECISION
+def attention(source, text, pair, output, layer, head, special, precision):
+    """Write how much each token attends to each other token.
+
+    \b
+    .html            an interactive page: every head, lines between the tokens,
+                     a heat map, queries and keys; one file, no network
+    .png .svg .pdf   a heat map
+    .npz             the numbers
+    """
+    from kbert.tasks.attention.attention_map import ENDINGS
+    from kbert.tasks.pictures import PICTURES, check_path
+
+    picture = check_path(output, ENDINGS).suffix.lower() in PICTURES
+    check_writable(output)
+    one = {"layer": layer, "head": head}
+    with open_checkpoint(source) as bert:
+        maps = kbert.attention(bert, text, pair, **one, vectors=not picture, precision=precision)
+    with progress("drawing" if picture else "writing"):
+        options = {} if special is None else {"special": special}
+        path = (maps.plot if picture else maps.save)(output, **one, **options)
+    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+@command(
+    "Show which words cause an answer.",
+    'kbert attribute run "A fine film." -o why.html',
+    'kbert attribute run "A fine film." --target negative --value logit',
+    'kbert attribute bert-base-uncased "the [MASK] is deep" --target sea',
+    'kbert attribute all-MiniLM-L6-v2 "A cat." --similar-to "A dog." -o why.png',
+)
+@SOURCE
+@TEXT
+@PAIR
+@option("-o --output", Output(), "File for the coloured text: .html .png .svg .pdf.")
+@option("--target NAME", str, "Label or token to explain. Default: the most likely one.")
+@option("--similar-to TEXT", str, "Explain the cosine similarity to this text; any model can.")
+@option("--mask", POSITIVE, "Number of the [MASK] to explain.", default=1)
+@option("--value", Choice(VALUES), "Value of the target to explain.", default="probability")
+@option(
+    "--baseline",
+    Choice(BASELINES),
+    "Token that replaces the words in the baseline text.",
+    default="pad",
+)
+@option("--steps", POSITIVE, "Number of points of the integral. Default: 50 and more.")
+@FORM
+def attribute(source, text, pair, output, form, **options):
+    """Show how much each word of a text contributes to the model's answer.
+
+    The method is integrated gradients (Sundararajan et al. 2017) from a text of [PAD] only. The
+    scores of all words add up to the difference between the two answers. A classifier's answer is
+    a label, and a masked language model's is a token for [MASK]. With --similar-to, it is the
+    cosine similarity of two texts, for any model.
+    """
+    if output is not None:
+        from kbert.tasks.attribution.attribution import ENDINGS
+        from kbert.tasks.pictures import check_path
+
+        check_path(output, ENDINGS)
+        check_writable(output)
+    with open_checkpoint(source) as bert, progress("integrating"):
+        attribution = kbert.attribute(bert, text, pair, **options)
+    if form == "json":
+        say_json(attribution.to_dict())
     else:
-        place = f"characters {found.start}:{found.end}" if found.text else f"odds {found.odds:.4f}"
-        say(found.text or "no answer")
-        click.echo(f"{found.score:.4f}  {place}")
-
-
-COMMANDS = [fill_mask, next_sentence, classify, regress, tag, answer]
-
-
-def _records(texts: list[str], name: str, found: list) -> list[dict]:
-    return [{"text": text, name: result} for text, result in zip(texts, found, strict=True)]
+        for word in attribution.words():
+            click.echo(printable.cut(f"{word.score:+.4f}  {word.word}"))
+        say(attribution.summary())
+    if output is not None:
+        with progress("drawing"):
+            path = attribution.save(output)
+        if form == "text":
+            say(f"wrote {path} ({path.stat().st_size:,} bytes)")

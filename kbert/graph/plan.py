@@ -8,12 +8,14 @@ from kbert.graph.accelerators import Devices
 from kbert.graph.accounting import Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.layer_table import encoder_block
-from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io.units import parse_amount
 from kbert.io.wording import unknown_choice
 
+PAPER_STEPS = 1_000_000  # of 256 sequences (the paper, appendix A.2)
+UTILIZATION = 0.4  # of the peak
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
 

@@ -9,8 +9,7 @@ import pytest
 from helpers.corpora import SHARD, folders, small_blocks, text_files, wikitext_shards
 
 import kbert
-from kbert.cli.early_checks import check_file
-from kbert.cli.inputs import read_lines
+from kbert.cli.inputs import check_file, read_lines
 from kbert.data.corpus.preparing import prepare
 from kbert.data.corpus.shards import open_shards
 from kbert.data.npy_files import read_npy

@@ -13,7 +13,7 @@ import kbert
 from kbert.graph import accelerators
 from kbert.heads import HEADS
 from kbert.io import extras
-from kbert.show.compiled_text import compiled_text
+from kbert.show.plan_text import compiled_text
 from kbert.training.compiled import compiler, gpu_text, hlo_text
 from kbert.training.compiled.hlo_text import SCOPES
 

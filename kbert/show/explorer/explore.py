@@ -128,7 +128,7 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
         return _of_spec(spec, batch_size, title or Path(source).name, facts)
     if isinstance(source, (str, os.PathLike, BertConfig)):
         own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
-        return _of_spec(graph_of(source), batch_size, title or own)
+        return _of_spec(create_spec(source), batch_size, title or own)
     from kbert.show.explorer.sources import of_model
 
     known, facts = of_model(source)
@@ -139,7 +139,7 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
 
 
-def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
+def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
     """Create the spec as `GraphSpec.of` does; errors add that a checkpoint was possible too."""
     try:
         return GraphSpec.of(source, **options)

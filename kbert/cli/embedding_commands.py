@@ -1,0 +1,201 @@
+"""The commands that compute embeddings, and compare, search and sort texts by them."""
+
+import click
+
+import kbert
+from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.cli.command import Choice, command
+from kbert.cli.console import say, say_json
+from kbert.cli.inputs import check_writable, open_checkpoint, read_lines, read_texts
+from kbert.cli.options import (
+    BATCH,
+    LINES,
+    POSITIVE,
+    PRECISION,
+    SOURCE,
+    TEXTS,
+    Input,
+    Output,
+    option,
+    output_format,
+)
+from kbert.io import printable
+from kbert.io.atomic_write import atomic_file, check_new_file
+from kbert.tasks.embedding import LONG_TEXTS
+from kbert.tasks.searching import TOP
+
+_MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
+
+FORM = output_format("json")
+POOLING = option(
+    "--pooling HOW",
+    Choice(POOLINGS),
+    f"How token vectors become one embedding: {', '.join(POOLINGS)}. Default: the checkpoint's "
+    "own, else mean.",
+)
+LAYERS = option(
+    "--layers",
+    POSITIVE,
+    "Number of hidden states that --pooling last concatenates. Default: 4.",
+)
+PROMPT_NAME = option(
+    "--prompt-name NAME",
+    str,
+    "Name of the checkpoint's prompt to put before each text. Default: its default prompt.",
+)
+PROMPT = option("--prompt TEXT", str, "Text to put before each text; '' for none.")
+LONG = option(
+    "--long",
+    Choice(LONG_TEXTS),
+    "What to do with long texts: cut them, or average over windows.",
+    default="truncate",
+)
+QUERY_PROMPT_NAME = option(
+    "--query-prompt-name NAME",
+    str,
+    "Name of the checkpoint's prompt for queries. Default: query, if it has one.",
+)
+TEXT_PROMPT_NAME = option(
+    "--text-prompt-name NAME",
+    str,
+    "Name of the checkpoint's prompt for texts. Default: document, if it has one.",
+)
+
+
+@command(
+    "Compute the embeddings of texts.",
+    "kbert embed all-MiniLM-L6-v2 texts.txt -o vectors.npy",
+    "cat texts.txt | kbert embed bert-base-uncased - -o vectors.npy --pooling cls",
+    basic="output pooling normalize max_length batch_size",
+)
+@SOURCE
+@click.argument("lines", metavar="LINES")
+@option("-o --output", Output(), "File to write; it ends in .npy.", required=True)
+@POOLING
+@LAYERS
+@PROMPT_NAME
+@PROMPT
+@option(
+    "--normalize/--no-normalize",
+    bool,
+    "Scale each embedding to length 1. Default: the checkpoint's own.",
+)
+@LONG
+@option("--max-length S", POSITIVE, "Maximum number of tokens per text. Default: the model's.")
+@BATCH
+@PRECISION
+def embed(source, lines, output, **options):
+    """Write one embedding per line of LINES (- reads standard input) to a float32 .npy file."""
+    if output.suffix != ".npy":
+        raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
+    check_new_file(output)
+    check_writable(output)
+    texts = read_lines(lines)
+    with open_checkpoint(source) as bert:
+        embeddings = kbert.embed(bert, texts, **options)
+    import numpy as np
+
+    with atomic_file(output) as part, open(part, "wb") as file:
+        np.save(file, embeddings)
+    count, size = embeddings.shape
+    say(f"wrote {output}: {count:,} × {size:,} {embeddings.dtype}")
+
+
+@command(
+    "Compare texts by their embeddings.",
+    'kbert similarity all-MiniLM-L6-v2 "A cat sat." "A dog ran." "Rates rose."',
+)
+@SOURCE
+@click.argument("texts", nargs=-1, required=True, metavar="A B …")
+@POOLING
+@LAYERS
+@PROMPT_NAME
+@PROMPT
+@LONG
+@PRECISION
+@FORM
+def similarity(source, texts, form, **options):
+    """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
+    if len(texts) < 2:
+        raise click.UsageError("similarity needs at least two texts, got one")
+    with open_checkpoint(source) as bert:
+        matrix = kbert.similarity(bert, texts, **options)
+    if form == "json":
+        say_json({"texts": texts, "similarity": matrix.tolist()})
+        return
+    numbers = range(1, len(texts) + 1)
+    for number, text in zip(numbers, texts, strict=True):
+        click.echo(printable.cut(f"{number:>3}  {text}"))
+    click.echo()
+    if len(texts) <= _MOST_COLUMNS:
+        click.echo("     " + "".join(f"{number:>8}" for number in numbers))
+        for number, row in zip(numbers, matrix, strict=True):
+            click.echo(f"{number:>5}" + "".join(f"{value:>8.4f}" for value in row))
+        return
+    pairs = [(matrix[a - 1, b - 1], a, b) for a in numbers for b in numbers if a < b]
+    for value, a, b in sorted(pairs, reverse=True):
+        click.echo(f"{value:>8.4f}  {a:>3} {b:>3}")
+
+
+@command(
+    "Search texts by their embeddings.",
+    'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
+    'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --vectors vectors.npy',
+)
+@SOURCE
+@click.argument("query")
+@TEXTS
+@LINES
+@option("--top-k", POSITIVE, "Number of texts to return.", default=TOP)
+@option(
+    "--vectors file FILE",
+    Input(),
+    "Embeddings of the texts, from kbert embed. Default: they are computed.",
+)
+@QUERY_PROMPT_NAME
+@TEXT_PROMPT_NAME
+@BATCH
+@PRECISION
+@FORM
+def search(source, query, texts, lines, file, form, **options):
+    """Print the texts whose embeddings are most similar to the query's, with the similarity."""
+    texts = read_texts(texts, lines)
+    if file is not None:
+        from kbert.data.npy_files import read_npy
+
+        options["vectors"] = read_npy(file)
+    with open_checkpoint(source) as bert:
+        _print(kbert.search(bert, query, texts, **options), form)
+
+
+@command(
+    "Sort texts by how well they fit a query.",
+    'kbert rank ms-marco-MiniLM-L6-v2 "who wrote it?" "Ada did." "It rained."',
+    'kbert rank run/model "who?" --lines texts.txt --label relevant',
+)
+@SOURCE
+@click.argument("query")
+@TEXTS
+@LINES
+@option("--label", str, "Label of the classifier that says that a text fits.")
+@QUERY_PROMPT_NAME
+@TEXT_PROMPT_NAME
+@BATCH
+@PRECISION
+@FORM
+def rank(source, query, texts, lines, form, **options):
+    """Print every text, the best fit first.
+
+    A model with a classifier reads query and text together. Any other compares embeddings.
+    """
+    texts = read_texts(texts, lines)
+    with open_checkpoint(source) as bert:
+        _print(kbert.rank(bert, query, texts, **options), form)
+
+
+def _print(hits: list, form: str) -> None:
+    if form == "json":
+        say_json(hits)
+        return
+    for hit in hits:
+        click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))
