@@ -6,7 +6,7 @@ import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import say_json
 from kbert.cli.options import CONFIG, POSITIVE, option, output_format, partial_training
-from kbert.graph.plan import PAPER_STEPS, PRECISIONS, UTILIZATION
+from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.io.progress import progress_bar
 
 

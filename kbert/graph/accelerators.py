@@ -2,17 +2,21 @@
 
 The table is accelerators.tsv, from the vendors' datasheets, of one chip: GiB, TFLOP/s for dense
 products of bfloat16 (V100, T4: float16) that are summed in float32, GB/s of the memory, and the
-clock of a TPU. With sparsity a datasheet says twice as much, and of a GeForce that sums in float16
-twice as much too: training has neither.
+clock of a TPU. Datasheets say twice as much with sparsity, or with sums in float16 on a GeForce.
 """
 
 import math
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
+from kbert.io.row_formats import read_package_table
 from kbert.io.wording import hint
+
+# Defaults of `kbert plan`: here, so that its help imports no accounting.
+PAPER_STEPS = 1_000_000  # of 256 sequences (the paper, appendix A.2)
+UTILIZATION = 0.4  # of the peak
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,6 @@ class Accelerator:
     """An accelerator in kbert's table.
 
     Attributes:
-        name: its name, such as "v5e", "H100".
         kind: "TPU" or "GPU".
         memory: memory of a chip, in bytes.
         peak_flops: peak FLOP/s of a chip.
@@ -59,22 +62,22 @@ class Devices:
 @cache
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name."""
-    text = files("kbert.graph").joinpath("accelerators.tsv").read_text(encoding="utf-8")
-    found = {}
-    for line in text.splitlines()[1:]:
-        name, kind, memory, peak, bandwidth, clock, bfloat16, slices, source = line.split("\t")
-        found[name] = Accelerator(
+    table = {}
+    for name, kind, gib, tflops, bandwidth, clock, bfloat16, slices, source in read_package_table(
+        "kbert.graph", "accelerators.tsv"
+    ):
+        table[name] = Accelerator(
             name,
             kind,
-            int(memory) * 2**30,
-            float(peak) * 1e12,
+            int(gib) * 2**30,
+            float(tflops) * 1e12,
             float(bandwidth) * 1e9,
             float(clock) * 1e9 if clock else None,
             bfloat16 == "yes",
             tuple(slices.split()),
             source,
         )
-    return found
+    return table
 
 
 def tpu(name: str) -> Devices:
@@ -93,11 +96,11 @@ def tpu(name: str) -> Devices:
 
 
 def gpu(name: str, own: bool = False) -> Devices:
-    """So many GPUs, "H100:8"; "H100" is one. "NVIDIA GeForce RTX 4090" is "RTX-4090" too.
+    """Return GPUs by their name and number: "H100:8", "NVIDIA GeForce RTX 4090".
 
     Args:
         name: the GPU and how many.
-        own: whether a GPU that is not in the table is taken too, without any figures.
+        own: whether a GPU that is not in the table is accepted, without memory and peak.
 
     Raises:
         ValueError: none of that name; names a close one. No number of devices.
@@ -114,13 +117,13 @@ def gpu(name: str, own: bool = False) -> Devices:
     return Devices(name, chip, int(count or 1))
 
 
-def with_figures(devices: Devices, **figures) -> Devices:
-    """Return the devices with the user's own figures of a chip: `peak_flops`, `memory`."""
-    if not figures:
+def replace_specs(devices: Devices, **specs) -> Devices:
+    """Return the devices with the user's own `peak_flops` and `memory` of a chip."""
+    if not specs:
         return devices
-    said = " and ".join(name.replace("_flops", "") for name in figures)
-    source = f"{devices.accelerator.source}; {said} as given".removeprefix("; ")
-    return replace(devices, accelerator=replace(devices.accelerator, source=source, **figures))
+    names = " and ".join(name.replace("_flops", "") for name in specs)
+    source = f"{devices.accelerator.source}; {names} as given".removeprefix("; ")
+    return replace(devices, accelerator=replace(devices.accelerator, source=source, **specs))
 
 
 def _plain(name: str) -> str:

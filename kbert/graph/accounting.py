@@ -7,6 +7,7 @@ from fractions import Fraction
 from kbert.graph import aliases, closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
+from kbert.graph.layer_table import Layer
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
@@ -57,7 +58,7 @@ class LayerAccount:
     """One layer's parameters, FLOPs and activation bytes.
 
     Attributes:
-        layer, type, output_shape, connected_to: as in `kbert.graph.summary_rows.Row`.
+        layer, type, output_shape, connected_to: as in `kbert.graph.closed_form.Row`.
         group: "embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens" or "qa".
         params: number of parameters.
         formula: `params` in formula letters; "" if there are none.
@@ -148,11 +149,12 @@ class Account:
         from kbert.io.row_formats import to_html
 
         header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
-        lines = [("total", self.params, "", self.flops, "", self.activation_bytes)]
-        for name, part in reversed(self.groups.items()):
-            shares = [f"{float(share):.1%}" for share in (part.params_share, part.flops_share)]
-            cells = (part.params, shares[0], part.flops, shares[1], part.activation_bytes)
-            lines.insert(0, (name, *cells))
+        lines = []
+        for name, one in self.groups.items():
+            cells = (one.params, one.params_share, one.flops, one.flops_share, one.activation_bytes)
+            texts = (f"{float(n):.1%}" if isinstance(n, Fraction) else n for n in cells)
+            lines.append((name, *texts))
+        lines.append(("total", self.params, "", self.flops, "", self.activation_bytes))
         return to_html(header, lines, repr(self))
 
     @property
@@ -196,10 +198,10 @@ class Account:
     def memory(self) -> Memory:
         """Memory of a training step with Adam, in the account's dtype."""
         weight, gradient, adam = DTYPES[self.dtype][:3]
-        held = self.params + (self.trained.adapter_params if self.trained else 0)
+        params = self.params + (self.trained.adapter_params if self.trained else 0)
         trained = self.trainable_params
-        kept = self._training_cost[1]
-        return Memory(held * weight, trained * gradient, trained * adam, kept)
+        activations = self._training_cost[1]
+        return Memory(params * weight, trained * gradient, trained * adam, activations)
 
     @property
     def conventions(self) -> tuple[str, ...]:
@@ -220,18 +222,11 @@ class Account:
         return training_cost(self.rows, self.trained, tokens, queries, width)
 
     def _totals(self, group: str) -> Totals:
+        counts = ("params", "flops", "activation_bytes")
         rows = [row for row in self.rows if row.group == group]
-        params = sum(row.params for row in rows)
-        flops = sum(row.flops for row in rows)
-        kept = sum(row.activation_bytes for row in rows)
-        return Totals(
-            params,
-            flops,
-            kept,
-            Fraction(params, self.params),
-            Fraction(flops, self.flops),
-            Fraction(kept, self.activation_bytes),
-        )
+        sums = [sum(getattr(row, count) for row in rows) for count in counts]
+        wholes = [getattr(self, count) for count in counts]
+        return Totals(*sums, *map(Fraction, sums, wholes))
 
 
 @aliases.answer_old_names
@@ -293,37 +288,16 @@ def account(
     batch_size = require_positive("batch_size", batch_size)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(unknown_choice("dtype", DTYPES, dtype))
-    letters = closed_form.config_letters(config) | {
-        "S": seq_len,
-        "B": batch_size,
-        "w": DTYPES[dtype][3],
-    }
-    if max_predictions is not None:
-        letters["M"] = max_predictions
-    if spec.selected:
-        letters["R"] = spec.selected
+    optional = {"M": max_predictions, "R": spec.selected}
     if packed_texts is not None:
-        letters["X"] = require_positive("packed_texts", packed_texts)
-    rows = tuple(
-        LayerAccount(
-            layer=row.layer,
-            type=row.type,
-            output_shape=row.output_shape,
-            connected_to=row.connected_to,
-            group=layer.group,
-            params=row.params,
-            formula=layer.params,
-            arithmetic=put_in_numbers(layer.params, letters),
-            flops=compute(layer.flops, letters),
-            flops_formula=layer.flops,
-            activation_bytes=compute(layer.kept, letters),
-            activation_formula=layer.kept,
-        )
-        for layer, row in zip(graph_layers(spec), closed_form.rows(spec), strict=True)
-    )
+        optional["X"] = require_positive("packed_texts", packed_texts)
+    letters = closed_form.config_letters(config)
+    letters |= {"S": seq_len, "B": batch_size, "w": DTYPES[dtype][3]}
+    letters |= {letter: value for letter, value in optional.items() if value is not None}
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
+    rows = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     return Account(
         config,
         spec.head,
@@ -331,10 +305,27 @@ def account(
         batch_size,
         max_predictions,
         dtype,
-        rows,
+        tuple(_account_layer(layer, row, letters) for layer, row in rows),
         trained,
         spec.selected,
         packed_texts,
+    )
+
+
+def _account_layer(layer: Layer, row: closed_form.Row, letters: dict[str, int]) -> LayerAccount:
+    return LayerAccount(
+        layer=row.layer,
+        type=row.type,
+        output_shape=row.output_shape,
+        connected_to=row.connected_to,
+        group=layer.group,
+        params=row.params,
+        formula=layer.params,
+        arithmetic=put_in_numbers(layer.params, letters),
+        flops=compute(layer.flops, letters),
+        flops_formula=layer.flops,
+        activation_bytes=compute(layer.kept, letters),
+        activation_formula=layer.kept,
     )
 
 

@@ -9,10 +9,10 @@ import inspect
 import re
 from collections.abc import Callable, Collection
 from functools import cache, wraps
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from kbert.heads import HEADS
+from kbert.io.row_formats import read_package_table
 from kbert.io.wording import hint
 
 P = ParamSpec("P")
@@ -23,23 +23,16 @@ _CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # an
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
-    text = files("kbert.graph").joinpath("aliases.tsv").read_text(encoding="utf-8")
     of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
     meanings: dict[str, dict[str, str]] = {"head": of_heads}
-    for line in text.splitlines()[1:]:
-        of, alias, meaning = line.split("\t")
-        meanings.setdefault(of, {})[alias] = meaning
+    for noun, alias, meaning in read_package_table("kbert.graph", "aliases.tsv"):
+        meanings.setdefault(noun, {})[alias] = meaning
     return meanings
 
 
-def resolve(of: str, name: Any) -> Any:
-    """Return kbert's name for a head, task or command; what is no alias comes back as it is.
-
-    Args:
-        of: "head", "task" or "command".
-        name: as the user wrote it.
-    """
-    return table()[of].get(_plain(name), name) if isinstance(name, str) else name
+def resolve(noun: str, name: Any) -> Any:
+    """Return kbert's name for a "head", "task" or "command"; another name is returned unchanged."""
+    return table()[noun].get(_plain(name), name) if isinstance(name, str) else name
 
 
 def no_task(name: Any) -> str | None:
@@ -53,13 +46,7 @@ def no_command(name: str) -> str | None:
 
 
 def no_option(command: str | None, name: str, has_config: bool) -> str | None:
-    """Return what to do instead of an option that a command does not have, such as --layers.
-
-    Args:
-        command: the command's name.
-        name: the option.
-        has_config: whether the command takes a CONFIG.
-    """
+    """Return what to do instead of an option that a command does not have, such as --layers."""
     plain, rows = name.lstrip("-").replace("-", "_"), table()["no option"]
     return rows.get(f"{command} {plain}") or (rows.get(plain) if has_config else None)
 
@@ -87,27 +74,24 @@ def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
     names = inspect.signature(function).parameters
 
     @wraps(function)
-    def called(*args: P.args, **options: P.kwargs) -> R:
+    def call(*args: P.args, **options: P.kwargs) -> R:
         for name in options:
             if name not in names and (new := setting(name)) in names:
-                of = function.__qualname__.removesuffix(".__init__")
-                raise TypeError(f"{of} has no option {name!r}: it is called {new}")
+                function_name = function.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{function_name} has no option {name!r}: it is called {new}")
         return function(*args, **options)
 
-    return called
+    return call
 
 
-def refuse_attribute(of: str, name: str, known: Collection[str]) -> NoReturn:
-    """Raise an AttributeError with the right call or a close name.
+def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
+    """Raise an AttributeError with the right call or a close name, of those that are known.
 
-    Args:
-        of: "kbert", "Bert" or "Tokenizer".
-        name: the attribute that is missing.
-        known: the attributes there are.
+    The owner is "kbert", "Bert" or "Tokenizer".
     """
-    way = table().get(of, {}).get(name) or (_call_for_class(name) if of == "kbert" else None)
+    way = table().get(owner, {}).get(name) or (_call_for_class(name) if owner == "kbert" else None)
     way = way or ("" if name.startswith("_") else hint(name, known, ""))
-    what = "module 'kbert'" if of == "kbert" else f"kbert.{of}"
+    what = "module 'kbert'" if owner == "kbert" else f"kbert.{owner}"
     raise AttributeError(f"{what} has no attribute {name!r}" + (f": {way}" if way else ""))
 
 
@@ -122,8 +106,8 @@ def _call_for_class(name: str) -> str | None:
 
 def _plain(name: str) -> str:
     """Return a name in lower case with hyphens; of a class's name, what the class is for."""
-    if found := _CLASS.fullmatch(name):
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", found[1])
+    if match := _CLASS.fullmatch(name):
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", match[1])
     return name.lower().replace("_", "-").replace(" ", "-")
 
 

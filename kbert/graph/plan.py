@@ -4,18 +4,14 @@ import os
 from dataclasses import asdict, dataclass
 
 from kbert.graph import accelerators, aliases
-from kbert.graph.accelerators import Devices
-from kbert.graph.accounting import Account, account, default_predictions
+from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION, Devices
+from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
-from kbert.graph.layer_table import encoder_block
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io.units import parse_amount
 from kbert.io.wording import unknown_choice
 
-PAPER_STEPS = 1_000_000  # of 256 sequences (the paper, appendix A.2)
-UTILIZATION = 0.4  # of the peak
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
 
@@ -117,10 +113,9 @@ class Plan:
 
     def as_dict(self) -> dict:
         """Return the plan for JSON: bytes, FLOPs, seconds, hours."""
-        memory = {name: getattr(self.memory, name) for name in ("total", "fits")}
-        found = asdict(self) | {"memory": asdict(self.memory) | memory}
+        memory = asdict(self.memory) | {"total": self.memory.total, "fits": self.memory.fits}
         times = {name: getattr(self, name) for name in ("seconds", "hours", "chip_hours")}
-        return found | times
+        return asdict(self) | {"memory": memory} | times
 
     def __repr__(self) -> str:
         memory = self.memory
@@ -184,12 +179,12 @@ def plan(
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
     config = get_config(config)
-    parts = require_positive("accumulation_steps", accumulation_steps) * devices.chips
-    if require_positive("batch_size", batch_size) % parts:
+    shards = require_positive("accumulation_steps", accumulation_steps) * devices.chips
+    if require_positive("batch_size", batch_size) % shards:
         raise ValueError(
-            f"batch_size must be a multiple of {parts}, {devices.chips} chips with "
+            f"batch_size must be a multiple of {shards}, {devices.chips} chips with "
             f"{accumulation_steps} micro-batches each, got {batch_size}: "
-            f"give {-(-batch_size // parts) * parts}"
+            f"give {-(-batch_size // shards) * shards}"
         )
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
@@ -202,20 +197,23 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    unkept = _unkept(one, devices.accelerator.kind)
-    reached = _reached(one)
-    activations = _kept(one, reached, gradient_checkpointing, unkept)
+    blocks = _blocks_with_gradient(one)
+    activations = _activations(one, blocks, gradient_checkpointing, devices.accelerator.kind)
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     has_peak = peak_flops is not None or precision != "float32"
-    peak = devices.accelerator.peak_flops if has_peak else None
-    held = one.memory
-    gradients = held.gradients * (2 if accumulation_steps > 1 else 1)
-    kept = activations * (batch_size // parts)
-    needed = ChipMemory(held.weights, held.adam, gradients, kept, capacity, held.gradients)
+    training = one.memory
+    needed = ChipMemory(
+        training.weights,
+        training.adam,
+        training.gradients * (2 if accumulation_steps > 1 else 1),
+        activations * (batch_size // shards),
+        capacity,
+        training.gradients,
+    )
     largest = (capacity - needed.fixed) // max(1, activations)
-    if capacity < needed.fixed + held.gradients:
+    if capacity < needed.fixed + training.gradients:
         largest = 0
-    encoder = one.groups["encoder"].flops * reached // config.num_hidden_layers
+    encoder = one.groups["encoder"].flops * blocks // config.num_hidden_layers
     return Plan(
         config=config,
         devices=devices,
@@ -229,36 +227,30 @@ def plan(
         flops=one.training_flops * batch_size,
         recomputed_flops=encoder * batch_size if gradient_checkpointing else 0,
         utilization=utilization,
-        largest_batch=max(0, largest) * parts,
+        largest_batch=max(0, largest) * shards,
         steps=require_positive("steps", steps),
         freeze=freeze,
         lora_rank=lora_rank,
         lora_targets=lora_targets,
         trainable_params=one.trainable_params,
-        peak_flops=peak,
+        peak_flops=devices.accelerator.peak_flops if has_peak else None,
     )
 
 
-def _devices(
-    tpu: str | None,
-    gpu: str | None,
-    precision: str,
-    peak_flops: float | str | None,
-    memory: float | str | None,
-) -> Devices:
-    figures: dict = {}
+def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memory) -> Devices:
+    specs: dict = {}
     if peak_flops is not None:
-        said = "FLOP/s of a chip, such as 165e12 or 165T"
-        figures["peak_flops"] = parse_amount("peak_flops", peak_flops, "flops?(?:/s)?", 1e9, said)
+        expected = "FLOP/s of a chip, such as 165e12 or 165T"
+        specs["peak_flops"] = parse_amount("peak_flops", peak_flops, "flops?(?:/s)?", 1e9, expected)
     if memory is not None:
-        said = "bytes of a chip, such as 24GiB"
-        figures["memory"] = int(parse_amount("memory", memory, "b", 2**20, said))
-    own = len(figures) == 2
+        expected = "bytes of a chip, such as 24GiB"
+        specs["memory"] = int(parse_amount("memory", memory, "b", 2**20, expected))
+    own = len(specs) == 2
     gpu = "a GPU" if own and tpu is None and gpu is None else gpu
     if (tpu is None) == (gpu is None):
         raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
     devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), own)
-    devices = accelerators.with_figures(devices, **figures)
+    devices = accelerators.replace_specs(devices, **specs)
     if precision not in PRECISIONS:
         raise ValueError(unknown_choice("precision", PRECISIONS, precision))
     if not devices.accelerator.computes(precision):
@@ -267,58 +259,38 @@ def _devices(
     return devices
 
 
-def _reached(one: Account) -> int:
+def _blocks_with_gradient(one: Account) -> int:
     """Return the number of encoder blocks with a gradient: all from the lowest trained one up."""
     layers = one.config.num_hidden_layers
-    if one.trained is None or any(
-        row.params and row.layer not in one.trained.frozen
-        for row in one.rows
-        if row.group == "embeddings"
-    ):
+    if one.trained is None:
         return layers
-    adapted = {matrix.block for matrix in one.trained.adapted}
-    lowest = (
-        number
-        for number in range(1, layers + 1)
-        if number in adapted
-        or any(
-            layer.params and layer.name not in one.trained.frozen
-            for layer in encoder_block(number, "")
-        )
+    adapted = {matrix.layer for matrix in one.trained.adapted}
+    is_trained = (
+        row
+        for row in one.rows
+        if row.layer in adapted or (row.params and row.layer not in one.trained.frozen)
     )
-    return layers + 1 - next(lowest, layers + 1)
+    lowest = next(is_trained)
+    if lowest.group == "encoder":
+        return layers + 1 - int(lowest.layer.split("-")[1])
+    return layers if lowest.group == "embeddings" else 0
 
 
-def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int) -> int:
-    """Return the bytes kept of one sequence.
+def _activations(one: Account, blocks: int, gradient_checkpointing: bool, kind: str) -> int:
+    """Return the activation bytes of one sequence, if `blocks` blocks have a gradient.
 
-    Args:
-        one: its account.
-        reached: number of blocks with a gradient; the others keep nothing.
-        gradient_checkpointing: whether blocks are recomputed: then each block's input is kept, and
-            one block's activations.
-        unkept: bytes per block that the account counts and the program does not keep.
+    With gradient checkpointing each block's input is kept, and the activations of one block. The
+    account counts bytes that no program keeps. On a TPU: the mask and the output of attention's
+    dropout; `kbert.ops.jax.attention` keeps only the probabilities, and their signs are the mask.
+    On a GPU: the probabilities too, and the masks of the other two dropouts; `kbert.ops.jax_gpu`
+    and torch's fused attention compute them again.
     """
-    of_block = one.groups["encoder"].activation_bytes // one.config.num_hidden_layers
-    kept = one.memory.activations
+    config, width = one.config, DTYPES[one.dtype][3]
+    probs = config.num_attention_heads * one.seq_len**2
+    tokens = one.seq_len * config.hidden_size
+    surplus = probs * (1 + width) if kind == "TPU" else probs * (1 + 2 * width) + 2 * tokens
+    total = one.memory.activations
     if not gradient_checkpointing:
-        return kept - unkept * reached
-    inputs = reached * one.seq_len * one.config.hidden_size * _width(one)
-    return kept - reached * of_block + inputs + (of_block - unkept if reached else 0)
-
-
-def _unkept(one: Account, kind: str) -> int:
-    """Return the bytes per block and sequence that the account counts and no program keeps.
-
-    On a TPU the mask and the output of attention's dropout: `kbert.ops.jax.attention` keeps only
-    the probabilities, and their signs are the mask. On a GPU the probabilities too, and the masks
-    of the other two dropouts: `kbert.ops.jax_gpu` and torch's fused attention compute them again.
-    """
-    probs = one.config.num_attention_heads * one.seq_len**2
-    if kind == "TPU":
-        return probs * (1 + _width(one))
-    return probs * (1 + 2 * _width(one)) + 2 * one.seq_len * one.config.hidden_size
-
-
-def _width(one: Account) -> int:
-    return 4 if one.dtype == "float32" else 2
+        return total - surplus * blocks
+    block = one.groups["encoder"].activation_bytes // config.num_hidden_layers
+    return total - blocks * block + blocks * tokens * width + (block - surplus if blocks else 0)

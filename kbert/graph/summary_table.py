@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 from kbert.graph.trained_parts import TrainedParts
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")

@@ -8,33 +8,19 @@ A, of B and of what is between them, which is kept, and that of X as above.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kbert.graph import names
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, part_of
 
+if TYPE_CHECKING:
+    from kbert.graph.accounting import LayerAccount
+
 _AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is another head's output
 
 
-class Row(Protocol):
-    """A layer's account, as `kbert.graph.accounting.LayerAccount`."""
-
-    @property
-    def layer(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def params(self) -> int: ...
-    @property
-    def flops(self) -> int: ...
-    @property
-    def activation_bytes(self) -> int: ...
-
-
 def training_cost(
-    rows: Iterable[Row], parts: TrainedParts, tokens: int, queries: int, width: int
+    rows: "Iterable[LayerAccount]", parts: TrainedParts, tokens: int, queries: int, width: int
 ) -> tuple[int, int]:
     """Return FLOPs of a step, and bytes of activations that it keeps.
 
@@ -82,7 +68,7 @@ def _before(group: str, reached: dict[str, bool]) -> bool:
 
 
 def _backward(
-    row: Row, before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
+    row: "LayerAccount", before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
 ) -> int:
     """Return FLOPs of a layer's backward pass.
 

@@ -1,4 +1,4 @@
-"""A table of dataclass rows as CSV, TSV, JSON or Markdown; results as an HTML table."""
+"""A table of dataclass rows as CSV, TSV, JSON or Markdown; an HTML table; the package's tables."""
 
 import csv
 import html
@@ -7,10 +7,17 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
+from importlib.resources import files
 
 from kbert.io import printable
 
 _RIGHT = ' style="text-align: right"'
+
+
+def read_package_table(package: str, name: str) -> list[list[str]]:
+    """Return the cells of a table that a package has as a file, without the header."""
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()[1:]]
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:

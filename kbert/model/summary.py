@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kbert.graph import names
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 from kbert.heads import find_head
 from kbert.ops import keras_internals
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.graph import closed_form, names
+from kbert.graph.closed_form import Row, sources
 from kbert.graph.config import BertConfig, write_atomically
 from kbert.graph.spec import GraphSpec
-from kbert.graph.summary_rows import Row, sources
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
 

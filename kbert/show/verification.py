@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints import weight_names
 from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
+from kbert.graph.closed_form import COLUMNS, Row
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import base, get_config
 from kbert.graph.spec import GraphSpec
-from kbert.graph.summary_rows import COLUMNS, Row
 
 if TYPE_CHECKING:
     import keras

@@ -15,11 +15,11 @@ import pytest
 from helpers.explorer_pages import write_checkpoint
 
 import kbert
+from kbert.graph.closed_form import Row
 from kbert.graph.reference import document_004
-from kbert.graph.summary_rows import Row
 from kbert.io import row_formats
 from kbert.show.explorer import page as pages
-from kbert.show.explorer.generic import generic_data
+from kbert.show.explorer.weights import describe_rows
 
 pytestmark = pytest.mark.full
 
@@ -471,7 +471,7 @@ def test_another_model_is_drawn_as_it_is(open_page, tmp_path):
         Row("other", "Dense", "(None, 5)", 40, "<b>given[0][0]"),
         Row("sum", "Add", "(None, 5)", 0, "wide & 'deep'[0][0], other[0][0]"),
     ]
-    data = {"title": "</script>own", "origin": "a built model", "generic": generic_data(rows)}
+    data = {"title": "</script>own", "origin": "a built model", "generic": describe_rows(rows)}
     path = tmp_path / "own.html"
     path.write_text(pages.page("own", data | {"tensors": {}}, []), encoding="utf-8")
     page = open_page(path)

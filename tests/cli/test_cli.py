@@ -15,7 +15,7 @@ from helpers.sizes import SIZES
 
 from kbert import PRESETS, __version__, account
 from kbert.cli.main import cli
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 
 COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "explore", "demo"]
 COMMANDS += [
@@ -278,6 +278,6 @@ def test_interrupted_command_prints_one_line(capsys, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kbert.graph.accounting.account", stop)
+    monkeypatch.setattr("kbert.account", stop)
     done = kbert(capsys, "account", "base")
     assert (done.status, done.out, done.err.strip()) == (130, "", "kbert: stopped")

@@ -11,12 +11,12 @@ from safetensors.numpy import save_file
 from kbert.checkpoints.weight_names import entries_of
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer import counted, page, variables
+from kbert.show.explorer import counting, page
 
 
 def counting_data(spec: GraphSpec) -> dict:
-    data = counted.counting_data(spec, 1)
-    return data | page.notes_data() | {"variables": variables.variables(spec.head)}
+    data = counting.counting_data(spec, 1) | page.notes_data()
+    return data | {"variables": counting.list_variables(spec.head)}
 
 
 def write_checkpoint(folder: Path, config: BertConfig, head: str) -> dict[str, np.ndarray]:
@@ -51,7 +51,9 @@ def engine(head: str = "pretraining"):
 
     context = MiniRacer()
     spec = GraphSpec.of("base", head)
-    script = page.counting_script(counting_data(spec), counted.formulas(counted.graphs(spec)))
+    script = page.counting_script(
+        counting_data(spec), counting.list_formulas(counting.graphs(spec))
+    )
     context.eval(script + _ASKED)
 
     def ask(name: str, config: dict, *rest):

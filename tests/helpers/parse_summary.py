@@ -14,7 +14,7 @@ class Printed(NamedTuple):
 
 
 def expected(rows) -> list[tuple[str, str, int, list[str]]]:
-    """`kbert.graph.summary_rows.Row`s as `Printed` has them."""
+    """`kbert.graph.closed_form.Row`s as `Printed` has them."""
     return [
         (
             f"{row.layer}({row.type})",

@@ -12,7 +12,7 @@ import pytest
 from helpers.diagram_readers import DOCUMENT, FORMATS, SVG, ends, png_size
 from helpers.sizes import ROOT
 
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 from kbert.show import diagrams, graphviz
 
 # The same bytes, everywhere.
@@ -52,7 +52,7 @@ LETTERS = """
 import sys
 from kbert.show.diagrams import to_dot
 from kbert.show.graphviz import draw
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 one, other = (draw(to_dot([Row(c * 4, c * 4, c * 4, 0, "")]), "png") for c in "HA")
 pdf = draw(to_dot([Row("HAHA", "HAHA", "HAHA", 0, "")]), "pdf")
 print(one != other, b"DejaVuSans" in pdf, "keras" in sys.modules)

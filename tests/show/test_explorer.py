@@ -15,10 +15,10 @@ from kbert.graph.reference import document_004
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.show.explorer import explore as explore_module
-from kbert.show.explorer.counted import graphs
+from kbert.show.explorer.counting import graphs
 from kbert.show.explorer.drawing import Drawing, geometries, right_angles
 from kbert.show.explorer.figure import STATES, figure_data
-from kbert.show.explorer.tensors import described
+from kbert.show.explorer.weights import describe_tensor
 
 LOADS = {"src", "href", "srcset", "data", "poster", "action", "background", "xlink:href"}
 
@@ -203,7 +203,7 @@ def test_tensor_statistics_are_numpys(kind):
     )
     array = array.astype(dtype)
     wide = array.astype("float64")
-    found = described(array)
+    found = describe_tensor(array)
     assert found["shape"] == list(array.shape) and found["dtype"] == kind
     assert found["mean"] == pytest.approx(wide.mean(), rel=1e-9, abs=1e-12)
     assert found["std"] == pytest.approx(wide.std(), rel=1e-9)
@@ -217,14 +217,14 @@ def test_tensor_statistics_are_numpys(kind):
 
 def test_nonfinite_weights_are_counted_and_left_out():
     array = np.array([1.0, np.nan, 3.0, np.inf, -np.inf], "float32")
-    found = described(array)
+    found = describe_tensor(array)
     assert found["notFinite"] == 3 and found["mean"] == 2.0 and sum(found["histogram"]) == 2
-    assert described(np.full((2, 2), np.nan, "float32")) == {
+    assert describe_tensor(np.full((2, 2), np.nan, "float32")) == {
         "shape": [2, 2],
         "dtype": "float32",
         "notFinite": 4,
     }
-    assert described(np.zeros(5, "float32"))["histogram"][0] == 5
+    assert describe_tensor(np.zeros(5, "float32"))["histogram"][0] == 5
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +322,7 @@ def test_bad_explore_options_are_one_line(tmp_path, monkeypatch):
 def test_a_model_of_too_many_layers_is_refused(monkeypatch):
     import keras
 
-    monkeypatch.setattr("kbert.show.explorer.generic.MOST_LAYERS", 2)
+    monkeypatch.setattr("kbert.show.explorer.weights.MOST_LAYERS", 2)
     x = keras.Input((3,))
     model = keras.Model(x, keras.layers.Dense(2)(keras.layers.Dense(2)(x)))
     with pytest.raises(ValueError, match="at most 2 layers, got 3"):

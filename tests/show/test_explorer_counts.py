@@ -5,12 +5,12 @@ from helpers.sizes import ODD
 
 import kbert
 from kbert.graph.accounting import DTYPES
-from kbert.graph.attention_parts import ATTENTION_PARTS
 from kbert.graph.closed_form import config_letters
 from kbert.graph.formulas import compute
 from kbert.heads import HEADS
 from kbert.io import row_formats
 from kbert.show.explorer import formula_code
+from kbert.show.explorer.counting import ATTENTION_PARTS
 
 pytest.importorskip("py_mini_racer", reason="pip install -e '.[test]': an engine of JavaScript")
 hypothesis = pytest.importorskip("hypothesis", reason="pip install -e '.[test]'")
@@ -135,8 +135,8 @@ def test_explorer_layers_equal_python(head):
     options = {"seq_len": 11, "batch_size": 1, "dtype": "float32", **labels}
     ask, values = engine(head), in_the_page(config, options)
     from kbert.checkpoints.weight_names import COLUMNS, entries_of
+    from kbert.graph.closed_form import sources
     from kbert.graph.spec import GraphSpec
-    from kbert.graph.summary_rows import sources
 
     spec = GraphSpec(config, head, **labels)
     expected = {

@@ -12,7 +12,7 @@ from helpers.small_berts import small_bert
 
 import kbert
 from kbert.checkpoints.transfer import TransferReport
-from kbert.graph.summary_rows import Row
+from kbert.graph.closed_form import Row
 from kbert.show.one_projection import HeadsReport
 from kbert.show.verification import Comparison, Difference, VerificationReport
 from kbert.tasks.answering.inference import Answer

@@ -8,9 +8,9 @@
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
 
-from kbert.graph.summary_rows import Row, from_tsv
+from kbert.graph.closed_form import Row
+from kbert.io.row_formats import read_package_table
 
 # The texts that kbert's counts are compared with, as far as they say who they are.
 TEXTS = {
@@ -46,32 +46,25 @@ class PublishedTotal:
     source: str
 
 
-def text(name: str) -> str:
-    """Return the text of one of the package's tables."""
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
-
-
 def document_004() -> tuple[Row, ...]:
     """Return the summary of the article "Understanding BERT architecture", row by row."""
-    return from_tsv(text("keras_bert_base.tsv"))
+    return tuple(
+        Row(layer, type_, shape, int(params), connected)
+        for layer, type_, shape, params, connected in read_package_table(__name__, "keras_bert_base.tsv")
+    )
 
 
 def named_parameters(model: str) -> tuple[NamedParameter, ...]:
     """Return transformers' list for `base_uncased` or `large_uncased`, complete and in order."""
-    lines = text(f"hf_bert_{model}.tsv").splitlines()[1:]
     return tuple(
         NamedParameter(name, tuple(int(n) for n in shape.strip("()").split(",") if n), int(numel))
-        for name, shape, numel in (line.split("\t") for line in lines)
+        for name, shape, numel in read_package_table(__name__, f"hf_bert_{model}.tsv")
     )
 
 
 def published_totals() -> tuple[PublishedTotal, ...]:
-    """Totals of encoder and pooler that KerasHub and the documents publish."""
-    totals = []
-    for line in text("published_totals.tsv").splitlines()[1:]:
-        model, *cells, source = line.split("\t")
-        vocab_size, layers, hidden, heads, feed_forward, total = map(int, cells)
-        totals.append(
-            PublishedTotal(model, vocab_size, layers, hidden, heads, feed_forward, total, source)
-        )
-    return tuple(totals)
+    """Return the totals of encoder and pooler that KerasHub and the documents publish."""
+    return tuple(
+        PublishedTotal(model, *map(int, numbers), source)  # type: ignore[call-arg]
+        for model, *numbers, source in read_package_table(__name__, "published_totals.tsv")
+    )

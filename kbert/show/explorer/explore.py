@@ -2,7 +2,7 @@
 
 import html
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show.explorer import page as pages
-from kbert.show.explorer.counted import counting_data, formulas, graphs
+from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
-from kbert.show.explorer.variables import variables
 
 if TYPE_CHECKING:
     import keras
@@ -42,8 +41,8 @@ class Explorer:
     path: Path | None = None
 
     def __repr__(self) -> str:
-        place = f", {self.path}" if self.path else ""
-        return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{place})"
+        path = f", {self.path}" if self.path else ""
+        return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{path})"
 
     def _repr_html_(self) -> str:
         return (
@@ -84,12 +83,11 @@ def explore(
     """
     if path is not None:
         path = check_path(path)
-    batch_size = require_positive("batch_size", batch_size)
-    made = _explorer(source, batch_size, title)
+    page = _explorer(source, require_positive("batch_size", batch_size), title)
     if path is not None:
-        write_atomically(path, made.html.encode())
-        made = Explorer(made.title, made.html, path)
-    return made
+        write_atomically(path, page.html.encode())
+        page = replace(page, path=path)
+    return page
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -120,21 +118,19 @@ def is_checkpoint(source: object) -> bool:
 
 def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     if isinstance(source, GraphSpec):
-        return _of_spec(source, batch_size, title or "a GraphSpec")
-    if is_checkpoint(source):
-        from kbert.show.explorer.sources import of_checkpoint
-
-        spec, facts = of_checkpoint(source)
-        return _of_spec(spec, batch_size, title or Path(source).name, facts)
-    if isinstance(source, (str, os.PathLike, BertConfig)):
+        return _explore_spec(source, batch_size, title or "a GraphSpec")
+    if not is_checkpoint(source) and isinstance(source, (str, os.PathLike, BertConfig)):
         own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
-        return _of_spec(create_spec(source), batch_size, title or own)
-    from kbert.show.explorer.sources import of_model
+        return _explore_spec(create_spec(source), batch_size, title or own)
+    from kbert.show.explorer.weights import read_checkpoint, read_model
 
-    known, facts = of_model(source)
+    if is_checkpoint(source):
+        spec, facts = read_checkpoint(source)
+        return _explore_spec(spec, batch_size, title or Path(source).name, facts)
+    known, facts = read_model(source)
     name = title or facts["name"]
     if known is not None:
-        return _of_spec(known, batch_size, name, facts)
+        return _explore_spec(known, batch_size, name, facts)
     shown = f"{name}: not a graph of kbert's"
     return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
 
@@ -153,7 +149,9 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
         raise FileNotFoundError(f"{error}, or a checkpoint") from None
 
 
-def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:
+def _explore_spec(
+    spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None
+) -> Explorer:
     if spec.config.model_type != "bert":
         raise ValueError(
             f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
@@ -172,8 +170,8 @@ def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = N
         "title": name,
         **counting_data(spec, batch_size),
         **pages.notes_data(),
-        "variables": variables(spec.head),
+        "variables": list_variables(spec.head),
         "figure": figure_data(kinds),
         **(facts or {}),
     }
-    return Explorer(title, pages.page(title, data, formulas(kinds)))
+    return Explorer(title, pages.page(title, data, list_formulas(kinds)))

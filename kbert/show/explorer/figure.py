@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbert.graph import names
-from kbert.graph.attention_parts import ATTENTION_PARTS
-from kbert.graph.summary_rows import sources
-from kbert.show.explorer.counted import AFTER, BEFORE, BLOCK
+from kbert.graph.closed_form import sources
+from kbert.show.explorer.counting import AFTER, ATTENTION_PARTS, BEFORE, BLOCK
 from kbert.show.explorer.drawing import Drawing, geometries
 
 ENCODER, BLOCKS_BEFORE, BLOCKS_AFTER = "encoder", "blocks-before", "blocks-after"

@@ -10,6 +10,7 @@ from importlib.resources import files
 from kbert.graph.reference import document_004
 from kbert.graph.reference.errata import errata
 from kbert.io import printable
+from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
 STYLES = ("style.css", "dark.css", "figure.css", "print.css")
@@ -95,8 +96,7 @@ def _json(value) -> str:
 
 def notes_data() -> dict:
     """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata."""
-    text = files(__package__).joinpath("notes.tsv").read_text(encoding="utf-8")
-    lines = [line.split("\t") for line in text.splitlines()[1:]]
+    lines = read_package_table(__package__, "notes.tsv")
     return {
         "notes": {layer: dict(zip(NOTES, cells, strict=True)) for layer, *cells in lines},
         "document": {

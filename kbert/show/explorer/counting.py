@@ -1,0 +1,195 @@
+"""Data that the explorer page counts with: templates of the closed forms' rows, with formulas.
+
+A block's rows are those of block {n}, which reads {hidden}; the heads read {last}. G is the number
+of segments, K that of labels: the page fills in the numbers.
+"""
+
+from dataclasses import asdict, dataclass
+
+from kbert.checkpoints import weight_names
+from kbert.graph import closed_form, layer_table
+from kbert.graph.accounting import CONVENTIONS, DTYPES
+from kbert.graph.config import BertConfig
+from kbert.graph.layer_table import Layer
+from kbert.graph.presets import PRESETS
+from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
+from kbert.show.diagrams import kind_of
+
+BEFORE, BLOCK, AFTER = "before", "block", "after"
+LETTERS = {
+    "L": ("num_hidden_layers", "encoder blocks"),
+    "H": ("hidden_size", "hidden size"),
+    "A": ("num_attention_heads", "heads"),
+    "FFD": ("intermediate_size", "feed-forward"),
+    "T": ("vocab_size", "tokens"),
+    "P": ("max_position_embeddings", "positions"),
+    "G": ("type_vocab_size", "segments"),
+    "S": ("seq_len", "length"),
+    "B": ("batch_size", "batch"),
+    "M": ("max_predictions", "predictions"),
+    "K": ("num_labels", "labels"),
+}
+# A configuration of which all sizes differ, so that a shape in numbers is one in letters too.
+_SIZES = BertConfig(
+    vocab_size=31,
+    hidden_size=770,
+    num_hidden_layers=1,
+    num_attention_heads=7,
+    intermediate_size=44,
+    max_position_embeddings=19,
+    type_vocab_size=3,
+)
+_LABELS = 5
+_LETTER_OF_SIZE = {
+    **{31: "T", 770: "H", 7: "A", 110: "(H/A)", 44: "FFD", 19: "P", 3: "G"},
+    **{_LABELS: "K", 2: "2"},
+}
+
+
+@dataclass(frozen=True)
+class AttentionPart:
+    """A component of self-attention; the components' counts add up to the layer's.
+
+    The forum thread "Understanding BERT from huggingface" asks where the twelve W_Q are.
+
+    Attributes:
+        name: its variables' path in the layer: `query` has `query/kernel` and `query/bias`.
+        title: its name in the paper (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2).
+        output_shape: with N for the batch.
+        params, flops, kept: formulas, as in `kbert.graph.layer_table.Layer`.
+        note: the tensors that `kept` counts.
+    """
+
+    name: str
+    title: str
+    output_shape: str
+    params: str
+    flops: str
+    kept: str
+    note: str
+
+
+def _projection(name: str, title: str, kept: str, note: str) -> AttentionPart:
+    params, flops = "A·H·(H/A) + H", "2·B·S·H·H"
+    return AttentionPart(name, title, "(N, S, A, (H/A))", params, flops, kept, note)
+
+
+ATTENTION_PARTS = (
+    _projection("query", "W_Q", "2·B·S·H·w", "the layer's input, and the queries"),
+    _projection("key", "W_K", "B·S·H·w", "the keys"),
+    _projection("value", "W_V", "B·S·H·w", "the values"),
+    AttentionPart(
+        *("heads", "Heads", "(N, S, A, (H/A))", "", "4·B·S·S·H", "A·B·S·S·(w + 1 + w)"),
+        note="softmax, its dropout's mask and output",
+    ),
+    AttentionPart(
+        *("attention_output", "W_O", "(N, S, H)", "H·H + H", "2·B·S·H·H", "B·S·H·w"),
+        note="the heads' outputs, side by side",
+    ),
+)
+
+
+def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
+    """Return the graphs that the page counts: "all" positions, and "gathered" for pretraining.
+
+    Each has the rows before the encoder, of a block, and after the encoder.
+    """
+    kinds = ["all", "gathered"] if HEADS[spec.head].reads == "predicted" else ["all"]
+    labels = "K" if spec.has_labels else spec.num_labels
+    return {
+        kind: {
+            BEFORE: layer_table.before_encoder("G"),
+            BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
+            AFTER: layer_table.after_encoder(spec.variant.rows, kind, "{last}", labels),
+        }
+        for kind in kinds
+    }
+
+
+def list_formulas(graphs: dict[str, dict[str, list[Layer]]]) -> list[str]:
+    """Return every formula that the page computes."""
+    rows = [row for graph in graphs.values() for layers in graph.values() for row in layers]
+    return sorted(
+        {text for row in (*rows, *ATTENTION_PARTS) for text in (row.params, row.flops, row.kept)}
+    )
+
+
+def counting_data(spec: GraphSpec, batch_size: int) -> dict:
+    """Return the rows, the letters' values, presets, and the bytes of each dtype."""
+    config = spec.config
+    labels = spec.num_labels if spec.has_labels else None
+    unused = {"K"} if labels is None else set()
+    unused |= set() if HEADS[spec.head].reads == "predicted" else {"M"}
+    return {
+        "head": spec.head,
+        "graphs": {
+            kind: {place: list(map(_row, layers)) for place, layers in graph.items()}
+            for kind, graph in graphs(spec).items()
+        },
+        "parts": [asdict(part) for part in ATTENTION_PARTS],
+        "groups": closed_form.GROUPS,
+        "letters": {
+            letter: {"key": key, "title": title}
+            for letter, (key, title) in LETTERS.items()
+            if letter not in unused
+        },
+        "values": _letters(config)
+        | {
+            "S": spec.seq_len or config.max_position_embeddings,
+            "B": batch_size,
+            "M": spec.max_predictions,
+            "K": labels,
+            "dtype": spec.dtype if spec.dtype in DTYPES else "float32",
+        },
+        "anyLength": spec.seq_len is None,
+        "config": config.to_google_dict(),
+        "pad": config.pad_token_id,
+        "presets": {name: _letters(preset) for name, preset in PRESETS.items()},
+        "dtypes": DTYPES,
+        "conventions": CONVENTIONS,
+    }
+
+
+def _letters(config: BertConfig) -> dict[str, int]:
+    return closed_form.config_letters(config) | {"G": config.type_vocab_size}
+
+
+def _row(row: Layer) -> dict:
+    values = asdict(row) | {"kind": kind_of(row.name, row.type)}
+    del values["graphs"]
+    return values
+
+
+def list_variables(head: str) -> list[dict]:
+    """Return a head's variables, a block's as those of block {n}, layer {i} of a checkpoint.
+
+    `names` and `shapes`, in letters, are by format (`kbert.checkpoints.weight_names.COLUMNS`); None
+    where a format has no name for it.
+    """
+    variables = []
+    for part in weight_names.PARTS_OF_HEAD[head]:
+        shapes = {column: _shapes(part, column) for column in weight_names.COLUMNS}
+        for row in weight_names.templates_of(part):
+            key = (row.layer.replace("{n}", "1"), row.variable)
+            variables.append(
+                {
+                    "layer": row.layer,
+                    "variable": row.variable,
+                    "names": {column: getattr(row, column) for column in weight_names.COLUMNS},
+                    "shapes": {column: shapes[column].get(key) for column in shapes},
+                }
+            )
+    return variables
+
+
+def _shapes(part: str, column: str) -> dict[tuple[str, str], str]:
+    return {
+        (entry.layer, entry.variable): _in_letters(entry.shape)
+        for entry in weight_names.entries(part, _SIZES, column, _LABELS)
+    }
+
+
+def _in_letters(shape: tuple[int, ...]) -> str:
+    letters = ", ".join(_LETTER_OF_SIZE[size] for size in shape)
+    return f"({letters},)" if len(shape) == 1 else f"({letters})"

@@ -1,0 +1,167 @@
+"""Weights that a page shows, a checkpoint's or a model's; models that kbert did not build."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from kbert.checkpoints import fitting, formats
+from kbert.checkpoints.bert import Bert
+from kbert.graph.closed_form import Row, sources
+from kbert.graph.spec import GraphSpec
+from kbert.show.diagrams import kind_of
+from kbert.show.explorer.drawing import Drawing, geometries
+
+BINS = 32
+MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
+_AT_ONCE = 1 << 20  # numbers that fit the caches
+_LETTER, _PADDING, _HEIGHT = 6.8, 36, 46  # points: a letter's width, of a box beside its name
+_WIDEST = 420
+
+
+def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
+    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
+
+    Raises:
+        FileNotFoundError, ValueError: as `kbert.load`.
+    """
+    with formats.open_checkpoint(source) as checkpoint:
+        fit = fitting.fit(checkpoint, checkpoint.spec)
+        if fit.problems:
+            raise ValueError(
+                f"{checkpoint.source} does not fit the model of its configuration: "
+                + fitting.summarize(fit.problems)
+            )
+        paths = {entry.name: f"{entry.layer}/{entry.variable}" for entry in fit.entries}
+        readers = {
+            path: fit.tensors[name].read for name, path in paths.items() if name in fit.tensors
+        }
+        missing = [path for name, path in paths.items() if name not in fit.tensors]
+        class_name = f", {checkpoint.architecture}" if checkpoint.architecture else ""
+        facts = {
+            "origin": f"a checkpoint, format {checkpoint.format}{class_name}",
+            "tensors": _describe_all(readers),
+            "missing": [*missing, *fit.nameless],
+        }
+    return checkpoint.spec, facts
+
+
+def read_model(model) -> tuple[GraphSpec | None, dict]:
+    """Return the graph of a `Bert` or a model, None if it is not kbert's, and its variables' data.
+
+    Raises:
+        ValueError: no functional `keras.Model`, or one of more than `MOST_LAYERS` layers.
+    """
+    spec: GraphSpec | None = getattr(model, "spec", None)
+    model = model.model if isinstance(model, Bert) else model
+    if not hasattr(model, "layers"):
+        raise ValueError(
+            "explore needs a preset's name, a path, a BertConfig, a GraphSpec, a Bert or a "
+            f"functional keras.Model, got {type(model).__name__}"
+        )
+    facts = {"name": model.name, "origin": f"a built model, {model.name}", "missing": []}
+    if spec is None:
+        from kbert.model.summary import model_rows
+
+        facts["generic"] = describe_rows(model_rows(model))
+    import keras
+
+    readers = {
+        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": (
+            lambda weight=weight: keras.ops.convert_to_numpy(weight)
+        )
+        for layer in model.layers
+        for weight in layer.weights
+    }
+    return spec, facts | {"tensors": _describe_all(readers)}
+
+
+def describe_rows(rows: Sequence[Row]) -> dict:
+    """Return the rows of a model that kbert did not build, and one figure of them."""
+    if len(rows) > MOST_LAYERS:
+        raise ValueError(
+            f"explore draws models of at most {MOST_LAYERS:,} layers, got {len(rows):,}"
+        )
+    edges = [(source, row.layer, tensor) for row in rows for source, tensor in sources(row)]
+    nodes = {row.layer: (_width(row), _HEIGHT) for row in rows}
+    return {
+        "rows": [
+            {
+                "name": row.layer,
+                "type": row.type,
+                "shape": row.output_shape,
+                "params": row.params,
+                "connected_to": row.connected_to,
+                "kind": kind_of(row.layer, row.type),
+            }
+            for row in rows
+        ],
+        "figure": geometries({"model": Drawing(nodes, edges, {}, curved=True)}),
+    }
+
+
+def _width(row: Row) -> float:
+    facts = len(f"{row.type} {row.output_shape}")
+    name = len(row.layer) + len(f"{row.params:,}") + 2
+    return min(_WIDEST, max(name * _LETTER, facts * 6) + _PADDING)
+
+
+def _describe_all(readers: Mapping[str, Callable[[], np.ndarray]]) -> dict[str, dict]:
+    """Return the statistics of each tensor by name; two tensors are read at a time."""
+    with ThreadPoolExecutor(2) as threads:
+        results = threads.map(lambda read: describe_tensor(read()), readers.values())
+        return dict(zip(readers, results, strict=True))
+
+
+def describe_tensor(array: np.ndarray) -> dict:
+    """Return statistics of the finite numbers of a tensor, computed in float64.
+
+    `histogram` has `BINS` counts of equally wide bins from `min` to `max`, both included;
+    `notFinite` is how many numbers are NaN or infinite.
+    """
+    flat = np.asarray(array).reshape(-1)
+    statistics: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+    chunks = [_finite(flat[start : start + _AT_ONCE]) for start in range(0, flat.size, _AT_ONCE)]
+    count = sum(chunk.size for chunk in chunks)
+    statistics["notFinite"] = int(flat.size - count)
+    if not count:
+        return statistics
+    mean = sum(float(chunk.sum(dtype="float64")) for chunk in chunks) / count
+    low = min(float(chunk.min()) for chunk in chunks if chunk.size)
+    high = max(float(chunk.max()) for chunk in chunks if chunk.size)
+    return statistics | {
+        "mean": mean,
+        "std": (_squares(chunks, mean) / count) ** 0.5,
+        "norm": _squares(chunks, 0.0) ** 0.5,
+        "min": low,
+        "max": high,
+        "histogram": _histogram(chunks, low, high),
+    }
+
+
+def _squares(chunks: list[np.ndarray], middle: float) -> float:
+    """Return the sum of the squares of the distances from a number."""
+    differences = (np.subtract(chunk, middle, dtype="float64") for chunk in chunks)
+    return sum(float(np.vdot(one, one)) for one in differences)
+
+
+def _finite(chunk: np.ndarray) -> np.ndarray:
+    """Return the finite numbers, as float32 where NumPy knows little of the dtype (bfloat16)."""
+    if chunk.dtype not in (np.float32, np.float64):
+        chunk = chunk.astype("float32")
+    finite = np.isfinite(chunk)
+    return chunk if finite.all() else chunk[finite]
+
+
+def _histogram(chunks: list[np.ndarray], low: float, high: float) -> list[int]:
+    counts = np.zeros(BINS, "int64")
+    width = (high - low) / BINS
+    for chunk in chunks:
+        if width > 0:
+            bins = (np.subtract(chunk, low, dtype="float64") / width).astype("int64")
+            counts += np.bincount(bins.clip(0, BINS - 1), minlength=BINS)
+        else:
+            counts[0] += chunk.size
+    return counts.tolist()
