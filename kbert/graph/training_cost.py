@@ -8,24 +8,21 @@ A, of B and of what is between them, which is kept, and that of X as above.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kbert.graph import names
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, part_of
-
-if TYPE_CHECKING:
-    from kbert.graph.accounting import LayerAccount
 
 _AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is another head's output
 
 
 def training_cost(
-    rows: "Iterable[LayerAccount]", parts: TrainedParts, tokens: int, queries: int, width: int
+    rows: Iterable[Any], parts: TrainedParts, tokens: int, queries: int, width: int
 ) -> tuple[int, int]:
     """Return FLOPs of a step, and bytes of activations that it keeps.
 
     Args:
-        rows: of the graph, with the costs of a batch.
+        rows: the graph's `LayerAccount`s, of a batch.
         parts: what of it is trained.
         tokens: of the batch, B·S.
         queries: positions of the batch that the last block computes.
@@ -68,7 +65,7 @@ def _before(group: str, reached: dict[str, bool]) -> bool:
 
 
 def _backward(
-    row: "LayerAccount", before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
+    row, before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
 ) -> int:
     """Return FLOPs of a layer's backward pass.
 
