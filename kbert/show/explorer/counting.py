@@ -109,10 +109,10 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
 def list_formulas(graphs: dict[str, dict[str, list[Layer]]]) -> list[str]:
     """Return every formula that the page computes."""
-    rows = [row for graph in graphs.values() for layers in graph.values() for row in layers]
-    return sorted(
-        {text for row in (*rows, *ATTENTION_PARTS) for text in (row.params, row.flops, row.kept)}
-    )
+    rows: list[Layer | AttentionPart] = [*ATTENTION_PARTS]
+    for graph in graphs.values():
+        rows += [row for layers in graph.values() for row in layers]
+    return sorted({text for row in rows for text in (row.params, row.flops, row.kept)})
 
 
 def counting_data(spec: GraphSpec, batch_size: int) -> dict:
@@ -176,7 +176,7 @@ def list_variables(head: str) -> list[dict]:
                 {
                     "layer": row.layer,
                     "variable": row.variable,
-                    "names": {column: getattr(row, column) for column in weight_names.COLUMNS},
+                    "names": {column: row.names.get(column) for column in weight_names.COLUMNS},
                     "shapes": {column: shapes[column].get(key) for column in shapes},
                 }
             )
