@@ -65,6 +65,6 @@ def named_parameters(model: str) -> tuple[NamedParameter, ...]:
 def published_totals() -> tuple[PublishedTotal, ...]:
     """Return the totals of encoder and pooler that KerasHub and the documents publish."""
     return tuple(
-        PublishedTotal(model, *map(int, numbers), source)  # type: ignore[arg-type]
-        for model, *numbers, source in read_package_table(__name__, "published_totals.tsv")
+        PublishedTotal(cells[0], *map(int, cells[1:-1]), source=cells[-1])
+        for cells in read_package_table(__name__, "published_totals.tsv")
     )
