@@ -64,7 +64,10 @@ def named_parameters(model: str) -> tuple[NamedParameter, ...]:
 
 def published_totals() -> tuple[PublishedTotal, ...]:
     """Return the totals of encoder and pooler that KerasHub and the documents publish."""
-    return tuple(
-        PublishedTotal(cells[0], *map(int, cells[1:-1]), source=cells[-1])
-        for cells in read_package_table(__name__, "published_totals.tsv")
-    )
+    totals = []
+    for model, *numbers, source in read_package_table(__name__, "published_totals.tsv"):
+        vocab_size, layers, hidden, heads, feed_forward, total = map(int, numbers)
+        totals.append(
+            PublishedTotal(model, vocab_size, layers, hidden, heads, feed_forward, total, source)
+        )
+    return tuple(totals)
