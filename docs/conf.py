@@ -6,6 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from sphinx.pycode.parser import VariableCommentPicker
+
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
@@ -136,6 +138,8 @@ def _write_redirects(app, error) -> None:
 
 
 def setup(app) -> None:
+    # A function's own signature is shown, with its defaults, instead of its overloads.
+    VariableCommentPicker.is_overload = lambda self, decorators: False
     app.add_lexer("mermaid", MermaidLexer)
     app.connect("builder-inited", lambda app: from_code.write(DOCS))
     app.connect("source-read", _link)
