@@ -247,3 +247,21 @@ def test_full_disk_keeps_the_old_file_of_every_format(both):
     for form, survived, named, said in lines:
         assert (survived, named) == ("True", "True"), (form, said)
         assert said.startswith("OSError"), (form, said)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, error):
+    bert = kbert.load(both)
+    before = read_files(tmp_path)
+
+    def stop(*_, **__):
+        raise error
+
+    monkeypatch.setattr(
+        "kbert.data.tokenization.tokenizer.Tokenizer.save", stop
+    )  # weights and config are written
+    for path in (both, tmp_path / "new"):
+        with pytest.raises(error):
+            kbert.save(bert, path)
+    assert read_files(tmp_path) == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["both"]

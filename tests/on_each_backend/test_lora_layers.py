@@ -2,12 +2,13 @@
 
 import keras
 import numpy as np
+import pytest
 from helpers.sizes import SIZES
 
 import kbert
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import trained_parts
-from kbert.model.lora import adapters_of, add_adapters, merge_adapters
+from kbert.graph.trained_parts import AdaptedMatrix, trained_parts
+from kbert.model.lora import LoraAdapter, adapters_of, add_adapters, merge_adapters
 
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SPEC = GraphSpec(kbert.BertConfig(**CONFIG | {"num_hidden_layers": 2}), "encoder")
@@ -45,3 +46,16 @@ def test_adapted_outputs_are_those_of_merged_weights_and_merging_leaves_no_trace
     for one, other in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(outputs_of(model), adapted)
+
+
+def test_dropout_of_an_adapter_drops_its_rate_and_keeps_the_mean():
+    rate, count = 0.25, 40_000
+    matrix = AdaptedMatrix(1, "query", 1, 1)
+    one = LoraAdapter(matrix, np.ones((1, 1)), np.ones((1, 1)), 2.0, rate)
+    one.build((None, None, 1))
+    x = np.ones((1, count, 1), "float32")
+    found, again = (keras.ops.convert_to_numpy(one(x, training=True)).ravel() for _ in range(2))
+    np.testing.assert_allclose(np.unique(found), [0, 2 / (1 - rate)], rtol=1e-4)
+    assert np.mean(found == 0) == pytest.approx(rate, abs=5 * (rate * (1 - rate) / count) ** 0.5)
+    assert not np.array_equal(found, again)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(one(x, training=False)), 2 * x)

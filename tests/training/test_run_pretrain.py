@@ -87,6 +87,13 @@ def test_run_folder_has_report_environment_and_result(trained):
     assert list((folder / "tensorboard").iterdir())
 
 
+@pytest.mark.full
+def test_transformers_opens_the_pretrained_model(trained):
+    transformers = pytest.importorskip("transformers")
+    peer = transformers.BertForPreTraining.from_pretrained(trained.folder / "model")
+    assert peer.config.vocab_size == CONFIG["vocab_size"]
+
+
 def test_both_saved_models_hold_the_last_weights(trained):
     from kbert.training.run.state_files import read_state
 
