@@ -66,15 +66,17 @@ def main() -> None:
                 "layer_norm_eps": epsilon,
                 "type_vocab_size": segments,
             }
-            run([str(TESTS / "helpers" / "peer_checkpoints.py"), json.dumps(sizes), str(out)])
+            run(["-m", "helpers.peer_checkpoints", json.dumps(sizes), str(out)])
             for name in CLASSES:
                 title = f"random, {activation}, {epsilon:g}, {segments} segments | {name}"
                 cases[title] = (out / name, out / "ids.npz", out / f"{name}.npz")
         for folder in sys.argv[1:]:
-            texts, out = Path(made) / "texts.json", Path(made) / f"{len(cases)}.npz"
-            texts.write_text(json.dumps(TEXTS), encoding="utf-8")
-            run([str(TESTS / "helpers" / "peer_folder.py"), folder, str(texts), str(out)])
-            cases[f"{Path(folder).parent.name} | BertModel"] = (folder, out, out)
+            out = Path(made) / str(len(cases))
+            out.mkdir()
+            (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
+            run(["-m", "helpers.peer_folder", folder, str(out)])
+            outputs = out / "outputs.npz"
+            cases[f"{Path(folder).parent.name} | BertModel"] = (folder, outputs, outputs)
         paths = json.dumps([[str(path) for path in case] for case in cases.values()])
         found = [json.loads(run(["-c", OURS, paths], name).splitlines()[-1]) for name in BACKENDS]
     print(f"| checkpoint | class | {' | '.join(BACKENDS)} |\n|---|---|---|---|---|")
@@ -85,6 +87,8 @@ def main() -> None:
 def run(arguments: list[str], backend: str | None = None) -> str:
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
+    paths = [str(TESTS), str(TESTS.parent), environment.get("PYTHONPATH")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     environment |= {"KERAS_BACKEND": backend} if backend else {}
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True

@@ -99,9 +99,8 @@ def _call_for_class(name: str) -> str | None:
     head = resolve("head", name)
     if head not in HEADS or head == name:
         return None
-    builder = HEADS[head].builder
-    call = f"{builder}(config)" if builder else f'build_bert(config, head="{head}")'
-    return f'kbert.load(path, head="{head}") opens a checkpoint, kbert.{call} builds a new model'
+    call = f"kbert.{HEADS[head].public_builder}(config)"
+    return f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
 
 
 def _plain(name: str) -> str:

@@ -55,7 +55,7 @@ class GraphSpec:
         if self.max_predictions is not None:
             self._set("max_predictions", self._checked_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
-        self._set("num_labels", labels if self.has_labels else HEADS[self.head].num_outputs)
+        self._set("num_labels", labels if self.has_labels else 2)
         self._check_variant()
 
     @classmethod
@@ -153,11 +153,6 @@ class GraphSpec:
         if self.packed and not head.packs:
             packs = " or ".join(name for name, one in HEADS.items() if one.packs)
             raise ValueError(f"packed must be for the head {packs}, got head {self.head!r}")
-        if head.only and self.config.model_type not in head.only:
-            raise ValueError(
-                f"the head {self.head} is for {', '.join(head.only)}, got a configuration of "
-                f"{self.config.model_type}"
-            )
 
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)

@@ -25,13 +25,7 @@ HEADS = _read_heads()
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
 
 
-def find_head(layers: Collection[str], model: str | None = None) -> Head:
-    """Return the head of a graph.
-
-    Args:
-        layers: names of the graph's layers.
-        model: name of the Keras model, which decides between heads with the same layers.
-    """
-    found = [head for head in HEADS.values() if not set(head.marks).isdisjoint(layers)]
-    named = [head for head in found if head.model == model]
-    return [*named, *found, HEADS["encoder"]][0]
+def find_head(layers: Collection[str]) -> Head:
+    """Return the head of a graph with these layers, given by name."""
+    matching = (head for head in HEADS.values() if not set(head.layers).isdisjoint(layers))
+    return next(matching, HEADS["encoder"])

@@ -48,21 +48,18 @@ class Head:
         title: what it computes.
         aliases: further names that users may give it, in lower case with hyphens.
         variant: returns its `Variant` for a `kbert.graph.families.Family`.
-        build: "module:function" of the function that builds it: imported when it is called.
-        model: the name of the built Keras model.
-        builder: kbert's public function that builds it; "": `build_bert` with `head`.
-        marks: layers by which a graph with this head is known; they have its weights.
+        build_outputs: "module:function" that builds its outputs, imported when it is called.
+        model_name: the name of the built Keras model.
+        public_builder: kbert's public function that builds a graph with it.
+        layers: its layers that no other head has; they have its weights.
         has_labels: whether `num_labels` sets its number of outputs.
-        num_outputs: its number of outputs if it has no labels.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
         packs: whether a row of its graph can hold several texts.
-        loss: its default loss, "cross-entropy", "binary-cross-entropy" or "squared-error".
         classes: endings of transformers' classes ("ForTokenClassification"), the default one
             first, and the parts of the variant that each has; None: all.
-        only: families (model_type) that have this head; (): all.
         peft: PEFT's name of the task; None: there is none.
         keras_hub: KerasHub's classes for it, the current one first.
-        way: what to do with a checkpoint without this head.
+        hint: what to do with a checkpoint without this head, for error messages.
         use: how to use a model with it.
         uses: the same for some problem types of transformers' config.json.
     """
@@ -70,20 +67,17 @@ class Head:
     name: str
     title: str
     variant: Callable[[Any], Variant]
-    build: str
-    model: str
+    build_outputs: str
+    model_name: str
+    public_builder: str
     use: Use
-    way: str
+    hint: str
     classes: Mapping[str, tuple[str, ...] | None]
     aliases: tuple[str, ...] = ()
-    builder: str = ""
-    marks: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     has_labels: bool = False
-    num_outputs: int = 2
     reads: str = "all"
     packs: bool = False
-    loss: str = "cross-entropy"
-    only: tuple[str, ...] = ()
     peft: str | None = None
     keras_hub: tuple[str, ...] = ()
     uses: Mapping[str, Use] = field(default_factory=dict)

@@ -17,10 +17,10 @@ HEAD = Head(
         *("nsp", "next-sentence-prediction"),
     ),
     variant=_variant,
-    build="kbert.model.tops:apply_pretraining",
-    model="bert",
-    builder="build_bert",
-    marks=("NSP", "MLM"),
+    build_outputs="kbert.model.heads:apply_pretraining",
+    model_name="bert",
+    public_builder="build_bert",
+    layers=("NSP", "MLM"),
     reads="predicted",
     classes={
         "ForPreTraining": ("pooler", "mlm", "nsp"),
@@ -28,7 +28,7 @@ HEAD = Head(
         "ForNextSentencePrediction": ("pooler", "nsp"),
     },
     keras_hub=("BertMaskedLM",),
-    way="train this one with kbert pretrain --init (in Python init=)",
+    hint="train this one with kbert pretrain --init (in Python init=)",
     use=Use(
         *("fill-mask", "masked language modelling", "fill_mask"),
         *("AutoModelForMaskedLM", '"a fine {mask}"'),

@@ -17,6 +17,7 @@ from kbert.graph.spec import POSITIONS, GraphSpec
 from kbert.heads import HEADS
 from kbert.io.wording import hint
 from kbert.model.bert_model import BertModel
+from kbert.model.heads import make_initializer, make_norm, name_layer
 from kbert.model.layers.encoder import (
     Add,
     Dropout,
@@ -27,7 +28,6 @@ from kbert.model.layers.encoder import (
     TokenEmbedding,
 )
 from kbert.model.layers.heads import Gather, GatherFirsts, Slice
-from kbert.model.tops import make_initializer, make_norm, name_layer
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
@@ -162,11 +162,11 @@ def build(spec: GraphSpec) -> BertModel:
         selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
         x = _encoder_block(spec, x, block, selected)
     head = HEADS[spec.head]
-    module, function = head.build.split(":")
+    module, function = head.build_outputs.split(":")
     top = getattr(importlib.import_module(module), function)
     carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
     outputs = top(spec, x, table, inputs)
-    model = BertModel(list(inputs.values()), outputs, name=head.model, spec=carried)
+    model = BertModel(list(inputs.values()), outputs, name=head.model_name, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model

@@ -40,7 +40,7 @@ def trainable_mark(layer) -> str:
 def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
-    head = find_head(layers, model.name)
+    head = find_head(layers)
     arguments = {"head": head.name, "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         arguments["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
@@ -49,7 +49,7 @@ def read_spec_arguments(model) -> dict:
     if names.PACKED_TEXTS in layers:
         arguments["packed"] = True
     if head.has_labels:
-        arguments["num_labels"] = layers[head.marks[0]].weights[0].shape[-1]
+        arguments["num_labels"] = layers[head.layers[0]].weights[0].shape[-1]
     return arguments
 
 

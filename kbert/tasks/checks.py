@@ -100,7 +100,7 @@ def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> Non
     if bert.head != head:
         raise ValueError(
             f"{task} needs a model with the head {head!r}, got {bert.head!r}. If the checkpoint "
-            f"has that head, use kbert.load(path, head={head!r}). Otherwise {HEADS[head].way}"
+            f"has that head, use kbert.load(path, head={head!r}). Otherwise {HEADS[head].hint}"
         )
     require_trained(bert, task, layers)
 
@@ -110,7 +110,7 @@ def require_head_of(source: str, task: str, head: str, found: str) -> None:
     if found != head:
         raise ValueError(
             f"{task} needs a checkpoint with the head {head!r}, but {source} has the head "
-            f"{found!r}: take another checkpoint, or {HEADS[head].way}"
+            f"{found!r}: take another checkpoint, or {HEADS[head].hint}"
         )
 
 
@@ -121,7 +121,7 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
     """
     untrained = untrained_weights.find_untrained(bert)
     if lacking := [layer for layer in layers if layer in untrained]:
-        way = HEADS[head or bert.head].way
+        way = HEADS[head or bert.head].hint
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, but they are "
             "not in the checkpoint and "

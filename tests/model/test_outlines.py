@@ -7,7 +7,7 @@ from helpers.parse_summary import expected, parse
 
 import kbert
 from kbert.graph.spec import GraphSpec
-from kbert.model import builder, tops
+from kbert.model import builder, heads
 from kbert.model.deferred import build_outline
 from kbert.model.summary import model_rows
 
@@ -67,7 +67,7 @@ def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     assert all(weight._value is None for weight in outline.weights)
     built = kbert.build_bert(small)
     assert keras.ops.convert_to_numpy(built.weights[0]).any()
-    monkeypatch.setattr(tops, "_pooler", lambda *_: 1 // 0)
+    monkeypatch.setattr(heads, "_pooler", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         build_outline(GraphSpec(small))
     monkeypatch.undo()

@@ -111,7 +111,7 @@ def test_dtype_that_is_no_float_policy_is_refused(small, dtype):
 
 
 def test_failed_build_leaves_the_keras_policy(small, monkeypatch):
-    monkeypatch.setattr("kbert.model.tops._pooler", lambda *_: 1 // 0)
+    monkeypatch.setattr("kbert.model.heads._pooler", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         kbert.build_bert(small, dtype="mixed_bfloat16")
 

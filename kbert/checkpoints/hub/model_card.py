@@ -122,7 +122,7 @@ def fill_in_name(card: str, name: str) -> str:
 
 def _find_use(model: Model) -> Use:
     head = HEADS[model.spec.head]
-    if not head.marks and model.sentence is not None:
+    if not head.layers and model.sentence is not None:
         return _SENTENCE
     return head.uses.get(model.problem_type or "", head.use)
 

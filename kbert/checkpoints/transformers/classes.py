@@ -39,7 +39,7 @@ def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str,
     named = {}
     for head in sorted(HEADS.values(), key=lambda head: "Model" not in head.classes):
         whole = head.variant(FAMILIES[model_type]).parts
-        for ending, parts in head.classes.items() if model_type in (head.only or FAMILIES) else ():
+        for ending, parts in head.classes.items():
             if set(parts or ()) <= set(whole):
                 named[name + ending] = head.name, (*_BODY, *(whole if parts is None else parts))
     return named

@@ -16,7 +16,7 @@ class Answering(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "qa", "qa", "f1"
-    title, loss = "question answering", "cross-entropy"
+    title = "question answering"
 
     read = staticmethod(read_squad)
     take = staticmethod(take_questions)

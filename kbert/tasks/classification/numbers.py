@@ -53,7 +53,7 @@ class Regression(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "regress", "classifier", "spearman"
-    title, loss, problem_type = "a regression", "squared-error", "regression"
+    title, problem_type = "a regression", "regression"
 
     read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
     take = staticmethod(functools.partial(take_labelled, kind=NUMBER))

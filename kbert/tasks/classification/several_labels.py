@@ -55,7 +55,7 @@ class SeveralLabels(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "multilabel", "classifier", "f1"
-    title, loss = "a classifier of several labels", "binary-cross-entropy"
+    title = "a classifier of several labels"
     problem_type = "multi_label_classification"
 
     read = staticmethod(functools.partial(read_labelled, kind=LABELS))

@@ -19,7 +19,7 @@ class Classification(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "classify", "classifier", "accuracy"
-    title, loss = "a classifier", "cross-entropy"
+    title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
 
     read = staticmethod(read_labelled)

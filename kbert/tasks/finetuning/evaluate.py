@@ -79,7 +79,7 @@ def evaluate(
         options = {"batch_size": batch_size, "precision": precision}
         return own(bert, records, max_length=max_length, **options)
     outputs = list(bert.model.output_names)
-    require_head(bert, "evaluate", found.head, HEADS[found.head].marks)
+    require_head(bert, "evaluate", found.head, HEADS[found.head].layers)
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = found.encode(records, tokenizer, labels, max_length=limit)

@@ -280,7 +280,7 @@ class Finetuning(Recipe):
     def first_layers(self):
         """Return the source's layers; a head with other labels, or of another kind, is new."""
         new, head = self._new_layers(), HEADS[self.task.head]
-        if lost := [name for name in new if name not in (*self.spec.outputs, *head.marks)]:
+        if lost := [name for name in new if name not in (*self.spec.outputs, *head.layers)]:
             _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(lost))
         found = layers_of(self.bert.model)
         return {name: layer for name, layer in found.items() if name not in new} | new
@@ -405,7 +405,7 @@ def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
 
 def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | None) -> None:
     """Raise a ValueError where a teacher's outputs are not the student's."""
-    require_head(teacher, "a teacher (but with alpha 0)", task.head, HEADS[task.head].marks)
+    require_head(teacher, "a teacher (but with alpha 0)", task.head, HEADS[task.head].layers)
     found, wanted = known_labels(teacher), labels
     if task.problem_type == "regression" and teacher.spec.num_labels == 1:
         return

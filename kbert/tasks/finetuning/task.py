@@ -44,7 +44,7 @@ _EXCEL = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 class Task(Protocol):
-    """One kind of labelled data: its reader, the head and the loss for it, and its metrics.
+    """One kind of labelled data: its reader, its head and its metrics.
 
     A task that measures a model in a way of its own has a method `evaluate`: see
     `kbert.tasks.embedding.training`.
@@ -54,7 +54,7 @@ class Task(Protocol):
         head: the graph's, one of `kbert.heads`.
         score: which of the metrics says what is best, higher is better.
         title: what is trained, after "Fine-tuning", on the run's page.
-        loss: the loss of its labels, as `Head.loss`; "": the head's.
+        has_classes: whether the labels are classes, which can be smoothed and weighted.
         problem_type: as transformers' config.json has it; None: the head says it.
         recipe: the module that has the class of its runs as RECIPE.
     """
@@ -63,20 +63,14 @@ class Task(Protocol):
     head: str
     score: str
     title: str
-    loss: str = ""
+    has_classes: bool = False
     problem_type: str | None = None
     recipe: str = "kbert.tasks.finetuning.recipe"
 
     @property
-    def has_classes(self) -> bool:
-        """True if the labels are classes, which can be smoothed and weighted."""
-        head = HEADS[self.head]
-        return head.has_labels and (self.loss or head.loss) == "cross-entropy"
-
-    @property
     def trains_embeddings(self) -> bool:
         """True if there is no head."""
-        return not HEADS[self.head].marks
+        return not HEADS[self.head].layers
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return a file's records, in its order; each knows its file and line.

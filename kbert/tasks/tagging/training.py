@@ -23,7 +23,7 @@ class Tagging(Task):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "tag", "tokens", "f1"
-    title, loss = "a tagger", "cross-entropy"
+    title, has_classes = "a tagger", True
 
     read = staticmethod(read_tagged)
     take = staticmethod(take_tagged)
