@@ -92,7 +92,7 @@ class _LabelledFile(Input):
 
 _DATA = _LabelledFile()
 _FILES = "a .tsv, .csv, .jsonl or .json file"
-_TASK_HELP = f"Task: {', '.join(TASKS)}."
+_TASK_HELP = "Task, which decides what the data files contain."
 
 
 def _list_tasks(function):
