@@ -1,9 +1,10 @@
 """AdamW as BERT's, the paper's LAMB, and Keras's: the settings, the schedule, a weight's update.
 
-Pure functions of tensors, in float32. `kbert.training.step` calls them. An optimizer with another
-state is one more class with `init` and `update`. Of Keras's optimizers, such as Lion or Adafactor,
-the rule of a weight's update is used. The learning rate and its schedule, weight decay, clipping,
-accumulation and the loss scale are those of the run's settings, as for kbert's own optimizers.
+Pure functions of tensors, in float32. `kbert.training.step` calls them. `OPTIMIZERS` has a class
+per name, with `init` and `update`: an optimizer with another state is one more. Of Keras's
+optimizers, such as Lion or Adafactor, the rule of a weight's update is used. The learning rate and
+its schedule, weight decay, clipping, accumulation and the loss scale are those of the run's
+settings, as for kbert's own optimizers.
 """
 
 import math
@@ -70,12 +71,14 @@ def learning_rate(settings: Optimizer, iteration):
 def rules(settings: Optimizer, weights: Sequence) -> list:
     """Return the rule of each weight, with the methods of `AdamW`."""
     if isinstance(settings.name, str):
-        return [{"adamw": AdamW, "lamb": Lamb}[settings.name](settings)] * len(weights)
+        return [OPTIMIZERS[settings.name](settings)] * len(weights)
     return [KerasRule(settings, weight) for weight in weights]
 
 
 class AdamW:
     """The rule of AdamW for one weight."""
+
+    keras_class: type = keras.optimizers.AdamW  # which callbacks see in the model
 
     def __init__(self, settings: Optimizer):
         self._settings = settings
@@ -109,10 +112,15 @@ class AdamW:
 class Lamb(AdamW):
     """The rule of LAMB for one weight."""
 
+    keras_class = keras.optimizers.Lamb
+
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
         direction, slots = self._direction(slots, gradient, iteration)
         direction = direction + (self._settings.weight_decay if decayed else 0.0) * weight
         return weight - rate * (_trust(weight, direction) if decayed else 1.0) * direction, slots
+
+
+OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "lamb": Lamb}  # as in `setting_rules`
 
 
 class KerasRule:

@@ -106,10 +106,10 @@ class Callbacks:
     def _compile(self, batch: TrainingBatch) -> None:
         settings, model = self._engine.settings, self._engine.model
         if isinstance(settings.name, str):
-            kind = keras.optimizers.Lamb if settings.name == "lamb" else keras.optimizers.AdamW
+            keras_class = optimizers.OPTIMIZERS[settings.name].keras_class
             names = ("learning_rate", "weight_decay", "beta_1", "beta_2", "epsilon")
             options = {name: getattr(settings, name) for name in names}
-            optimizer = kind(global_clipnorm=self._engine.step.clip_norm, **options)
+            optimizer = keras_class(global_clipnorm=self._engine.step.clip_norm, **options)
         else:
             optimizer = keras.saving.deserialize_keras_object(settings.name)
         pairs = {name: _loss_and_metric(batch.labels[name]) for name in self._outputs}
