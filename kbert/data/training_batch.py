@@ -11,7 +11,8 @@ class TrainingBatch:
     """Some or all examples of a training step.
 
     Attributes:
-        inputs: int32 arrays by the name of the model's input, (B, …).
+        inputs: int32 arrays by the name of the model's input, (B, …). Of examples with C sequences
+            each (B, C, S), and `SEQUENCE_MASK`, (B, C): 0 where an example has fewer.
         labels: int32 or float32 arrays by the name of the model's output, see
             `kbert.training.loss.sum_losses`.
         weights: float32, by output, in the labels' shape: the weight of each label's loss. They are

@@ -10,6 +10,7 @@ MASKED_POSITIONS = "Input-Positions"
 PACKED_POSITIONS = "Packed-Positions"  # of each token within its text
 PACKED_TEXTS = "Packed-Texts"  # which text of its row, from 1; 0: padding
 PACKED_FIRSTS = "Packed-Firsts"  # each text's first token, counted over all rows end to end
+SEQUENCE_MASK = "Sequence-Mask"  # no input of the graph: which sequences an example has
 
 TOKEN_EMBEDDING = "Embedding-Token"
 SEGMENT_EMBEDDING = "Embedding-Segment"

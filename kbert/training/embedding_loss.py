@@ -11,6 +11,7 @@ from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
 from kbert.training.loss import weighted_sums
+from kbert.training.sequences import flatten_sequences
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 _MASKED = -1e9  # a float32 logit whose probability is 0
@@ -36,17 +37,12 @@ class EmbeddingLoss:
     # embeddings are scaled to length 1. None: whole embeddings, unchanged.
     dimensions: tuple[int, ...] | None = None
 
-    def flatten_records(self, inputs: Mapping) -> dict:
-        """Flatten inputs of records, int32 (B, C, S), to texts, (B · C, S); keep others."""
-        arrays = inputs.items()
-        return {name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in arrays}
-
     def pool(self, states, inputs: Mapping):
         """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
 
         `states`: float (texts, S, H), the encoder's output for `texts` of these inputs.
         """
-        token_ids = self.flatten_records(inputs)[TOKEN_IDS]
+        token_ids = flatten_sequences(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
         embeddings = _pool_states(ops.cast(states, "float32"), real, self.pooling)
         embeddings = _unit(embeddings) if self.normalize else embeddings

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import name_scope, ops
 
+from kbert.graph.names import SEQUENCE_MASK
 from kbert.training import loss as losses
 from kbert.training import optimizers
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
 from kbert.training.optimizers import Optimizer
+from kbert.training.sequences import flatten_sequences, join_logits
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import StopFlags
 from kbert.training.trained_weights import TrainedWeights
@@ -118,14 +120,16 @@ class TrainingStep:
         arrays = [*weights, *frozen, *(seeds[index] for index in range(self.dropouts))]
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
         values = dict(zip(map(id, variables), arrays, strict=True))
-        texts = self.embedding_loss.flatten_records(inputs) if self.embedding_loss else inputs
-        ordered = [texts[name] for name in self.model.input_names]
+        sequences = flatten_sequences(inputs)
+        ordered = [sequences[name] for name in self.model.input_names]
         if self.segments and training:
             outputs = self.segments.outputs(values, ordered, self.backend.checkpoint)
         else:
             outputs = call_stateless(self.model, values, ordered, training)
         if self.embedding_loss:
             return {EMBEDDINGS: self.embedding_loss.pool(outputs[0], inputs)}
+        if SEQUENCE_MASK in inputs:
+            outputs = [join_logits(output, inputs[SEQUENCE_MASK]) for output in outputs]
         return dict(zip(self.model.output_names, outputs, strict=True))
 
     def measure(self, weights, frozen, batch):

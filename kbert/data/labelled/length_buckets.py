@@ -17,7 +17,7 @@ from kbert.data.counter_rng import fork, key_of
 from kbert.data.padding import LENGTHS, fitting_lengths, pad_sequences, pick_length
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.config import require_positive
-from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
+from kbert.graph.names import SEGMENT_IDS, SEQUENCE_MASK, TOKEN_IDS
 
 IGNORED = -100  # a label that counts for nothing, as in transformers
 POOL = 50  # batches that are sorted by length together
@@ -37,6 +37,7 @@ class Examples:
         notes: the task's own data, one per example, such as the record that it is from.
         class_weights: weights of the classes, by output; without them all labels have the same
             weight.
+        counts: the number of sequences of each example, one after the other in `ids`; (): one each.
 
     Raises:
         ValueError: lists of different lengths.
@@ -47,24 +48,45 @@ class Examples:
     labels: Mapping[str, Sequence]
     notes: Sequence = ()
     class_weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    counts: Sequence[int] = ()
 
     def __post_init__(self):
-        counts = {"segment_ids": len(self.segment_ids)}
-        counts |= {f"labels of {name}": len(labels) for name, labels in self.labels.items()}
+        pairs = {"segment_ids": (len(self.segment_ids), len(self.ids))}
+        pairs |= {f"labels of {name}": (len(each), len(self)) for name, each in self.labels.items()}
         if self.notes:
-            counts["notes"] = len(self.notes)
-        for name, count in counts.items():
-            if count != len(self):
-                raise ValueError(f"{name} must be as many as ids, {len(self)}, got {count}")
+            pairs["notes"] = len(self.notes), len(self)
+        if self.counts:
+            pairs["sequences"] = sum(self.counts), len(self.ids)
+        for name, (count, expected) in pairs.items():
+            if count != expected:
+                raise ValueError(f"{name} must be as many as ids, {expected}, got {count}")
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.counts or self.ids)
+
+    def index_sequences(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the indices of each example's sequences, (N,), or (N, C) and which of them it has.
+
+        An example with fewer than C has its first one again in their place.
+        """
+        if not self.counts:
+            return np.arange(len(self.ids)), None
+        counts = np.array(self.counts)[:, None]
+        firsts, columns = np.cumsum(counts)[:, None] - counts, np.arange(counts.max())
+        mask = columns < counts
+        return firsts + columns * mask, mask
+
+    def group_sequences(self, outputs: Sequence) -> list:
+        """Return one output of each example: that of its sequence, or the array of those of all."""
+        if not self.counts:
+            return list(outputs)
+        return np.split(np.concatenate(outputs), np.cumsum(self.counts)[:-1])
 
     def digest(self) -> str:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256()
-        groups = (self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values())
-        for group in groups:
+        groups = [self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values()]
+        for group in groups + [[self.counts]] * bool(self.counts):
             for values in group:
                 array = np.asarray(values, np.float32 if _is_float(values) else np.int32)
                 sha256.update(np.int32(array.size).tobytes() + array.tobytes())
@@ -110,7 +132,9 @@ class BucketedBatches:
         if not len(examples):
             raise ValueError("examples must be one or more, got none")
         self.seed, self.pad_id = int(seed), pad_id
-        self._tokens = np.array([len(ids) for ids in examples.ids])
+        self._sequences, self._mask = examples.index_sequences()
+        tokens = np.array([len(ids) for ids in examples.ids])[self._sequences]
+        self._tokens = tokens.reshape(len(examples), -1).max(1)
         self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
         self.steps_per_epoch = -(-len(examples) // batch_size)
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
@@ -127,9 +151,9 @@ class BucketedBatches:
         """Return the examples `part` of the batch of a step, counted from 0.
 
         Returns:
-            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`; each
-            output's labels int32 (B,) or (B, S). All labels of an output weigh the same, and
-            1 / (number of outputs) together.
+            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`, or
+            (B, C, S) where examples have several sequences; each output's labels int32 (B,) or (B,
+            S). All labels of an output weigh the same, and 1 / (number of outputs) together.
 
         Raises:
             ValueError: a step that is not a whole number from 0 on.
@@ -146,12 +170,18 @@ class BucketedBatches:
             labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
             share = 1 / len(self.examples.labels) / (total or 1)
             weights[name] = (own * share).astype(np.float32)
-        ids = [self.examples.ids[n] for n in chosen]
-        segments = [self.examples.segment_ids[n] for n in chosen]
+        sequences = self._sequences[chosen]
+
+        def pad(rows: Sequence[Sequence[int]], value: int) -> np.ndarray:
+            padded = pad_sequences([rows[n] for n in sequences.ravel()], length, value)
+            return padded.reshape(*sequences.shape, length)
+
         inputs = {
-            TOKEN_IDS: pad_sequences(ids, length, self.pad_id),
-            SEGMENT_IDS: pad_sequences(segments, length, 0),
+            TOKEN_IDS: pad(self.examples.ids, self.pad_id),
+            SEGMENT_IDS: pad(self.examples.segment_ids, 0),
         }
+        if self._mask is not None:
+            inputs[SEQUENCE_MASK] = self._mask[chosen].astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
@@ -167,7 +197,8 @@ class BucketedBatches:
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        return [(self.batch_size, length) for length in self.lengths_in(epoch)]
+        rows = self.batch_size * self._sequences[0].size
+        return [(rows, length) for length in self.lengths_in(epoch)]
 
     def _length(self, indices: np.ndarray) -> int:
         return pick_length(self.lengths, int(self._tokens[indices].max()))

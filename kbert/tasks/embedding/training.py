@@ -34,7 +34,7 @@ class SentenceEmbeddings(Task):
 
     name, head, score = "embed", "encoder", "spearman"
     title = "sentence vectors"
-    recipe = "kbert.tasks.embedding.recipe"
+    recipe, takes_teacher = "kbert.tasks.embedding.recipe", False
 
     read = staticmethod(read_records)
     take = staticmethod(take_records)

@@ -146,7 +146,10 @@ class LabelledEvaluation:
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
     def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
-        """Return logits by output, one array per example; token logits without padding."""
+        """Return logits by output, one array per example; token logits without padding.
+
+        Of an example with several sequences they are one logit per sequence.
+        """
         ids, per_text = self._examples.ids, HEADS[self._task.head].reads == "first"
         found: dict[str, list] = {name: [None] * len(ids) for name in names}
         batches = batches_by_length(
@@ -161,7 +164,7 @@ class LabelledEvaluation:
             for name, logits in zip(names, outputs, strict=True):
                 for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
                     found[name][place] = row if per_text else row[: len(ids[place])]
-        return found
+        return {name: self._examples.group_sequences(each) for name, each in found.items()}
 
 
 class PackedEvaluation:

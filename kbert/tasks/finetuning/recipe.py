@@ -106,10 +106,8 @@ class Finetuning(Recipe):
         _refuse_other_labels(task, settings)
         settings.check_for(task)
         distillation_settings.check(settings, sources.get("teacher"))
-        if task.trains_embeddings and sources.get("teacher") is not None:
-            raise ValueError(
-                f"teacher must be for a task with outputs of its own, got it for {task.name}"
-            )
+        if sources.get("teacher") is not None and not task.takes_teacher:
+            raise ValueError(f"teacher does not go with the task {task.name}: leave it out")
         if self.packing and sources.get("teacher") is not None:
             raise ValueError("packing does not go with a teacher: leave one of them out")
         if self.packing and not HEADS[task.head].packs:

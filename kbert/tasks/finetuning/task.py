@@ -57,6 +57,7 @@ class Task(Protocol):
         has_classes: whether the labels are classes, which can be smoothed and weighted.
         problem_type: as transformers' config.json has it; None: the head says it.
         recipe: the module that has the class of its runs as RECIPE.
+        takes_teacher: whether a teacher's outputs can be learned.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Task(Protocol):
     has_classes: bool = False
     problem_type: str | None = None
     recipe: str = "kbert.tasks.finetuning.recipe"
+    takes_teacher: bool = True
 
     @property
     def trains_embeddings(self) -> bool:
