@@ -60,8 +60,7 @@ def fit(
     config, column = spec.config, checkpoint.column
     allow_missing = _resolve_names("allow_missing", allow_missing, checkpoint)
     ignore = _resolve_names("ignore", ignore, checkpoint)
-    own_spec = checkpoint.spec
-    own = (spec.head, spec.num_labels) == (own_spec.head, own_spec.num_labels)
+    own = _list_parts(spec) == _list_parts(checkpoint.spec)
     tensors = dict(checkpoint.tensors)
     names = {
         part: {entry.name for entry in weight_names.entries(part, config, column)}
@@ -88,6 +87,11 @@ def fit(
         problems = _contradictions(config, column, tensors) + problems
     nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
+
+
+def _list_parts(spec: GraphSpec) -> tuple:
+    """Return the parts of a head's weights, and their number of outputs."""
+    return weight_names.parts_of(spec.head, spec.config), spec.num_labels
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:

@@ -99,7 +99,9 @@ def _call_for_class(name: str) -> str | None:
     head = resolve("head", name)
     if head not in HEADS or head == name:
         return None
-    call = f"kbert.{HEADS[head].public_builder}(config)"
+    builder = HEADS[head].public_builder
+    own = builder != "build_bert" or head == "pretraining"
+    call = f"kbert.{builder}(config)" if own else f'kbert.build_bert(config, head="{head}")'
     return f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
 
 

@@ -51,7 +51,7 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     length = _length(layers, names.TOKEN_IDS, source)
     predictions = _length(layers, names.MASKED_POSITIONS, source)
     labels = _num_labels(layers, source)
-    head = find_head(layers).name
+    head = find_head(layers, values["config"].get("name")).name
     try:
         found = GraphSpec(
             config,

@@ -55,7 +55,8 @@ class GraphSpec:
         if self.max_predictions is not None:
             self._set("max_predictions", self._checked_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
-        self._set("num_labels", labels if self.has_labels else 2)
+        head = HEADS[self.head]
+        self._set("num_labels", labels if head.has_labels else head.num_outputs)
         self._check_variant()
 
     @classmethod
@@ -139,6 +140,11 @@ class GraphSpec:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         head = HEADS[self.head]
+        if head.families and self.config.model_type not in head.families:
+            raise ValueError(
+                f"head {head.name!r} must be for a model_type {' or '.join(head.families)}, got "
+                f"{self.config.model_type!r}"
+            )
         if self.selected_positions and head.reads == "all":
             few = " or ".join(name for name, one in HEADS.items() if one.reads != "all")
             raise ValueError(

@@ -25,7 +25,8 @@ HEADS = _read_heads()
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
 
 
-def find_head(layers: Collection[str]) -> Head:
-    """Return the head of a graph with these layers, given by name."""
-    matching = (head for head in HEADS.values() if not set(head.layers).isdisjoint(layers))
-    return next(matching, HEADS["encoder"])
+def find_head(layers: Collection[str], model_name: str | None = None) -> Head:
+    """Return the head of a graph with these layers, given by name, and with this model's name."""
+    matching = [head for head in HEADS.values() if not set(head.layers).isdisjoint(layers)]
+    named = (head for head in matching if head.model_name == model_name)
+    return next(named, matching[0] if matching else HEADS["encoder"])

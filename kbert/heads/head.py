@@ -49,10 +49,13 @@ class Head:
         aliases: further names that users may give it, in lower case with hyphens.
         variant: returns its `Variant` for a `kbert.graph.families.Family`.
         build_outputs: "module:function" that builds its outputs, imported when it is called.
-        model_name: the name of the built Keras model.
+        model_name: the name of the built Keras model, by which `find_head` knows heads with the
+            same layers apart.
         public_builder: kbert's public function that builds a graph with it.
-        layers: its layers that no other head has; they have its weights.
+        layers: its layers, which have its weights.
         has_labels: whether `num_labels` sets its number of outputs.
+        num_outputs: its number of outputs if it has no labels.
+        families: the model types that have it; (): all.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
         packs: whether a row of its graph can hold several texts.
         classes: endings of transformers' classes ("ForTokenClassification"), the default one
@@ -69,13 +72,15 @@ class Head:
     variant: Callable[[Any], Variant]
     build_outputs: str
     model_name: str
-    public_builder: str
     use: Use
     hint: str
     classes: Mapping[str, tuple[str, ...] | None]
     aliases: tuple[str, ...] = ()
+    public_builder: str = "build_bert"
     layers: tuple[str, ...] = ()
     has_labels: bool = False
+    num_outputs: int = 2
+    families: tuple[str, ...] = ()
     reads: str = "all"
     packs: bool = False
     peft: str | None = None

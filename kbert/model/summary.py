@@ -40,7 +40,7 @@ def trainable_mark(layer) -> str:
 def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
-    head = find_head(layers)
+    head = find_head(layers, model.name)
     arguments = {"head": head.name, "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         arguments["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]

@@ -19,7 +19,8 @@ from kbert.graph import names
 _WHAT = "an ONNX file"
 _BACKENDS = ("tensorflow", "torch")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Outputs by transformers' names, and the layers that give them, by what a class is for.
+# Outputs by transformers' names, and the layers that give them, by what a class is for. The others
+# have the logits of their only layer.
 _OUTPUTS = {
     "ForPreTraining": {
         "prediction_logits": names.MLM_SIMILARITY,
@@ -27,8 +28,6 @@ _OUTPUTS = {
     },
     "ForMaskedLM": {"logits": names.MLM_SIMILARITY},
     "ForNextSentencePrediction": {"logits": names.NSP},
-    "ForSequenceClassification": {"logits": names.CLASSIFIER},
-    "ForTokenClassification": {"logits": names.TOKEN_CLASSIFIER},
     "ForQuestionAnswering": {"start_logits": names.SPAN_START, "end_logits": names.SPAN_END},
 }
 
@@ -84,10 +83,10 @@ def _build_served_model(bert, architecture: str, path: Path):
     from kbert.model.probes import cut_after_embeddings, cut_embeddings
 
     model = serving.free_model(bert, max_predictions=None)
-    last = names.encoder_output(bert.config.num_hidden_layers)
+    first = bert.spec.outputs[0]  # without a head the last hidden state
     wanted = next(
         (outputs for kind, outputs in _OUTPUTS.items() if architecture.endswith(kind)),
-        {"last_hidden_state": last},
+        {"logits" if bert.spec.variant.outputs else "last_hidden_state": first},
     )
     outputs = [model.get_layer(layer).output for layer in wanted.values()]
     named = dict(zip(wanted, outputs, strict=True))

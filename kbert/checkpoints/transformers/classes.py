@@ -38,6 +38,8 @@ def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str,
     """Return `Classes.named` of a family whose classes begin with `name`."""
     named = {}
     for head in sorted(HEADS.values(), key=lambda head: "Model" not in head.classes):
+        if head.families and model_type not in head.families:
+            continue
         whole = head.variant(FAMILIES[model_type]).parts
         for ending, parts in head.classes.items():
             if set(parts or ()) <= set(whole):
