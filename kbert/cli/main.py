@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections import UserDict
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class, shell_complete
@@ -12,9 +13,15 @@ import kbert
 from kbert.cli.command import Choice, Group, command
 from kbert.cli.console import run
 
+
+def _list_single_commands() -> dict[str, tuple[str, ...]]:
+    """Return the modules X_command, each of which has one command, X."""
+    modules = sorted(path.stem for path in Path(__file__).parent.glob("*_command.py"))
+    return {name: (name.removesuffix("_command").replace("_", "-"),) for name in modules}
+
+
 MODULES = {
     "graph_commands": ("summary", "account", "heads", "verify", "plot", "explore", "demo"),
-    "plan_command": ("plan",),
     "checkpoint_commands": ("download", "cache", "push", "inspect", "convert", "params"),
     "task_commands": (
         *("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
@@ -24,9 +31,8 @@ MODULES = {
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
-    "glue_command": ("glue",),
     "main": ("completion",),
-}
+} | _list_single_commands()
 SECTIONS = {
     "See and count": (
         *("summary", "explore", "plot", "account", "params"),
@@ -40,6 +46,10 @@ SECTIONS = {
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),
     "The shell": ("completion",),
 }
+_LISTED = {name for names in SECTIONS.values() for name in names}
+SECTIONS["Use a checkpoint"] += tuple(
+    name for names in MODULES.values() for name in names if name not in _LISTED
+)
 _PROGRAM = "kbert"
 _COMPLETE = "_KBERT_COMPLETE"  # the environment variable with which the shell's function asks
 
