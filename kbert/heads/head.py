@@ -56,6 +56,7 @@ class Head:
         has_labels: whether `num_labels` sets its number of outputs.
         num_outputs: its number of outputs if it has no labels.
         families: the model types that have it; (): all.
+        loss: the name of its outputs' loss in `kbert.training.loss`, unless a task has its own.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
         packs: whether a row of its graph can hold several texts.
         classes: endings of transformers' classes ("ForTokenClassification"), the default one
@@ -81,6 +82,7 @@ class Head:
     has_labels: bool = False
     num_outputs: int = 2
     families: tuple[str, ...] = ()
+    loss: str = "cross_entropy"
     reads: str = "all"
     packs: bool = False
     peft: str | None = None

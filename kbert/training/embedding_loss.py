@@ -50,28 +50,30 @@ class EmbeddingLoss:
             return embeddings
         return ops.reshape(embeddings, (-1, self.columns, self.width))
 
-    def needs_whole_batch(self, labels) -> bool:
-        """Return whether a record's part of `sum_losses` depends on the batch's other records."""
-        return self.name in ("infonce", "cosent") and len(labels.shape) < 3
+    @property
+    def needs_whole_batch(self) -> bool:
+        """True if a record's part of `sum_losses` depends on the batch's other records."""
+        return self.name in ("infonce", "cosent")
+
+    @property
+    def metric(self) -> str:
+        """The name of the second of the sums."""
+        return "absolute_error" if self.name == "cosine" else "accuracy"
 
     def sum_losses(self, embeddings, labels, weights):
-        """Return the sums of `kbert.training.loss.sum_losses`, of some records.
+        """Return the sums of a `kbert.training.loss.Loss`, of some records.
 
         Args:
             embeddings: float32 (B, C, H).
             labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
                 of one with the same number. Of cosine float32 (B,), scores of pairs; of cosent
-                (B, 1). Or float32 (B, C, H): the gradient of the loss by the embeddings, where
-                that is known (`kbert.training.step`, GradCache).
+                (B, 1).
             weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
 
         Returns:
             float32 (3,): the loss; the share of records that are right, of cosent of pairs of
             pairs, of cosine the mean absolute error; Σ weight.
         """
-        if len(labels.shape) == 3:
-            product = ops.sum(embeddings * labels)
-            return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
         if self.dimensions is None:
             return self._loss(embeddings, labels, weights)
         each = [
@@ -88,6 +90,15 @@ class EmbeddingLoss:
         if self.name == "cosine":
             return cosine(embeddings, labels, weights)
         return cosent(embeddings, labels, weights, self.scale)
+
+
+def sum_products(embeddings, gradient, weights):
+    """Return sums whose first is Σ embeddings × gradient, for a gradient that is known.
+
+    Its gradient by the embeddings is that gradient (`kbert.training.step`, GradCache).
+    """
+    product = ops.sum(embeddings * gradient)
+    return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
 
 
 def infonce(embeddings, numbers, weights, scale: float):

@@ -8,9 +8,10 @@ import numpy as np
 from kbert.data.counter_rng import fork, key_of
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
+from kbert.heads import find_head
 from kbert.ops.devices import device_names
 from kbert.training import backends, optimizers
-from kbert.training import loss as losses
+from kbert.training.loss import LOSSES, name_metrics, sum_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import RULES, check_settings
 from kbert.training.state import TrainingState, find_seed_states
@@ -45,7 +46,7 @@ class Engine:
             jit: whether XLA compiles the step; None: chosen for the device.
             steps_per_execution: maximum number of steps in one call; None: chosen for the device.
             seed: seed of the dropout.
-            options: those of `TrainingStep`.
+            options: those of `TrainingStep`. Without `losses` each output has its head's.
 
         Raises:
             ValueError: a value out of its range; packed rows on several devices.
@@ -65,6 +66,8 @@ class Engine:
         self.output_names = [
             name for name in model.output_names if not name.startswith(names.TEACHER)
         ]
+        head = find_head([layer.name for layer in model.layers], model.name)
+        options.setdefault("losses", dict.fromkeys(self.output_names, LOSSES[head.loss]))
         trained = trained or TrainedWeights().add_new_weights(model)
         seeds = find_seed_states(model)
         with self.backend.scope():
@@ -127,10 +130,10 @@ class Engine:
         return dict(zip(paths, gradients, strict=True))
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
-        """Return `losses.totals` of a batch, without dropout; takes this process's rows."""
+        """Return `sum_metrics` of a batch, without dropout; takes this process's rows."""
         shards = _split_arrays((batch.inputs, batch.labels, batch.weights), self.backend.local)
-        names = losses.name_second_metrics(batch.labels)
-        totals = losses.totals(names, np.asarray(self.program.measure(shards)))
+        names = name_metrics(self.step.losses, batch.labels)
+        totals = sum_metrics(names, np.asarray(self.program.measure(shards)))
         return {name: (float(value), float(weight)) for name, (value, weight) in totals.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

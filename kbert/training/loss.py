@@ -1,60 +1,89 @@
-"""The training objective: the sum of weight × loss over every label of every output.
+"""The losses, by name, and the training objective: the sum of weight × loss over every label.
 
-The kind of label decides the loss: the number of a class has softmax cross-entropy, a number has
-the squared error, a row of zeros and ones has sigmoid cross-entropy. Distillation adds losses on a
-teacher's outputs.
+A head names the loss of its outputs, unless the task names another; distillation adds losses on a
+teacher's outputs. Every loss computes sums, as `sum_cross_entropy` does.
 
 Dimensions at line end: B examples (and tokens, where each has a label), C classes, S tokens, H
 hidden size.
 """
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
-from keras import backend, ops
+from keras import ops
 
 from kbert import ops as kops
-from kbert.graph import names as layers
 
 _EPSILON = 1e-12  # of squared lengths, as in torch's cosine embedding loss
 
 
-class AuxiliaryLoss(NamedTuple):
-    """An auxiliary loss of an output, such as that of a teacher."""
+@dataclass(frozen=True)
+class Loss:
+    """The loss of one output.
 
-    output: str  # the output that learns
-    sum_losses: Callable  # like `sum_losses`, of its logits, the targets and the weights
+    Attributes:
+        name: as in `LOSSES`, or that of a loss of text embeddings.
+        sum_losses: returns float32 (3,) for an output, its labels and their weights: Σ weight ×
+            loss; Σ weight × the second metric; Σ weight.
+        metric: the name of the second metric.
+        teacher: the name of the loss of the same output with a teacher's output as its labels.
+        output: the output that learns, if the labels have another name.
+    """
+
+    name: str
+    sum_losses: Callable
+    metric: str = "accuracy"
+    teacher: str | None = None
+    output: str | None = None
 
 
-def sum_losses(logits, labels, weights, smoothing: float = 0.0):
-    """Compute the sums that an output's loss and accuracy are made of, in float32.
+def make_loss(name: str, output: str | None = None, **options) -> Loss:
+    """Return a loss of `LOSSES` with options, such as smoothing or temperature."""
+    loss = LOSSES[name]
+    compute = functools.partial(loss.sum_losses, **options) if options else loss.sum_losses
+    return dataclasses.replace(loss, sum_losses=compute, output=output)
+
+
+def sum_cross_entropy(logits, labels, weights, smoothing: float = 0.0):
+    """Compute the sums of the softmax cross-entropy, in float32.
 
     Args:
         logits: float (…, classes), in any precision.
-        labels: int32 (…), class ids; or float32 (B,), numbers, for (B, 1) logits; or float32 (B,
-            classes), 1 for the classes that hold, else 0.
+        labels: int32 (…), class ids.
         weights: float32 in the labels' shape: the weight of each label; 0: padding.
         smoothing: label smoothing, the fraction of a class's label that is spread over all classes
-            equally (Szegedy et al. 2016, section 7); only for class ids.
+            equally (Szegedy et al. 2016, section 7).
 
     Returns:
-        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted), or for numbers Σ weight
-        × absolute error; Σ weight.
+        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted); Σ weight.
     """
-    if is_class(labels):
-        return _sum_class_losses(logits, labels, weights, smoothing)
+    sums = kops.cross_entropy(logits, labels, weights)
+    if not smoothing:
+        return sums
+    # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
     logits = mask_logits(logits, weights)
-    if len(labels.shape) > 1:
-        losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
-        return weighted_sums(weights, losses, ops.equal(logits > 0, labels > 0.5))
-    errors = ops.squeeze(logits, -1) - labels
+    own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
+    more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
+    return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
+
+
+def sum_binary_cross_entropy(logits, labels, weights):
+    """Compute the sums of the sigmoid cross-entropy; labels (B, C): 1 for classes that hold."""
+    logits = mask_logits(logits, weights)
+    losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+    return weighted_sums(weights, losses, ops.equal(logits > 0, labels > 0.5))
+
+
+def sum_squared_error(logits, labels, weights):
+    """Compute the sums of the squared and the absolute error; logits (B, 1), labels (B,)."""
+    errors = ops.squeeze(mask_logits(logits, weights), -1) - labels
     return weighted_sums(weights, ops.square(errors), ops.abs(errors))
 
 
 def weighted_sums(weights, losses, hits):
-    """Return the sums that `sum_losses` returns, of losses and hits in the weights' shape."""
+    """Return the sums that a loss returns, of losses and hits in the weights' shape."""
     hits = ops.cast(hits, "float32")
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
@@ -66,73 +95,38 @@ def mask_logits(logits, weights):
     return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
 
 
-def is_class(labels) -> bool:
-    """Return whether labels, an array of any backend, are numbers of classes."""
-    return "int" in backend.standardize_dtype(labels.dtype)
+def compute_objective(outputs: Mapping, labels: Mapping, weights: Mapping, losses):
+    """Return the loss of some examples, a scalar, and the sums of each label, (labels, 3).
 
-
-def name_second_metrics(labels: Mapping, axes: int = 1) -> dict[str, str]:
-    """Return the name of the metric in the second of `sum_losses`'s sums, by output.
-
-    "accuracy" or "absolute_error"; for a teacher's outputs "agreement", for its hidden states
-    "cosine". `axes` come before a label's own: 2 if micro-batches come before the examples.
+    `losses` are a `Loss` for each name of the labels.
     """
-
-    def name_metric(output: str, array) -> str:
-        if output.startswith(layers.teacher_output("Hidden")):
-            return "cosine"
-        if not is_class(array) and len(array.shape) <= axes:
-            return "absolute_error"
-        return "agreement" if output.startswith(layers.TEACHER) else "accuracy"
-
-    return {output: name_metric(output, array) for output, array in labels.items()}
-
-
-def _sum_class_losses(logits, labels, weights, smoothing: float):
-    """Return the sums of the softmax cross-entropy; see `sum_losses`."""
-    sums = kops.cross_entropy(logits, labels, weights)
-    if not smoothing:
-        return sums
-    # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
-    logits = mask_logits(logits, weights)
-    own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
-    more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
-    return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
-
-
-def objective(
-    outputs: Mapping,
-    labels: Mapping,
-    weights: Mapping,
-    sum_losses=sum_losses,
-    auxiliary_losses: Mapping[str, AuxiliaryLoss] = MappingProxyType({}),
-):
-    """Return the loss of some examples, a scalar, and `sum_losses` of each output, (outputs, 3).
-
-    `auxiliary_losses` are those of the labels that are no output's own, by their name.
-    """
-    each = []
-    for name, array in labels.items():
-        loss = auxiliary_losses.get(name, AuxiliaryLoss(name, sum_losses))
-        each.append(loss.sum_losses(outputs[loss.output], array, weights[name]))
+    each = [
+        losses[name].sum_losses(outputs[losses[name].output or name], array, weights[name])
+        for name, array in labels.items()
+    ]
     sums = ops.stack(each)
     return ops.sum(sums[:, 0]), sums
 
 
-def compute_metrics(names: Mapping[str, str], sums) -> dict:
-    """Turn `sum_losses`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
+def name_metrics(losses: Mapping[str, Loss], labels: Collection[str]) -> dict[str, str]:
+    """Return the second metric's name for each name of the labels."""
+    return {name: losses[name].metric for name in labels}
 
-    An output's metrics are 0 if none of its labels counts. `names`: see `totals`.
+
+def compute_metrics(names: Mapping[str, str], sums) -> dict:
+    """Turn the sums of the losses, (labels, 3), into metrics such as "loss" and "MLM_accuracy".
+
+    An output's metrics are 0 if none of its labels counts. `names`: see `name_metrics`.
     """
-    each = totals(names, sums).items()
+    each = sum_metrics(names, sums).items()
     means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
     return {"loss": ops.sum(sums[:, 0])} | means
 
 
-def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
+def sum_metrics(names: Mapping[str, str], sums) -> dict[str, tuple]:
     """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
 
-    `names` are `name_second_metrics` of the labels, `sums` those of `sum_losses`, (outputs, 3).
+    `names`: see `name_metrics`; `sums`: of the losses, (labels, 3).
     """
     metrics: dict[str, tuple] = {}
     for index, (name, second) in enumerate(names.items()):
@@ -141,29 +135,10 @@ def totals(names: Mapping[str, str], sums) -> dict[str, tuple]:
     return metrics
 
 
-def distill_logits(problem_type: str | None, temperature: float) -> Callable:
-    """Return a function like `sum_losses`, of a student's logits, a teacher's and weights.
+def sum_kl_divergence(logits, targets, weights, temperature: float = 1.0):
+    """Compute the sums of KL(teacher ‖ student) at a temperature T, times T².
 
-    `problem_type` is as in transformers' config.json; None: classes, one of all. The logits of
-    classes are divided by the temperature; numbers have none.
-    """
-    if problem_type == "regression":
-        return sum_losses
-    soften = _soften_each if problem_type == "multi_label_classification" else _soften_classes
-    return functools.partial(soften, temperature=temperature)
-
-
-def distill_states(kind: str) -> Callable:
-    """Return a function like `sum_losses`, of hidden states, a teacher's, (B, S, H), and weights.
-
-    "mse" is the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8), "cosine"
-    is 1 − the cosine (DistilBERT, Sanh et al. 2019, section 2).
-    """
-    return {"mse": _squared_error, "cosine": _angle}[kind]
-
-
-def _soften_classes(logits, targets, weights, temperature: float):
-    """KL(teacher ‖ student) at a temperature T, times T² (Hinton et al. 2015, section 2).
+    `targets` are the teacher's logits (Hinton et al. 2015, section 2).
 
     The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
     """
@@ -176,8 +151,8 @@ def _soften_classes(logits, targets, weights, temperature: float):
     return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agrees)
 
 
-def _soften_each(logits, targets, weights, temperature: float):
-    """Return the same where each class is one of two: sigmoid; weights (B, C)."""
+def sum_binary_kl_divergence(logits, targets, weights, temperature: float = 1.0):
+    """Compute the same where each class holds or not: sigmoid; weights (B, C)."""
     logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)
     soft = [(sign * targets / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
     terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
@@ -185,13 +160,18 @@ def _soften_each(logits, targets, weights, temperature: float):
     return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agrees)
 
 
-def _squared_error(states, targets, weights):
+def sum_state_errors(states, targets, weights):
+    """Compute the sums of the mean squared error of hidden states, (B, S, H).
+
+    TinyBERT, Jiao et al. 2020, equation 8.
+    """
     states, targets = mask_logits(states, weights), mask_logits(targets, weights)
     errors = ops.mean(ops.square(states - targets), -1)  # (B, S)
     return weighted_sums(weights, errors, _cosines(states, targets))
 
 
-def _angle(states, targets, weights):
+def sum_state_cosines(states, targets, weights):
+    """Compute the sums of 1 − cosine of hidden states (DistilBERT, Sanh et al. 2019, section 2)."""
     cosines = _cosines(mask_logits(states, weights), mask_logits(targets, weights))
     return weighted_sums(weights, 1 - cosines, cosines)
 
@@ -199,3 +179,18 @@ def _angle(states, targets, weights):
 def _cosines(states, targets):
     lengths = [ops.sum(ops.square(one), -1) + _EPSILON for one in (states, targets)]
     return ops.sum(states * targets, -1) / ops.sqrt(lengths[0] * lengths[1])
+
+
+LOSSES = {
+    loss.name: loss
+    for loss in (
+        Loss("cross_entropy", sum_cross_entropy, teacher="kl_divergence"),
+        Loss("binary_cross_entropy", sum_binary_cross_entropy, teacher="binary_kl_divergence"),
+        Loss("squared_error", sum_squared_error, "absolute_error", teacher="squared_error"),
+        # of a teacher's outputs
+        Loss("kl_divergence", sum_kl_divergence, "agreement"),
+        Loss("binary_kl_divergence", sum_binary_kl_divergence, "agreement"),
+        Loss("mse", sum_state_errors, "cosine"),
+        Loss("cosine", sum_state_cosines, "cosine"),
+    )
+}

@@ -9,7 +9,7 @@ from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
 from kbert.training.embedding_loss import EmbeddingLoss
 from kbert.training.loop.history import History
-from kbert.training.loss import AuxiliaryLoss
+from kbert.training.loss import Loss
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 from kbert.training.trained_weights import TrainedWeights
@@ -18,12 +18,10 @@ from kbert.training.trained_weights import TrainedWeights
 class DistillationTargets(Protocol):
     """Distillation targets of a model besides its labels."""
 
-    auxiliary_losses: Mapping[
-        str, AuxiliaryLoss
-    ]  # by the names of a batch's labels that belong to no output
+    losses: Mapping[str, Loss]  # by the names of a batch's labels that belong to no output
 
     def add_outputs(self, model):
-        """Return the model with the outputs that `auxiliary_losses` need."""
+        """Return the model with the outputs that `losses` need."""
 
     def batches(self, batches: Batches) -> Batches:
         """Return the recipe's batches with the targets among their labels."""
@@ -50,7 +48,7 @@ class Recipe(Protocol):
     warmup_steps: int
     evaluate_every: int  # steps
     flops: float  # of a step, over all hosts
-    label_smoothing: float = 0.0  # see `kbert.training.loss.sum_losses`
+    losses: Mapping[str, Loss]  # of the outputs that have labels, by name
     distillation: DistillationTargets | None = None
     embedding_loss: EmbeddingLoss | None = (
         None  # the loss of text embeddings; else the outputs have labels

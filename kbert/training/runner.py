@@ -149,9 +149,8 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
     )
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
-    options |= {"label_smoothing": recipe.label_smoothing, "embedding_loss": recipe.embedding_loss}
-    if recipe.distillation:
-        options["auxiliary_losses"] = recipe.distillation.auxiliary_losses
+    targets = recipe.distillation.losses if recipe.distillation else {}
+    options |= {"losses": {**recipe.losses, **targets}, "embedding_loss": recipe.embedding_loss}
     options["steps_per_execution"] = run_options.steps_per_execution
     _models.add(model)
     engine.prepare(model, optimizer, trained, **options)

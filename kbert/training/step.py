@@ -16,10 +16,10 @@ import numpy as np
 from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
-from kbert.training import loss as losses
 from kbert.training import optimizers
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss, sum_products
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
+from kbert.training.loss import Loss, compute_metrics, compute_objective, name_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.sequences import flatten_sequences, join_logits
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
@@ -57,12 +57,12 @@ class TrainingStep:
     # Whether the backward pass recomputes each encoder block instead of keeping its activations:
     # less memory, more time, the same numbers.
     gradient_checkpointing: bool = False
-    label_smoothing: float = 0.0  # see `losses.sum_losses`
-    # Auxiliary losses, by the labels that belong to no output, see `losses.objective`.
-    auxiliary_losses: Mapping[str, losses.AuxiliaryLoss] = field(default_factory=dict)
-    embedding_loss: EmbeddingLoss | None = None  # in place of the labels' own losses
+    losses: Mapping[str, Loss] = field(default_factory=dict)  # by the name of the labels
+    embedding_loss: EmbeddingLoss | None = None  # in place of `losses`
 
     def __post_init__(self):
+        if one := self.embedding_loss:
+            self.losses = {EMBEDDINGS: Loss(one.name, self._sum_embedding_losses, one.metric)}
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
@@ -79,7 +79,7 @@ class TrainingStep:
             seeds: int32 (micro-batches, dropouts, 2).
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
-        names = losses.name_second_metrics(batch[1], axes=2)
+        names = name_metrics(self.losses, batch[1])
         with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
             decision, counts, metrics = self._decide(names, values.counts, sums, norm)
@@ -133,39 +133,35 @@ class TrainingStep:
         return dict(zip(self.model.output_names, outputs, strict=True))
 
     def measure(self, weights, frozen, batch):
-        """Return `losses.sum_losses` of each output, float32 (outputs, 3), without dropout."""
+        """Return the sums of each output's loss, float32 (outputs, 3), without dropout."""
         inputs, labels, label_weights = batch
         outputs = self.outputs(weights, frozen, inputs)
-        return losses.objective(outputs, labels, label_weights)[1]
+        return compute_objective(outputs, labels, label_weights, self.losses)[1]
 
-    def metric_names(self, labels: Mapping, axes: int) -> list[str]:
-        """Return the names of a step's metrics; "finite": whether the step was applied.
-
-        `axes`: see `losses.name_second_metrics`.
-        """
-        seconds = losses.name_second_metrics(labels, axes)
+    def metric_names(self, labels: Mapping) -> list[str]:
+        """Return the names of a step's metrics; "finite": whether the step was applied."""
+        seconds = name_metrics(self.losses, labels)
         names = [f"{name}_{kind}" for name in seconds for kind in ("loss", seconds[name])]
         names += ["gradient_norm", "learning_rate", "finite", *StopFlags._fields]
         return ["loss", *names, *["loss_scale"] * self.scaled]
 
     def gradients_of_device(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Sum over the micro-batches, which need the memory of one."""
-        accumulates = self.embedding_loss is not None and self.accumulation_steps > 1
-        if accumulates and len(batch[1][EMBEDDINGS].shape) < 4:  # else these are gradients already
+        if self.embedding_loss is not None and self.accumulation_steps > 1:
             return self._cached_gradients(weights, scale, frozen, batch, seeds)
+        return self._sum_gradients(weights, scale, frozen, batch, seeds, self.losses)
 
+    def _sum_gradients(self, weights, scale, frozen, batch, seeds, losses) -> tuple:
         def compute_micro_batch(micro_batch, seeds):
             inputs, labels, label_weights, flags = micro_batch
 
             def compute_loss(weights) -> tuple:
                 outputs = self.outputs(weights, frozen, inputs, seeds)
                 with name_scope(LOSS):
-                    loss, sums = losses.objective(
-                        outputs, labels, label_weights, self._sums, self.auxiliary_losses
-                    )
+                    total, sums = compute_objective(outputs, labels, label_weights, losses)
                 stops = ops.sum(flags["stop_flags"], 0, keepdims=True)
                 # The scale comes before the gradients, so that none is too small for float16.
-                return loss * scale, ops.concatenate([sums, stops])
+                return total * scale, ops.concatenate([sums, stops])
 
             return self.backend.differentiate(compute_loss, weights)
 
@@ -191,7 +187,7 @@ class TrainingStep:
                 ops.reshape(group[EMBEDDINGS], (-1, *ops.shape(group[EMBEDDINGS])[2:]))
                 for group in (labels, label_weights)
             ]
-            sums = self._sums(arrays[0], *whole)
+            sums = self._sum_embedding_losses(arrays[0], *whole)
             return sums[0], sums
 
         assert self.embedding_loss is not None
@@ -200,18 +196,22 @@ class TrainingStep:
         (gradient,), sums = self.backend.differentiate(compute_loss, [embeddings])
         gradient = ops.reshape(gradient, (self.accumulation_steps, *shape))
         second = inputs, {EMBEDDINGS: gradient}, label_weights, flags
-        gradients, others = self.gradients_of_device(weights, scale, frozen, second, seeds)
+        losses = {EMBEDDINGS: Loss("dot_product", sum_products)}
+        gradients, others = self._sum_gradients(weights, scale, frozen, second, seeds, losses)
         return gradients, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
 
-    def _sums(self, logits, labels, weights):
-        """Return `losses.sum_losses`, or the sums of the loss of embeddings."""
-        if self.embedding_loss is None:
-            return losses.sum_losses(logits, labels, weights, smoothing=self.label_smoothing)
-        if self.backend.replicas == 1 or not self.embedding_loss.needs_whole_batch(labels):
-            return self.embedding_loss.sum_losses(logits, labels, weights)
+    def _sum_embedding_losses(self, embeddings, labels, weights):
+        """Return the sums of the loss of embeddings, over the batch of all devices if it needs it.
+
+        Arguments and result are those of `EmbeddingLoss.sum_losses`.
+        """
+        assert self.embedding_loss is not None
+        if self.backend.replicas == 1 or not self.embedding_loss.needs_whole_batch:
+            return self.embedding_loss.sum_losses(embeddings, labels, weights)
         # Each device receives the others' embeddings and computes the loss of the whole batch. The
         # gradient of its own embeddings is then that of one device with all of them.
-        sums = self.embedding_loss.sum_losses(*self._gather_from_devices([logits, labels, weights]))
+        gathered = self._gather_from_devices([embeddings, labels, weights])
+        sums = self.embedding_loss.sum_losses(*gathered)
         value = ops.stop_gradient(sums)  # every device has it, and it counts once
         return value / self.backend.replicas + (sums - value)
 
@@ -241,7 +241,7 @@ class TrainingStep:
         factor = optimizers.clip_factor(norm, self.clip_norm)
         factor = factor / scale if self.scaled else factor
         rate = optimizers.learning_rate(self.optimizer, iteration)
-        metrics = losses.compute_metrics(names, sums)
+        metrics = compute_metrics(names, sums)
         metrics |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
         metrics |= {name: sums[-1, n] for n, name in enumerate(StopFlags._fields, start=1)}
         done = iteration + ops.cast(applied, "float32")

@@ -12,7 +12,7 @@ import kbert
 from kbert.checkpoints.transfer import weights_digest
 from kbert.model.probes import map_layers
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.training.loss import distill_logits, distill_states
+from kbert.training.loss import make_loss
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -39,15 +39,15 @@ def of_torch(kind: str, student, teacher, temperature: float):
     return each(*flat, torch.ones(len(flat[0]))).reshape(student.shape[:-1])
 
 
-MEASURES = {
-    "classes": distill_logits("single_label_classification", 2.5),
-    "each": distill_logits("multi_label_classification", 2.5),
-    "mse": distill_states("mse"),
-    "cosine": distill_states("cosine"),
+LOSSES = {
+    "classes": make_loss("kl_divergence", temperature=2.5),
+    "each": make_loss("binary_kl_divergence", temperature=2.5),
+    "mse": make_loss("mse"),
+    "cosine": make_loss("cosine"),
 }
 
 
-@pytest.mark.parametrize("kind", MEASURES)
+@pytest.mark.parametrize("kind", LOSSES)
 def test_distillation_losses_equal_torch(kind):
     from keras import ops
 
@@ -57,7 +57,7 @@ def test_distillation_losses_equal_torch(kind):
     weights = np.broadcast_to(WEIGHTS.reshape(5, *[1] * (len(counts) - 1)), counts).copy()
     student[1] = np.nan  # weighs nothing
     tensors = [ops.convert_to_tensor(array) for array in (student, teacher, weights)]
-    found = ops.convert_to_numpy(MEASURES[kind](*tensors))
+    found = ops.convert_to_numpy(LOSSES[kind].sum_losses(*tensors))
     student[1] = 0
     losses = of_torch(kind, torch.tensor(student), torch.tensor(teacher), 2.5).numpy()
     assert found[0] == pytest.approx((losses * weights).sum(), rel=1e-5)

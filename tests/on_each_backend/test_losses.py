@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.gradients import differentiate
 
-from kbert.training import loss as objectives
+from kbert.training.loss import LOSSES, make_loss, name_metrics
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -23,21 +23,21 @@ def smoothed(logits, labels):
 
 
 CASES = {
-    "numbers": (LOGITS[:, :1], NUMBERS, WEIGHTS, 0.0, lambda x, y: (x[:, 0] - y) ** 2),
-    "each": (
-        *(LOGITS, EACH, EACH_WEIGHTS, 0.0),
+    "squared_error": (LOGITS[:, :1], NUMBERS, WEIGHTS, {}, lambda x, y: (x[:, 0] - y) ** 2),
+    "binary_cross_entropy": (
+        *(LOGITS, EACH, EACH_WEIGHTS, {}),
         lambda x, y: functional.binary_cross_entropy_with_logits(x, y, reduction="none"),
     ),
-    "classes": (
-        *(LOGITS, CLASSES, WEIGHTS, 0.0),
+    "cross_entropy": (
+        *(LOGITS, CLASSES, WEIGHTS, {}),
         lambda x, y: functional.cross_entropy(x, y.long(), reduction="none"),
     ),
-    "smoothed": (LOGITS, CLASSES, WEIGHTS, 0.3, smoothed),
+    "cross_entropy smoothed": (LOGITS, CLASSES, WEIGHTS, {"smoothing": 0.3}, smoothed),
 }
 SECOND = {
-    "numbers": np.abs(LOGITS[:, 0] - NUMBERS),
-    "each": (LOGITS > 0) == (EACH > 0.5),
-    **dict.fromkeys(("classes", "smoothed"), LOGITS.argmax(1) == CLASSES),
+    "squared_error": np.abs(LOGITS[:, 0] - NUMBERS),
+    "binary_cross_entropy": (LOGITS > 0) == (EACH > 0.5),
+    **dict.fromkeys(("cross_entropy", "cross_entropy smoothed"), LOGITS.argmax(1) == CLASSES),
 }
 
 
@@ -45,14 +45,16 @@ SECOND = {
 def test_losses_and_gradients_equal_torch(name):
     from keras import ops
 
-    logits, labels, weights, smoothing, peer = CASES[name]
+    logits, labels, weights, options, peer = CASES[name]
     tensor = torch.tensor(logits, requires_grad=True)
     expected = (torch.tensor(weights) * peer(tensor, torch.tensor(labels))).sum()
     expected.backward()
     given = [ops.convert_to_tensor(array) for array in (labels, weights)]
 
+    loss = make_loss(name.split()[0], **options)
+
     def sums_of(logits):
-        return objectives.sum_losses(logits, *given, smoothing=smoothing)
+        return loss.sum_losses(logits, *given)
 
     sums = ops.convert_to_numpy(sums_of(ops.convert_to_tensor(logits)))
     second = float((weights * SECOND[name]).sum())
@@ -65,19 +67,16 @@ def test_losses_and_gradients_equal_torch(name):
 def test_examples_of_weight_0_may_be_anything(name):
     from keras import ops
 
-    logits, labels, weights, smoothing, _ = CASES[name]
+    logits, labels, weights, options, _ = CASES[name]
     logits = logits.copy()
     logits[5], logits[5, 0] = np.inf, np.nan
     given = [ops.convert_to_tensor(array) for array in (labels, weights)]
-    found = differentiate(
-        lambda x: objectives.sum_losses(x, *given, smoothing=smoothing)[0], logits
-    )
+    loss = make_loss(name.split()[0], **options)
+    found = differentiate(lambda x: loss.sum_losses(x, *given)[0], logits)
     assert np.isfinite(found).all() and not found[5].any()
 
 
-def test_second_metric_is_named_by_the_label_type():
-    labels = {"a": NUMBERS, "b": EACH, "c": CLASSES}
+def test_loss_names_its_second_metric():
+    losses = {"a": "squared_error", "b": "binary_cross_entropy", "c": "cross_entropy"}
     names = {"a": "absolute_error", "b": "accuracy", "c": "accuracy"}
-    assert objectives.name_second_metrics(labels) == names
-    parted = {name: np.stack([array, array]) for name, array in labels.items()}
-    assert objectives.name_second_metrics(parted, axes=2) == names
+    assert name_metrics({output: LOSSES[loss] for output, loss in losses.items()}, "abc") == names

@@ -16,7 +16,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training import loss as objectives
+from kbert.training import step as training_step
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import watch_batches
@@ -189,7 +189,7 @@ def test_non_finite_step_changes_nothing(data):
 @nightly_on("jax")
 def test_non_finite_gradient_is_named(data, monkeypatch):
     """As sqrt at 0 makes it: finite forwards, NaN backwards."""
-    engine, batch, whole = engine_of(), batch_of(data, 0), objectives.objective
+    engine, batch, whole = engine_of(), batch_of(data, 0), training_step.compute_objective
     found = diagnosis.find_first_bad(engine, batch, 0)
     assert found.startswith("first bad: none: weights, layer outputs and gradients are")
 
@@ -197,7 +197,7 @@ def test_non_finite_gradient_is_named(data, monkeypatch):
         loss, sums = whole(outputs, *given)
         return loss + keras.ops.sqrt(keras.ops.sum(0.0 * outputs[names.NSP])), sums
 
-    monkeypatch.setattr(objectives, "objective", bad)
+    monkeypatch.setattr(training_step, "compute_objective", bad)
     text = diagnosis.find_first_bad(engine_of(number=2), batch, 0)
     assert re.match(r"first bad: the gradient of NSP/bias and \d+ more before it", text), text
 

@@ -18,7 +18,7 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.resume import resume
-from kbert.training.loss import objective
+from kbert.training.loss import compute_objective
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
@@ -191,12 +191,8 @@ def test_every_task_has_its_distillation_loss(heads, name):
         outputs = {
             key: value + shift * np.arange(value.shape[-1]) + shift for key, value in said.items()
         }
-        loss, _ = objective(
-            outputs,
-            batch.labels,
-            batch.weights,
-            auxiliary_losses=recipe.distillation.auxiliary_losses,
-        )
+        losses = recipe.distillation.losses
+        loss, _ = compute_objective(outputs, batch.labels, batch.weights, losses)
         assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 

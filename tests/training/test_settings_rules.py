@@ -100,7 +100,7 @@ PREPARED = {
     for name, parameter in inspect.signature(Engine.prepare).parameters.items()
     if parameter.kind is parameter.KEYWORD_ONLY
 }
-OF_STEP = ("clip_norm", "accumulation_steps", "gradient_checkpointing", "label_smoothing")
+OF_STEP = ("clip_norm", "accumulation_steps", "gradient_checkpointing")
 PREPARED |= {name: fields_of(TrainingStep)[name] for name in OF_STEP}
 AROUND = {name: kind for name, kind in fields_of(RunOptions).items() if name != "callbacks"}
 WAYS = {

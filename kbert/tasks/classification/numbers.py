@@ -54,6 +54,7 @@ class Regression(Task):
 
     name, head, score = "regress", "classifier", "spearman"
     title, problem_type = "a regression", "regression"
+    loss = "squared_error"
 
     read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
     take = staticmethod(functools.partial(take_labelled, kind=NUMBER))

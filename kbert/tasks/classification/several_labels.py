@@ -56,7 +56,7 @@ class SeveralLabels(Task):
 
     name, head, score = "multilabel", "classifier", "f1"
     title = "a classifier of several labels"
-    problem_type = "multi_label_classification"
+    problem_type, loss = "multi_label_classification", "binary_cross_entropy"
 
     read = staticmethod(functools.partial(read_labelled, kind=LABELS))
     take = staticmethod(functools.partial(take_labelled, kind=LABELS))

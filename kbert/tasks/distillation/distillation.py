@@ -1,6 +1,6 @@
 """Distillation targets of a student in every batch, and its distance from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from kbert.graph import names
 from kbert.model.probes import add_state_outputs, map_layers
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.distillation.teacher import Teacher
-from kbert.training.loss import AuxiliaryLoss, distill_logits, distill_states
+from kbert.training.loss import LOSSES, Loss, make_loss
 
 
 class Distillation:
@@ -20,14 +20,13 @@ class Distillation:
     Args:
         bert: the teacher, which can read the student's inputs.
         settings: the run's settings.
-        outputs: names of the student's outputs, which the teacher has too.
+        losses: the losses of the student's outputs, which the teacher has too, by name.
         blocks: number of the student's encoder blocks.
-        problem_type: as in transformers' config.json, for outputs that are classes or numbers.
         max_predictions, precision: see `Teacher`.
         pad_id: the padding token.
 
     Attributes:
-        auxiliary_losses: auxiliary losses, see `kbert.training.recipe.DistillationTargets`.
+        losses: see `kbert.training.recipe.DistillationTargets`.
         digest: a digest of the teacher.
     """
 
@@ -35,32 +34,28 @@ class Distillation:
         self,
         bert: Bert,
         settings: DistillationSettings,
-        outputs: Sequence[str],
+        losses: Mapping[str, Loss],
         blocks: int,
         *,
-        problem_type: str | None = None,
         max_predictions: int | None = None,
         precision: str = "float32",
         pad_id: int = 0,
     ):
         self._pad_id = pad_id
-        self._settings, self._outputs = settings, list(outputs) if settings.alpha else []
+        self._settings, self._outputs = settings, dict(losses) if settings.alpha else {}
         pairs = map_layers(blocks, bert.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), bert.config.hidden_size
-        of_logits = distill_logits(problem_type, settings.temperature)
-        self.auxiliary_losses: Mapping[str, AuxiliaryLoss] = {
-            names.teacher_output(name): AuxiliaryLoss(name, of_logits) for name in self._outputs
+        self.losses: Mapping[str, Loss] = {
+            names.teacher_output(name): distill_loss(name, loss, settings.temperature)
+            for name, loss in self._outputs.items()
+        } | {
+            names.hidden_target(block): LOSSES[str(settings.hidden_loss)] for block in self._states
         }
-        for block in self._states:
-            name = names.hidden_target(block)
-            self.auxiliary_losses[name] = AuxiliaryLoss(
-                name, distill_states(str(settings.hidden_loss))
-            )
         self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
         self._teacher = Teacher(
-            bert, self._outputs, asked, max_predictions=max_predictions, precision=precision
+            bert, list(self._outputs), asked, max_predictions=max_predictions, precision=precision
         )
 
     def add_outputs(self, model):
@@ -81,10 +76,10 @@ class Distillation:
         alpha, said = self._settings.alpha, self._teacher(batch.inputs)
         labels = dict(batch.labels) if alpha < 1 else {}
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
-        for name in self._outputs:
-            of_numbers = batch.labels[name].ndim == 1 and batch.labels[name].dtype.kind == "f"
+        for name, loss in self._outputs.items():
             target = names.teacher_output(name)
-            labels[target] = said[name][:, 0] if of_numbers else said[name]
+            is_number = loss.name == "squared_error"
+            labels[target] = said[name][:, 0] if is_number else said[name]
             weights[target] = alpha * batch.weights[name]
         for block, its in self._states.items():
             assert tokens is not None
@@ -97,6 +92,16 @@ class Distillation:
     def has_states(self) -> bool:
         """True if hidden states are distilled."""
         return bool(self._states)
+
+
+def distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
+    """Return the loss of an output with a teacher's logits as its labels.
+
+    The logits of classes are divided by the temperature; numbers have none.
+    """
+    assert loss.teacher is not None
+    options = {} if loss.teacher == loss.name else {"temperature": temperature}
+    return make_loss(loss.teacher, output, **options)
 
 
 class DistilledBatches:

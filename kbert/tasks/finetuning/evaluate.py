@@ -140,7 +140,7 @@ class LabelledEvaluation:
             outputs: the names of the outputs.
         """
         found = self._outputs(predict, outputs)
-        loss = mean_loss(self._examples, found)
+        loss = mean_loss(self._task.loss, self._examples, found)
         scores = self._task.scores(self._records, self._examples, found, self._labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
@@ -191,32 +191,35 @@ class PackedEvaluation:
         return self._evaluation.scores
 
 
-def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
+def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float | None:
     """Return the mean loss of the labels, averaged over the outputs; None without labels.
 
-    The losses are those of `kbert.training.loss.sum_losses`, in float64.
+    `loss`: its name. The losses are those of `kbert.training.loss`, in float64.
     """
-    means = []
+    means, compute_losses = [], _LOSSES[loss]
     for name, labels in examples.labels.items():
         losses: list[float] = []
         for given, logits in zip(labels, outputs[name], strict=True):
-            losses.extend(_losses(np.asarray(logits, np.float64), np.asarray(given)))
+            losses.extend(compute_losses(np.asarray(logits, np.float64), np.asarray(given)))
         if losses:
             means.append(np.mean(losses))
     return float(np.mean(means)) if means else None
 
 
-def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the losses of one example's labels."""
-    if labels.dtype.kind == "f" and labels.ndim == 0:
-        return (logits - labels) ** 2
-    if labels.dtype.kind == "f":
-        return np.logaddexp(0.0, logits) - logits * labels
     rows, marks = np.atleast_2d(logits), np.atleast_1d(labels)
     rows, marks = rows[marks != IGNORED], marks[marks != IGNORED]
     top = rows.max(-1, initial=0.0, keepdims=True)
     total = np.log(np.exp(rows - top).sum(-1)) + top[:, 0]
     return total - rows[np.arange(len(marks)), marks]
+
+
+_LOSSES: dict[str, Callable] = {
+    "cross_entropy": _compute_cross_entropy,
+    "binary_cross_entropy": lambda logits, labels: np.logaddexp(0.0, logits) - logits * labels,
+    "squared_error": lambda logits, labels: (logits - labels) ** 2,
+}
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

@@ -50,6 +50,7 @@ from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.training.loop.history import History
+from kbert.training.loss import make_loss
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.trained_weights import amount_trained, with_adapters
@@ -102,7 +103,7 @@ class Finetuning(Recipe):
         # the weights of a Bert may be others than those at the address that it was loaded from
         self.has_digest = getattr(sources.get("source"), "source", None) is not None
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
-        self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
+        self.packing = settings.packing
         _refuse_other_labels(task, settings)
         settings.check_for(task)
         distillation_settings.check(settings, sources.get("teacher"))
@@ -153,6 +154,9 @@ class Finetuning(Recipe):
         self.bert, self._adapter = open_source(self._sources["source"], self.settings)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
+        smoothing = self.settings.label_smoothing
+        options: dict = {"smoothing": smoothing} if smoothing else {}
+        self.losses = {name: make_loss(self.task.loss, **options) for name in self.spec.outputs}
         self.training_spec = self._choose_variant()
         self._parts = parts_of(self.settings, self.spec, self.bert, self._adapter)
         # an older run goes on with 128, its default, whatever the model has
@@ -200,9 +204,8 @@ class Finetuning(Recipe):
         distillation = self.distillation = Distillation(
             teacher,
             settings,
-            self.spec.outputs,
+            self.losses,
             self.bert.config.num_hidden_layers,
-            problem_type=task.problem_type,
             precision=settings.precision,
             pad_id=tokenizer.pad_id,
         )

@@ -70,6 +70,11 @@ class Task(Protocol):
     takes_teacher: bool = True
 
     @property
+    def loss(self) -> str:
+        """The loss of its outputs, as in `kbert.training.loss.LOSSES`: its head's or its own."""
+        return HEADS[self.head].loss
+
+    @property
     def trains_embeddings(self) -> bool:
         """True if there is no head."""
         return not HEADS[self.head].layers

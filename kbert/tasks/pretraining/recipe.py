@@ -14,6 +14,7 @@ from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
+from kbert.heads import HEADS
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation import settings as distillation_settings
@@ -22,6 +23,7 @@ from kbert.tasks.distillation.teacher import Source, check_reads, open_teacher
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
 from kbert.training.loop.history import History
+from kbert.training.loss import LOSSES
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.trained_weights import amount_trained, select_weights, with_adapters
@@ -130,6 +132,8 @@ class Pretraining(Recipe):
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
+        outputs = (names.MLM,) if self.settings.mlm_only else (names.MLM, names.NSP)
+        self.losses = {name: LOSSES[HEADS[self.spec.head].loss] for name in outputs}
         self.training_spec = self._choose_variant()
         asked, size = self.settings, self.batches.batch_size
         parts = (asked.lora_rank, asked.lora_targets, asked.lora_alpha)
@@ -156,14 +160,13 @@ class Pretraining(Recipe):
         head = "pretraining" if settings.alpha else None
         teacher = open_teacher(source, batches.shards.tokenizer, head)
         check_reads(teacher, batches.seq_len, pairs=not settings.mlm_only)
-        outputs = (names.MLM,) if settings.mlm_only else (names.MLM, names.NSP)
         if settings.alpha:
             heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
             require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)
         distillation = self.distillation = Distillation(
             teacher,
             settings,
-            outputs,
+            self.losses,
             self.config.num_hidden_layers,
             max_predictions=batches.max_predictions,
             precision=settings.precision,

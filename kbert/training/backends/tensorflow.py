@@ -211,7 +211,7 @@ class _Program(Program):
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
         together = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
         rows = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(together))
-        names = self.step.metric_names(each[0][0][0][1], axes=2)
+        names = self.step.metric_names(each[0][0][0][1])
 
         def read():
             metrics = rows.numpy()[: len(each)].tolist()  # waits for the device, once
@@ -267,9 +267,7 @@ class _Program(Program):
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
 
     def _columns(self, batches, seeds) -> list[str]:
-        local = self.backend.strategy.experimental_local_results
-        labels = {name: local(array)[0] for name, array in batches[1].items()}
-        return self.step.metric_names(labels, axes=3)
+        return self.step.metric_names(batches[1])
 
 
 def _after(gradient, x):

@@ -12,7 +12,6 @@ import keras
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.lora import merge_adapters
-from kbert.training import loss as objectives
 from kbert.training import optimizers
 
 _SETS_RATE = "the schedule sets the rate: choose learning_rate, warmup_steps and schedule"
@@ -112,7 +111,8 @@ class Callbacks:
             optimizer = keras_class(global_clipnorm=self._engine.step.clip_norm, **options)
         else:
             optimizer = keras.saving.deserialize_keras_object(settings.name)
-        pairs = {name: _loss_and_metric(batch.labels[name]) for name in self._outputs}
+        losses = self._engine.step.losses
+        pairs = {name: _make_loss_and_metric(losses[name].name) for name in self._outputs}
         losses, metrics = ({name: pairs[name][one] for name in pairs} for one in (0, 1))
         # the engine scales the loss, where it is to be scaled
         model.compile(
@@ -132,17 +132,17 @@ def _rate_of(optimizer) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
 
-def _loss_and_metric(labels) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
-    """Keras's own loss and metric of labels, as `kbert.training.loss.sum_losses` has them."""
+def _make_loss_and_metric(name: str) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
+    """Return Keras's own loss and metric for a loss's name; of embeddings the most similar ones."""
     losses, metrics = keras.losses, keras.metrics
     mean = {"reduction": "mean_with_sample_weight"}
-    if objectives.is_class(labels):
-        loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
-        return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
-    if labels.ndim > 1:
+    if name in ("squared_error", "cosine"):
+        return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
+    if name in ("binary_cross_entropy", "cosent"):
         loss = losses.BinaryCrossentropy(from_logits=True, **mean)
         return loss, metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
-    return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
+    loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
+    return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
 
 
 def _infer_mode(callback) -> None:
