@@ -169,14 +169,14 @@ def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
 
 def run_stoppable(function, *arguments, **options):
     """Call a function; after Ctrl-C say how to resume, with exit status 130 (143 for SIGTERM)."""
-    from kbert.training.stopping import ProcessLost, Stopped
+    from kbert.training.stopping import ProcessFailed, Stopped
 
     try:
         return function(*arguments, **options)
     except Stopped as stopped:
         say(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(stopped.status) from None
-    except ProcessLost as error:
+    except ProcessFailed as error:
         say(f"kbert: {error}", err=True)
         os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
 

@@ -123,7 +123,7 @@ def compiled_text(found: "CompiledUpdate") -> str:
 
 def _beside(found: "CompiledUpdate") -> str:
     plan, chips, turns = found.plan, found.plan.devices.chips, found.plan.accumulation_steps
-    flops = (found.counted_flops + plan.recomputed_flops) / chips / turns
+    flops = (found.model_flops + plan.recomputed_flops) / chips / turns
     of_turns = f" of one of {turns} turns" if turns > 1 else ""
     held = plan.memory.weights + plan.memory.moments
     rest = plan.memory.total - held

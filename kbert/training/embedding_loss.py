@@ -66,8 +66,7 @@ class EmbeddingLoss:
         Args:
             embeddings: float32 (B, C, H).
             labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
-                of one with the same number. Of cosine float32 (B,), scores of pairs; of cosent
-                (B, 1).
+                of one with the same number. Of cosine and cosent float32 (B,), scores of pairs.
             weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
 
         Returns:
@@ -155,7 +154,7 @@ def cosent(embeddings, scores, weights, scale: float):
 
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
-    cosines, real = _cosines(embeddings), weights > 0
+    cosines, real, scores = _cosines(embeddings), weights > 0, ops.expand_dims(scores, 1)
     higher = scores > ops.transpose(scores)
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))

@@ -85,8 +85,8 @@ class Engine:
         """
         return int(device_names() != ["CPU"])
 
-    def rows(self, batch_size: int) -> slice:
-        """Return this process's rows of a batch, which replicas and micro-batches must divide."""
+    def slice_examples(self, batch_size: int) -> slice:
+        """Return this process's part of a batch, which replicas and micro-batches must divide."""
         backend, micro_batches = self.backend, self.step.accumulation_steps
         shards = backend.replicas * micro_batches
         if batch_size % shards:

@@ -154,7 +154,9 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
     options["steps_per_execution"] = run_options.steps_per_execution
     _models.add(model)
     engine.prepare(model, optimizer, trained, **options)
-    engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
+    engine.slice_examples(
+        recipe.batches.batch_size
+    )  # refuses what replicas and micro-batches do not divide
     evaluated = recipe.fingerprint["dev"] is not None
     refuse_harmful(run_options.callbacks, bool(adapters_of(model)), evaluated)
 

@@ -28,7 +28,7 @@ class Stopped(KeyboardInterrupt):
         self.status = 128 + (number or signal.SIGINT)  # None: another process had the signal
 
 
-class ProcessLost(RuntimeError):
+class ProcessFailed(RuntimeError):
     """Another process of the run is gone; the message says how to resume."""
 
 

@@ -32,7 +32,7 @@ class TrainedWeights:
 
 def select_weights(
     model,
-    parts: TrainedParts,
+    selection: TrainedParts,
     seed: int,
     layer_decay: float | None = None,
     head_share: float = 1.0,
@@ -44,12 +44,12 @@ def select_weights(
     It is called within the engine's scope. See `kbert.graph.trained_parts.rate_shares` for
     `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
     """
-    add_adapters(model, parts, seed, dropout, pairs)
-    factors = rate_shares(parts.spec, layer_decay, head_share)
+    add_adapters(model, selection, seed, dropout, pairs)
+    factors = rate_shares(selection.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []
     for layer in model.layers:
         for weight in layer.trainable_weights:
-            if layer.name in parts.frozen and not is_adapter(weight.path):
+            if layer.name in selection.frozen and not is_adapter(weight.path):
                 frozen.append(weight)
             else:
                 variables.append(weight)
@@ -86,10 +86,10 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
     return merge_adapter(bert, adapter, "the adapter", "the model")
 
 
-def amount_trained(parts: TrainedParts) -> str:
+def amount_trained(selection: TrainedParts) -> str:
     """Return how much of the graph is trained, in words."""
-    spec = parts.spec
+    spec = selection.spec
     counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
-    trained, total = dataclasses.replace(counts, trained=parts).trainable_params, counts.params
-    adapters = f", {parts.adapter_params:,} of them in adapters" if parts.adapted else ""
+    trained, total = dataclasses.replace(counts, trained=selection).trainable_params, counts.params
+    adapters = f", {selection.adapter_params:,} of them in adapters" if selection.adapted else ""
     return f"{trained:,} of {total:,} parameters ({trained / total:.2%}){adapters}"

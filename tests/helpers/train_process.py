@@ -42,11 +42,11 @@ def main(
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine.prepare(model, optimizer, clip_norm=0.5, **options)
     data, metrics = arrays("pretraining", UPDATES, BATCH), []
-    batches = [batch_of(data, step).select(engine.rows(BATCH)) for step in range(UPDATES)]
+    batches = [batch_of(data, step).select(engine.slice_examples(BATCH)) for step in range(UPDATES)]
     for step in range(0, UPDATES, at_once):
         metrics += engine.updates(batches[step : step + at_once], step)()
     losses, norms = ([one[name] for one in metrics] for name in ("loss", "gradient_norm"))
-    totals = engine.evaluate(batch_of(data, 0).select(engine.rows(BATCH)))
+    totals = engine.evaluate(batch_of(data, 0).select(engine.slice_examples(BATCH)))
     logits = engine.predict(batch_of(data, 0).inputs)
     engine.barrier()
     weights = {f"weight {n}": array for n, array in enumerate(model.get_weights())}

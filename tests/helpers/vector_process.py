@@ -45,7 +45,6 @@ def batch(loss: str, columns: int, step: int):
     weights = np.where(np.arange(BATCH) < FULL, 1 / FULL, 0).astype("float32")
     if loss in ("cosine", "cosent"):
         labels = random.integers(0, 4, BATCH).astype("float32") / 3
-        labels = labels[:, None] if loss == "cosent" else labels
     else:
         # larger than float32 counts; and duplicates, of each half of the batch in the other
         labels = np.arange(BATCH * columns, dtype="int32").reshape(BATCH, columns) + (1 << 24)
@@ -107,7 +106,7 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
     """Train a few steps; return weights, moments and metrics."""
     metrics = []
     for step in range(UPDATES):
-        rows = batch(loss, columns, step).select(engine.rows(BATCH))
+        rows = batch(loss, columns, step).select(engine.slice_examples(BATCH))
         metrics.append({name: float(one) for name, one in engine.update(rows, step).items()})
     weights, slots, _ = engine.state.variables
     state = {name: [own[name] for own in slots] for name in ("first", "second")}

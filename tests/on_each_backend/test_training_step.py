@@ -258,7 +258,7 @@ def test_indivisible_batch_is_refused_in_one_line():
     engine = engine_of()
     engine.step.accumulation_steps = 5
     with pytest.raises(ValueError, match=r"batch_size must be a multiple of 5 .* got 12: take 10"):
-        engine.rows(12)
+        engine.slice_examples(12)
 
 
 # An update is begun before the figures of the last one are read, as on an accelerator.

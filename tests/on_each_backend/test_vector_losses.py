@@ -27,7 +27,7 @@ def loss_of(case: str) -> EmbeddingLoss:
 
 def labels_of(loss: str, columns: int) -> np.ndarray:
     if loss in ("cosine", "cosent"):
-        return scores() if loss == "cosine" else scores()[:, None]
+        return scores()
     return np.arange(BATCH * columns, dtype="int32").reshape(BATCH, columns)
 
 

@@ -82,7 +82,7 @@ def test_compiled_text_names_one_turn_or_core():
         }
         sizes = {"backend": "jax", "seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
         found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
-        of_a_turn = found.counted_flops / chips / plan.accumulation_steps
+        of_a_turn = found.model_flops / chips / plan.accumulation_steps
         return compiled_text(dataclasses.replace(found, flops=of_a_turn))
 
     four = text("v5e:2x2", accumulation_steps=4)

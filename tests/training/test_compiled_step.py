@@ -52,7 +52,7 @@ def test_compiled_step_equals_uncompiled_step(monkeypatch, name):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=5e-5, err_msg=path)
     shapes = [tuple(weight.shape) for weight in engine.state.variables.weights]
     kinds = set(zip(shapes, engine.step.decayed, strict=True))
-    assert engine.backend.update_in_place.experimental_get_tracing_count() == len(kinds)
+    assert engine.backend.assign_update.experimental_get_tracing_count() == len(kinds)
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ import pytest
 
 from kbert import BertConfig, account
 from kbert.graph.spec import GraphSpec
-from kbert.training.run.curves import HEIGHT, WIDTH, draw_figures, ticks
+from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves, ticks
 from kbert.training.run.report_page import _describe_settings, write_report
 from kbert.training.run.run_folder import RunFolder
 
@@ -157,7 +157,7 @@ def test_unset_settings_read_off_or_automatic(tmp_path):
 
 def test_loss_of_one_output_is_drawn_once():
     records = [{"step": n, "loss": 1 / n, "Classifier_loss": 1 / n + 1e-8} for n in (1, 2, 3)]
-    assert [curve["data-name"] for curve in Page(draw_figures(records)).all("polyline")] == ["loss"]
+    assert [curve["data-name"] for curve in Page(draw_curves(records)).all("polyline")] == ["loss"]
 
 
 def test_report_is_well_formed_and_self_contained(both):
@@ -194,15 +194,15 @@ def test_stopped_run_shows_its_smoothed_loss(tmp_path):
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
 def test_non_finite_values_are_left_out_of_curves(odd):
     records = [{"step": 1, "loss": odd}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}]
-    page = Page(draw_figures(records))
+    page = Page(draw_curves(records))
     (curve,) = page.all("polyline")
     assert len(curve["points"].split()) == 2
-    assert Page(draw_figures([{"step": 7, "loss": odd}])).tags == []
+    assert Page(draw_curves([{"step": 7, "loss": odd}])).tags == []
 
 
 def test_curves_are_thinned_and_stay_in_their_frame():
     records = [{"step": step, "loss": 5.0 + math.sin(step)} for step in range(1, 5001)]
-    (curve,) = Page(draw_figures(records)).all("polyline")
+    (curve,) = Page(draw_curves(records)).all("polyline")
     points = [tuple(map(float, pair.split(","))) for pair in curve["points"].split()]
     assert 100 <= len(points) <= 200
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_training_processes import environments, ports
 
-from kbert.training.stopping import ProcessLost
+from kbert.training.stopping import ProcessFailed
 
 torch = pytest.importorskip("torch")
 hosts = pytest.importorskip("kbert.training.backends.torch_hosts")
@@ -43,7 +43,7 @@ def norm_of(step, local):
 
 for step in range(3):
     expected = norm_of(step, 2), norm_of(step, 1)
-    figures = engine.update(batch_of(data, step).select(engine.rows(12)), step)
+    figures = engine.update(batch_of(data, step).select(engine.slice_examples(12)), step)
     print("of", float(figures["gradient_norm"]), *expected)
 print("of", *[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """
@@ -53,7 +53,7 @@ if engine.backend.process == 1:
 try:
     engine.barrier()
 except RuntimeError as error:
-    print(type(error).__name__, engine.backend.is_process_loss(error), str(error).splitlines())
+    print(type(error).__name__, engine.backend.is_process_failure(error), str(error).splitlines())
 """
 
 
@@ -104,9 +104,9 @@ def test_torch_replicas_draw_own_masks_and_share_one_update(pair):
 def test_error_in_one_process_ends_the_others(pair):
     (_, one), (status, two) = pair
     assert status == 1 and "the disk is gone" in two
-    (line,) = (line for line in one.splitlines() if line.startswith("ProcessLost"))
+    (line,) = (line for line in one.splitlines() if line.startswith("ProcessFailed"))
     name, known, lines = line.split(maxsplit=2)
-    assert (name, known) == ("ProcessLost", "True") and "', '" not in lines
+    assert (name, known) == ("ProcessFailed", "True") and "', '" not in lines
     assert lines.startswith("['the sum over processes failed: ")
 
 
@@ -242,7 +242,7 @@ def test_gloo_error_is_one_line(monkeypatch):
 
     monkeypatch.setattr(hosts, "_group", lambda: None)
     monkeypatch.setattr(hosts.dist, "all_reduce", failing)
-    with pytest.raises(ProcessLost) as error:
+    with pytest.raises(ProcessFailed) as error:
         hosts.sum_tensors([torch.zeros(3)])
     assert str(error.value) == (
         "the sum over processes failed: Connection closed by peer [127.0.0.1]:9"

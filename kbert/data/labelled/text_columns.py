@@ -70,7 +70,6 @@ class ColumnBatches(BucketedBatches):
     Args:
         examples: the training records.
         output: the name of the labels.
-        as_column: whether scores are labels (B, 1) instead of (B,).
         texts_per_record: number of texts in a record made of labelled sentences, 2 or 3.
         options: of `BucketedBatches`.
 
@@ -85,12 +84,11 @@ class ColumnBatches(BucketedBatches):
         examples: TextColumns,
         *,
         output: str,
-        as_column: bool = False,
         texts_per_record: int = 2,
         **options,
     ):
         super().__init__(examples, **options)
-        self._output, self._as_column = output, as_column
+        self._output = output
         self._text_lengths = np.array([len(text) for text in examples.texts])
         labelled = len(examples.groups) > 0
         self.count = texts_per_record if labelled else examples.columns.shape[1]
@@ -106,7 +104,7 @@ class ColumnBatches(BucketedBatches):
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, C, S), S one of `lengths`.
-            Labels: scores, float32 (B,) or (B, 1); else int32 (B, C), the index of each text or the
+            Labels: scores, float32 (B,); else int32 (B, C), the index of each text or the
             label of each labelled sentence. Weights float32 (B,), 1 together.
 
         Raises:
@@ -152,8 +150,7 @@ class ColumnBatches(BucketedBatches):
         texts = examples.columns[indices]
         if not len(examples.scores):
             return texts, texts
-        scores = examples.scores[indices]
-        return texts, scores[:, None] if self._as_column else scores
+        return texts, examples.scores[indices]
 
     def _sample_partners(self, indices: np.ndarray, epoch: int) -> np.ndarray:
         """Return (B, 2 or 3): sentences, one of the same label, and one of another label."""

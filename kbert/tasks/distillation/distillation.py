@@ -1,4 +1,4 @@
-"""Distillation targets of a student in every batch, and its distance from them."""
+"""Distillation targets of a student in every batch, and the losses that compare them."""
 
 from collections.abc import Mapping
 
@@ -53,9 +53,9 @@ class Distillation:
             names.hidden_target(block): LOSSES[str(settings.hidden_loss)] for block in self._states
         }
         self.digest = weights_digest(bert)
-        asked = sorted(set(self._states.values()))
+        layers = sorted(set(self._states.values()))
         self._teacher = Teacher(
-            bert, list(self._outputs), asked, max_predictions=max_predictions, precision=precision
+            bert, list(self._outputs), layers, max_predictions=max_predictions, precision=precision
         )
 
     def add_outputs(self, model):
@@ -63,35 +63,39 @@ class Distillation:
         return add_state_outputs(model, list(self._states), self._width) if self._states else model
 
     def batches(self, batches: Batches) -> "DistilledBatches":
-        """Return the batches with what the teacher says of each."""
-        return DistilledBatches(self, batches, self._pad_id)
+        """Return the batches with the teacher's outputs among their labels."""
+        return DistilledBatches(self, batches)
 
-    def added_to(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
-        """Return a batch with what the teacher says of it among its labels.
+    def add_targets(self, batches: Batches, step: int, part: slice) -> TrainingBatch:
+        """Return the examples `part` of a step's batch, with the teacher's outputs as labels."""
+        if not self._states:
+            return self._add_targets(batches.batch(step, part), None)
+        whole = batches.batch(step)  # a token's weight depends on all of the step's
+        return self._add_targets(whole.select(part), self._weigh_tokens(whole)[part])
 
-        Args:
-            batch: the student's.
-            tokens: float32 (B, S), what each one's hidden states count for; None: nothing.
-        """
-        alpha, said = self._settings.alpha, self._teacher(batch.inputs)
+    def _add_targets(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
+        """`tokens`: float32 (B, S), the weight of each one's hidden states; None: not distilled."""
+        alpha, outputs = self._settings.alpha, self._teacher(batch.inputs)
         labels = dict(batch.labels) if alpha < 1 else {}
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
         for name, loss in self._outputs.items():
             target = names.teacher_output(name)
             is_number = loss.name == "squared_error"
-            labels[target] = said[name][:, 0] if is_number else said[name]
+            labels[target] = outputs[name][:, 0] if is_number else outputs[name]
             weights[target] = alpha * batch.weights[name]
-        for block, its in self._states.items():
+        for block, layer in self._states.items():
             assert tokens is not None
-            labels[names.hidden_target(block)] = said[names.encoder_output(its)]
+            labels[names.hidden_target(block)] = outputs[names.encoder_output(layer)]
             weights[names.hidden_target(block)] = self._settings.hidden_loss_weight * tokens
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
 
-    @property
-    def has_states(self) -> bool:
-        """True if hidden states are distilled."""
-        return bool(self._states)
+    def _weigh_tokens(self, batch: TrainingBatch) -> np.ndarray:
+        """Return each token's weight, (B, S), which sum to 1; 0: padding, rows without a label."""
+        weights = batch.weights.values()
+        counts = sum(array.reshape(len(batch), -1).sum(1) for array in weights) > 0
+        tokens = (batch.inputs[names.TOKEN_IDS] != self._pad_id) & np.asarray(counts)[:, None]
+        return tokens.astype(np.float32) / max(tokens.sum(), 1)
 
 
 def distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
@@ -105,31 +109,15 @@ def distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
 
 
 class DistilledBatches:
-    """`kbert.data.training_batch.Batches` with a teacher's word on each.
+    """`kbert.data.training_batch.Batches` with a teacher's outputs among the labels.
 
-    A batch is a pure function of its number still: the teacher draws nothing, and does not change.
-
-    Args:
-        distillation: what is learned.
-        batches: the student's own.
-        pad_id: the padding token.
+    A batch still depends on its step alone: the teacher has no dropout, and does not change.
     """
 
-    def __init__(self, distillation: Distillation, batches: Batches, pad_id: int):
-        self._distillation, self._batches, self._pad_id = distillation, batches, pad_id
+    def __init__(self, distillation: Distillation, batches: Batches):
+        self._distillation, self._batches = distillation, batches
         self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """See `Batches`."""
-        if not self._distillation.has_states:
-            return self._distillation.added_to(self._batches.batch(step, part), None)
-        whole = self._batches.batch(step)  # a token counts for one of all of the update's
-        tokens = self._tokens(whole)[part]
-        return self._distillation.added_to(whole.select(part), tokens)
-
-    def _tokens(self, batch: TrainingBatch) -> np.ndarray:
-        """Return each token's weight, (B, S), which sum to 1; 0: padding, rows without a label."""
-        weights = batch.weights.values()
-        counts = sum(array.reshape(len(batch), -1).sum(1) for array in weights) > 0
-        tokens = (batch.inputs[names.TOKEN_IDS] != self._pad_id) & np.asarray(counts)[:, None]
-        return tokens.astype(np.float32) / max(tokens.sum(), 1)
+        return self._distillation.add_targets(self._batches, step, part)

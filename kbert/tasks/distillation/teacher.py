@@ -81,17 +81,13 @@ class Teacher:
         )
         model = build_with(spec, layers_of(bert.model))
         self._names = [*outputs, *map(names.encoder_output, states)]
-        said = [model.get_layer(name).output for name in self._names]
-        self._model = keras.Model(model.inputs, said)
+        outputs = [model.get_layer(name).output for name in self._names]
+        self._model = keras.Model(model.inputs, outputs)
         self._inputs = [tensor.name for tensor in model.inputs]
         self._function = compile_model(self._model)
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return logits and hidden states, float32, by the name of the layer.
-
-        Args:
-            inputs: a batch's.
-        """
-        said = self._function(*(inputs[name] for name in self._inputs))
-        arrays = (np.asarray(array, np.float32) for array in said)
+        """Return logits and hidden states for a batch's inputs, float32, by the layer's name."""
+        outputs = self._function(*(inputs[name] for name in self._inputs))
+        arrays = (np.asarray(array, np.float32) for array in outputs)
         return dict(zip(self._names, arrays, strict=True))

@@ -85,7 +85,6 @@ class EmbeddingTraining(Finetuning):
         self.batches = ColumnBatches(
             train,
             output=EMBEDDINGS,
-            as_column=settings.loss == "cosent",
             texts_per_record=3 if settings.loss == "triplet" else 2,
             batch_size=settings.batch_size,
             seed=settings.seed,

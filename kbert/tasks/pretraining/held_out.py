@@ -76,7 +76,7 @@ class HeldOutEvaluation:
 
     def __call__(self) -> dict[str, float]:
         """Return each output's loss and accuracy over all the batches, and the losses' sum."""
-        part = self._engine.rows(self._batches.batch_size)
+        part = self._engine.slice_examples(self._batches.batch_size)
         sums: dict[str, np.ndarray] = {}
         for step in range(self._count):
             found = self._engine.evaluate(self._batches.batch(step, part))

@@ -89,7 +89,7 @@ class Backend(Protocol):
         """Tell the other processes that this one ends with an error of its own."""
         return
 
-    def is_process_loss(self, error: Exception) -> bool:
+    def is_process_failure(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
 
     def to_numpy(self, values: list) -> list[np.ndarray]:

@@ -20,7 +20,7 @@ from kbert.training.backends import hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.step import TrainingStep
 
-_LARGE, _ROWS = 2**17, 128  # elements of a gradient; rows that keep a GPU busy
+_LARGE, _HEIGHT = 2**17, 128  # elements of a gradient; rows of a matrix that keep a GPU busy
 
 
 class JaxBackend(Backend):
@@ -56,7 +56,7 @@ class JaxBackend(Backend):
             atexit.register(os._exit, 2)  # before JAX's own
             atexit.register(sys.stdout.flush)
 
-    def is_process_loss(self, error: Exception) -> bool:
+    def is_process_failure(self, error: Exception) -> bool:
         # XLA has one type of error for all that happens at run time
         return (
             self.processes > 1
@@ -127,7 +127,7 @@ class JaxBackend(Backend):
         def sum_squares(gradient):
             if gradient.size < _LARGE:
                 return jnp.square(gradient.reshape(-1))
-            by_row = len(gradient) if len(gradient) >= _ROWS else -1
+            by_row = len(gradient) if len(gradient) >= _HEIGHT else -1
             width = -1 if by_row > 0 else gradient.shape[-1]
             return jnp.sum(jnp.square(gradient.reshape(by_row, width)), -1)
 
@@ -146,7 +146,7 @@ class _Program(Program):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
         new, metrics = self.update_function(
-            self.state.values(), self._frozen(), self._place(arrays, 1), seeds
+            self.state.values(), self._frozen(), self._shard(arrays, 1), seeds
         )
         variables, values = jax.tree.leaves(self.state.variables), jax.tree.leaves(new)
         for variable, value in zip(variables, values, strict=True):
@@ -155,13 +155,13 @@ class _Program(Program):
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         (arrays,) = shards
-        batch = self._place(arrays, 1)
+        batch = self._shard(arrays, 1)
         gradients, _ = self._gradients(self.state.values(), self._frozen(), batch, seeds)
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         (arrays,) = shards
-        batch = self._place(arrays, 0)
+        batch = self._shard(arrays, 0)
         return np.asarray(self._measure(self.state.values().weights, self._frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -175,7 +175,7 @@ class _Program(Program):
     def _frozen(self) -> list:
         return [variable.value for variable in self.state.frozen]
 
-    def _place(self, arrays, axis: int):
+    def _shard(self, arrays, axis: int):
         """Place this process's arrays as shards of the whole batch's, split along an axis."""
         distribution = self.backend.distribution
         if not distribution:

@@ -165,10 +165,10 @@ def loop_over_steps(
     def run(count, *stacked):
         steps, names = tf.range(most)[:, None], columns(*stacked)
 
-        def add_next(step, rows):
+        def add_next(step, table):
             metrics = on_each(run_one, step, *stacked) if on_each else run_one(step, *stacked)
             row = tf.stack([tf.cast(metrics[name], "float32") for name in names])
-            return step + 1, tf.where(steps == step, row, rows)
+            return step + 1, tf.where(steps == step, row, table)
 
         first = 0, tf.zeros((most, len(names)))
         return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
@@ -176,9 +176,9 @@ def loop_over_steps(
     return run
 
 
-def stack_steps(parts: list):
+def stack_steps(steps: list):
     """NumPy arrays of several steps, in the structure of one."""
-    return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
+    return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *steps)
 
 
 def all_gather(arrays: list, replica, replicas: int) -> list:

@@ -54,7 +54,7 @@ class TensorFlowBackend(Backend):
         each = self.strategy.run(lambda: tf.constant(numbers))
         return self.strategy.reduce("SUM", each, axis=None).numpy()
 
-    def is_process_loss(self, error: Exception) -> bool:
+    def is_process_failure(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
         return self.processes > 1 and isinstance(error, kinds)
 
@@ -77,8 +77,8 @@ class TensorFlowBackend(Backend):
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
         compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
-        in_place = function(_update_in_place, jit_compile=True) if compiles else _update_in_place
-        self.update_in_place: Callable = in_place
+        assign = function(_assign_update, jit_compile=True) if compiles else _assign_update
+        self.assign_update: Callable = assign
         return _Program(self, step, state, whole, jit, steps)
 
     # Within a step.
@@ -167,13 +167,13 @@ class TensorFlowBackend(Backend):
             context.merge_call(_assign, args=tuple(map(tf.nest.flatten, pairs)))
             return values
         for of_weight in step.each_weight(decision, values, gradients):
-            self.update_in_place(step, *of_weight)
+            self.assign_update(step, *of_weight)
         for variable, count in zip(values.counts, counts, strict=True):
             variable.assign(count, read_value=False)
         return values
 
 
-def _update_in_place(step, decision, rule, decayed: bool, weight, slots, gradient) -> None:
+def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient) -> None:
     old = {name: slot.read_value() for name, slot in slots.items()}
     new, new_slots = step.update_weight(decision, rule, decayed, weight.read_value(), old, gradient)
     weight.assign(new, read_value=False)
@@ -210,11 +210,13 @@ class _Program(Program):
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
         together = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
-        rows = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(together))
+        table = self.call(
+            tf.constant(len(each)), *self.backend.local_replicas.per_replica(together)
+        )
         names = self.step.metric_names(each[0][0][0][1])
 
         def read():
-            metrics = rows.numpy()[: len(each)].tolist()  # waits for the device, once
+            metrics = table.numpy()[: len(each)].tolist()  # waits for the device, once
             return [dict(zip(names, row, strict=True)) for row in metrics]
 
         return read

@@ -17,7 +17,7 @@ from kbert.training.backends import torch_hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import Counts, Values
 from kbert.training.step import Decision, TrainingStep
-from kbert.training.stopping import ProcessLost
+from kbert.training.stopping import ProcessFailed
 
 
 class TorchBackend(Backend):
@@ -41,8 +41,8 @@ class TorchBackend(Backend):
         (total,) = self.sum_tensors([keras.ops.convert_to_tensor(numbers)])
         return total.cpu().numpy()
 
-    def is_process_loss(self, error: Exception) -> bool:
-        return isinstance(error, ProcessLost)
+    def is_process_failure(self, error: Exception) -> bool:
+        return isinstance(error, ProcessFailed)
 
     def to_numpy(self, values: list) -> list[np.ndarray]:
         # NumPy has no bfloat16 of its own: Keras gives it another's

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from kbert.training.backends import hosts
 from kbert.training.backends.hosts import number_in
-from kbert.training.stopping import ProcessLost
+from kbert.training.stopping import ProcessFailed
 
 _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
 _HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
@@ -73,7 +73,7 @@ def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def take_from_first(tensors: list[torch.Tensor]) -> None:
-    """Set contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
+    """Set contiguous tensors to what process 0 has; a ProcessFailed where one is gone."""
     with _explain_errors():
         for tensor in tensors:
             dist.broadcast(tensor, 0, group=_group())
@@ -94,11 +94,11 @@ def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 @contextlib.contextmanager
 def _explain_errors(what: str = "sum") -> Iterator[None]:
-    """Turn a RuntimeError of torch.distributed into a ProcessLost."""
+    """Turn a RuntimeError of torch.distributed into a ProcessFailed."""
     try:
         yield
     except RuntimeError as error:
-        raise ProcessLost(f"the {what} over processes failed: {_reason(error)}") from error
+        raise ProcessFailed(f"the {what} over processes failed: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

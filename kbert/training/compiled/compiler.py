@@ -81,7 +81,7 @@ class CompiledUpdate:
         return sum(map(sum, self.estimate.values()))
 
     @property
-    def counted_flops(self) -> int:
+    def model_flops(self) -> int:
         """The accounting's FLOPs of the compiled step over all chips, without recomputation.
 
         A plan counts every position; the step computes only those that the heads read in the last
@@ -90,14 +90,14 @@ class CompiledUpdate:
         one = self.plan
         sizes: dict = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
         selected = GraphSpec(one.config, **sizes).for_training().selected_positions
-        counted = account(one.config, **sizes, selected_positions=selected)
-        return counted.training_flops * one.batch_size
+        accounted = account(one.config, **sizes, selected_positions=selected)
+        return accounted.training_flops * one.batch_size
 
     @property
     def utilization(self) -> float:
-        """Utilization: `counted_flops` in the estimated seconds, over the datasheet's peak."""
+        """Utilization: `model_flops` in the estimated seconds, over the datasheet's peak."""
         peak = self.plan.devices.accelerator.peak_flops * self.plan.devices.chips
-        return self.counted_flops / (self.estimated_seconds * peak)
+        return self.model_flops / (self.estimated_seconds * peak)
 
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""
@@ -115,7 +115,7 @@ class CompiledUpdate:
 
 
 def compile_plan(
-    found: Plan, waited: Callable[[float], None] = lambda seconds: None
+    target: Plan, waited: Callable[[float], None] = lambda seconds: None
 ) -> CompiledUpdate:
     """Compile a plan's whole training step for its TPU slice or GPUs; none of them is needed.
 
@@ -123,7 +123,7 @@ def compile_plan(
     variable KERAS_BACKEND says so.
 
     Args:
-        found: from `kbert.plan(…, tpu=…)` or `kbert.plan(…, gpu=…)`.
+        target: from `kbert.plan(…, tpu=…)` or `kbert.plan(…, gpu=…)`.
         waited: called regularly with the seconds since the start.
 
     Raises:
@@ -134,42 +134,42 @@ def compile_plan(
             fit.
         RuntimeError: the compiler failed.
     """
-    if found.freeze is not None or found.lora_rank is not None:
+    if target.freeze is not None or target.lora_rank is not None:
         raise ValueError(
             "the plan must be of a whole model to be compiled, got freeze or lora_rank"
         )
-    chip, backend = found.devices.accelerator, "jax"
+    chip, backend = target.devices.accelerator, "jax"
     if chip.kind == "GPU":
         if os.environ.get("KERAS_BACKEND") == "tensorflow":
             backend = "tensorflow"
-        _check_gpus(found, 1 if backend == "tensorflow" else 8)
-    what: dict[str, Any] = {"kind": chip.kind, "name": found.devices.name}
-    what |= {"config": asdict(found.config), "head": "pretraining"}
-    answer = compiled(what | _settings_of(found), waited, backend)
+        _check_gpus(target, 1 if backend == "tensorflow" else 8)
+    what: dict[str, Any] = {"kind": chip.kind, "name": target.devices.name}
+    what |= {"config": asdict(target.config), "head": "pretraining"}
+    answer = compiled(what | _settings_of(target), waited, backend)
     if "refused" in answer:
-        raise ValueError(_refusal(found, answer["refused"]))
-    report = CompiledUpdate(found, backend, **answer)
-    if chip.kind == "GPU" and report.memory > found.memory.capacity:
+        raise ValueError(_refusal(target, answer["refused"]))
+    report = CompiledUpdate(target, backend, **answer)
+    if chip.kind == "GPU" and report.memory > target.memory.capacity:
         raise ValueError(
-            _refusal(found, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
+            _refusal(target, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
         )
     return report
 
 
-def _check_gpus(found: Plan, most: int) -> None:
-    name, known = found.devices.accelerator.name, gpu_text.targets()
+def _check_gpus(target: Plan, most: int) -> None:
+    name, known = target.devices.accelerator.name, gpu_text.targets()
     if name not in known:
         near = hint(name, known, "there are")
         raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
-    if found.devices.chips > most:
+    if target.devices.chips > most:
         which = "one with TensorFlow" if most == 1 else "at most 8 of one host"
-        raise ValueError(f"gpu must be {which} to be compiled for, got {found.devices.name!r}")
+        raise ValueError(f"gpu must be {which} to be compiled for, got {target.devices.name!r}")
 
 
-def _settings_of(found: Plan) -> dict:
+def _settings_of(target: Plan) -> dict:
     sizes = ("seq_len", "max_predictions", "batch_size")
     names = (*sizes, "precision", "accumulation_steps", "gradient_checkpointing")
-    return {name: getattr(found, name) for name in names}
+    return {name: getattr(target, name) for name in names}
 
 
 def compiled(
@@ -185,7 +185,7 @@ def compiled(
         extras.require("compiling for a GPU", backend, backend)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        answer, said = Path(folder, "answer"), b""
+        answer, output = Path(folder, "answer"), b""
         command = [sys.executable, "-m", "kbert.training.compiled.program"]
         with subprocess.Popen(
             [*command, json.dumps(request), str(answer)],
@@ -196,31 +196,31 @@ def compiled(
             try:
                 while process.returncode is None:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        said, _ = process.communicate(timeout=0.1)
+                        output, _ = process.communicate(timeout=0.1)
                     waited(time.monotonic() - begun)
             finally:
                 process.kill()  # where this process is stopped
         if not answer.exists():
-            lines = said.decode(errors="replace").strip().splitlines()
+            lines = output.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
             raise RuntimeError(f"{request['name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
-def _refusal(found: Plan, said: str) -> str:
+def _refusal(target: Plan, output: str) -> str:
     """Return in one line why a program does not fit."""
-    used = _TOO_LARGE.search(said)
-    sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else said.splitlines()[0][:200]
+    used = _TOO_LARGE.search(output)
+    sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else output.splitlines()[0][:200]
     return (
-        f"{found.devices.name} cannot hold {found.batch_size} × {found.seq_len} tokens: the "
-        f"compiled step {sizes}: {_way_out(found)}"
+        f"{target.devices.name} cannot hold {target.batch_size} × {target.seq_len} tokens: the "
+        f"compiled step {sizes}: {_way_out(target)}"
     )
 
 
-def _way_out(found: Plan) -> str:
+def _way_out(target: Plan) -> str:
     """Return the options with which it would fit, by the accounting."""
-    each = found.batch_size // found.devices.chips
-    devices: dict[str, Any] = {found.devices.accelerator.kind.lower(): found.devices.name}
+    each = target.batch_size // target.devices.chips
+    devices: dict[str, Any] = {target.devices.accelerator.kind.lower(): target.devices.name}
     for checkpointing in (False, True):
         for power in range(not checkpointing, each.bit_length()):
             accumulation_steps = 2**power
@@ -228,8 +228,8 @@ def _way_out(found: Plan) -> str:
                 continue
             changed = {"accumulation_steps": accumulation_steps}
             changed["gradient_checkpointing"] = checkpointing
-            settings = devices | _settings_of(found) | changed
-            if plan(found.config, **settings).memory.fits:
+            settings = devices | _settings_of(target) | changed
+            if plan(target.config, **settings).memory.fits:
                 options = ["--gradient-checkpointing"] * checkpointing
                 if accumulation_steps > 1:
                     options.append(f"--accumulation-steps {accumulation_steps}")

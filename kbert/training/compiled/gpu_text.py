@@ -66,9 +66,9 @@ class Kernel(NamedTuple):
 
 def targets() -> dict[str, dict[str, str]]:
     """Return what XLA's compiler must know of each GPU that it can compile for, by name."""
-    place = files("kbert.training.compiled").joinpath("gpu_targets.tsv")
-    names, *rows = (line.split("\t") for line in place.read_text("utf-8").splitlines())
-    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    path = files("kbert.training.compiled").joinpath("gpu_targets.tsv")
+    names, *lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
+    return {line[0]: dict(zip(names, line, strict=True)) for line in lines}
 
 
 def target_text(accelerator: Accelerator) -> str:
@@ -79,40 +79,41 @@ def target_text(accelerator: Accelerator) -> str:
     return _TARGET_TEXT.format(**values, **sizes, major=major, minor=minor)
 
 
-def kernels(text: str, accelerator: Accelerator, parts: Mapping[str, str]) -> Iterator[Kernel]:
-    """Yield the kernels of a compiled program; `parts` as of `hlo_text.cycles`."""
-    _, found = hlo_text.computations(text)
-    shapes = {one.name: one.shape for lines in found.values() for one in lines}
+def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> Iterator[Kernel]:
+    """Yield the kernels of a compiled program; `scopes` as of `hlo_text.cycles`."""
+    _, bodies = hlo_text.computations(text)
+    shapes = {one.name: one.shape for lines in bodies.values() for one in lines}
     assert accelerator.bandwidth
     for one, times, _ in hlo_text.run(text):
         if one.opcode in _NO_KERNEL or one.opcode.endswith("-done"):
             continue
-        operands = _OPERANDS.findall(one.text.split(f" {one.opcode}(", 1)[1].split(")", 1)[0])
-        given = [shapes.get(name, "") for name in dict.fromkeys(operands)]
+        arguments = one.text.split(f" {one.opcode}(", 1)[1].split(")", 1)[0]
+        names = dict.fromkeys(_OPERANDS.findall(arguments))
+        operands = [shapes.get(name, "") for name in names]
         target = _TARGET.search(one.text)
         result = _WORKSPACE.sub(")", one.shape) if target else one.shape
-        moved = sum(map(hlo_text.size_of, given)) + hlo_text.size_of(result)
-        kind, flops, share = _product(one, target[1] if target else "", given)
-        peak = accelerator.peak_flops * share / (1 if given and given[0][:3] != "f32" else 2)
+        moved = sum(map(hlo_text.size_of, operands)) + hlo_text.size_of(result)
+        kind, flops, share = _product(one, target[1] if target else "", operands)
+        peak = accelerator.peak_flops * share / (1 if operands and operands[0][:3] != "f32" else 2)
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
-        yield Kernel(kind, hlo_text.part(one, parts), times, moved, flops, seconds, one.name)
+        yield Kernel(kind, hlo_text.part(one, scopes), times, moved, flops, seconds, one.name)
 
 
-def _product(one: Instruction, target: str, given: list[str]) -> tuple[str, int, float]:
+def _product(one: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:
     """Return a kernel's kind, its FLOPs and the share of the peak that it may reach."""
     kind = target or re.sub(r"[\d.]+", "", one.name)
     contracted = _CONTRACTED.search(one.text)
     if target and contracted:
-        left = _dimensions(given[0])[0]
+        left = _dimensions(operands[0])[0]
         sizes = [left[int(axis)] for axis in re.findall(r"\d+", contracted[1])]
         return kind, 2 * math.prod(_dimensions(one.shape)[0]) * math.prod(sizes), PRODUCTS
     if target.endswith("triton") and (name := _TRITON.search(one.text)):
         kind, flops = name[1].strip("_"), 0
         if name[1] in _ATTENTION:  # heads are (B, S, parts, A, D)
-            heads = [size for shape in given for size in _dimensions(shape) if len(size) == 5]
-            rows = min(size[1] for size in heads)
+            heads = [size for shape in operands for size in _dimensions(shape) if len(size) == 5]
+            queries = min(size[1] for size in heads)
             batch, columns, _, count, width = max(heads, key=lambda size: size[1])
-            flops = _ATTENTION[name[1]] * 2 * batch * count * rows * columns * width
+            flops = _ATTENTION[name[1]] * 2 * batch * count * queries * columns * width
         return kind, flops, ATTENTION
     return kind, 0, PRODUCTS
 

@@ -59,10 +59,10 @@ class Instruction(NamedTuple):
 def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
     """Return the entry's name, and each computation's instructions by its name."""
     entry = ""
-    found: dict[str, list[Instruction]] = {}
+    bodies: dict[str, list[Instruction]] = {}
     for line in text.splitlines():
         if header := _HEADER.match(line):
-            lines = found.setdefault(header[2], [])
+            lines = bodies.setdefault(header[2], [])
             entry = header[2] if header[1] else entry
         elif part := _LINE.match(line):
             cycles, called = _CYCLES.search(line), _CALLED.findall(part[4])
@@ -70,57 +70,57 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
                 part[1], part[3], part[2], int(cycles[1]) if cycles else 0, called, line
             )
             lines.append(one)
-    return entry, found
+    return entry, bodies
 
 
 def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
     """Yield a program's instructions, how often each runs, and whether it multiplies matrices."""
-    entry, found = computations(text)
+    entry, bodies = computations(text)
     multiplying = {
-        name for name, lines in found.items() if any(one.opcode in _PRODUCTS for one in lines)
+        name for name, lines in bodies.items() if any(one.opcode in _PRODUCTS for one in lines)
     }
 
     def walk(name, times):
-        for one in found.get(name, ()):
+        for one in bodies.get(name, ()):
             products = one.opcode in _PRODUCTS or not multiplying.isdisjoint(one.called)
             if one.cycles or not one.called or one.opcode in ("fusion", *_COLLECTIVES):
                 yield one, times, products
             else:  # a loop, a branch, a call: what it calls is run
                 for called in one.called:
-                    yield from walk(called, times * _turns(one, found))
+                    yield from walk(called, times * _turns(one, bodies))
 
     yield from walk(entry, 1)
 
 
-def _turns(one: Instruction, found: dict[str, list[Instruction]]) -> int:
+def _turns(one: Instruction, bodies: dict[str, list[Instruction]]) -> int:
     """Return the number of a loop's iterations."""
     condition, turns = _CONDITION.search(one.text), _TURNS.search(one.text)
-    text = "\n".join(line.text for line in found.get(condition[1], ())) if condition else ""
+    text = "\n".join(line.text for line in bodies.get(condition[1], ())) if condition else ""
     if not turns and (below := _BELOW.search(text)):
         turns = re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
     return int(turns[1]) if turns else 1
 
 
-def cycles(text: str, parts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     """Sum estimated cycles by part: (of products with what is fused to them, of all else).
 
-    `parts` are as `SCOPES`; what is in none of them is "other", collectives are "collectives".
+    `scopes` are as `SCOPES`; what is in none of them is "other", collectives are "collectives".
     """
-    found: Counter = Counter()
+    sums: Counter = Counter()
     for one, times, products in run(text):
-        found[part(one, parts), products] += one.cycles * times
-    names = (*dict.fromkeys(parts.values()), "collectives", "other")
-    return {name: (found[name, True], found[name, False]) for name in names}
+        sums[part(one, scopes), products] += one.cycles * times
+    names = (*dict.fromkeys(scopes.values()), "collectives", "other")
+    return {name: (sums[name, True], sums[name, False]) for name in names}
 
 
-def part(one: Instruction, parts: Mapping[str, str]) -> str:
+def part(one: Instruction, scopes: Mapping[str, str]) -> str:
     """Return the part of the model that an instruction belongs to, see `cycles`."""
     if _collective(one):
         return "collectives"
-    found = _SCOPE.search(one.text)
-    scope = found[1] if found else ""
-    places = {scope.find(name): part for name, part in parts.items() if name in scope}
-    return places[min(places)] if places else "other"
+    match = _SCOPE.search(one.text)
+    scope = match[1] if match else ""
+    offsets = {scope.find(name): part for name, part in scopes.items() if name in scope}
+    return offsets[min(offsets)] if offsets else "other"
 
 
 def _collective(one: Instruction) -> str:
@@ -130,12 +130,12 @@ def _collective(one: Instruction) -> str:
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
     """By kind: how many, and bytes of their results on a chip."""
-    found: dict[str, tuple[int, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
     for one, times, _ in run(text):
         if kind := _collective(one):
-            count, size = found.get(kind, (0, 0))
-            found[kind] = count + times, size + times * size_of(one.shape)
-    return found
+            count, size = totals.get(kind, (0, 0))
+            totals[kind] = count + times, size + times * size_of(one.shape)
+    return totals
 
 
 def size_of(shape: str) -> int:

@@ -25,7 +25,7 @@ from kbert.training.loop.saver import Saver
 from kbert.training.loop.throughput import Speed
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.state import MOST_SKIPPED
-from kbert.training.stopping import Agreement, ProcessLost, Stopped, stop_requests
+from kbert.training.stopping import Agreement, ProcessFailed, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
 
@@ -60,11 +60,11 @@ def train(
     Raises:
         NotFinite: the loss or the gradients were NaN or infinite.
         Stopped: Ctrl-C or SIGTERM.
-        ProcessLost: another process of the run ended, or cannot be reached.
+        ProcessFailed: another process of the run ended, or cannot be reached.
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    part = engine.rows(batches.batch_size)
+    part = engine.slice_examples(batches.batch_size)
     per_call, ahead = engine.steps_per_execution, engine.ahead()
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
@@ -101,8 +101,8 @@ def train(
         try:
             trainer.fit(calls(prefetched, per_call, plan.pauses))
         except Exception as error:
-            if engine.backend.is_process_loss(error):
-                raise ProcessLost(trainer.explain_lost_process(error)) from error
+            if engine.backend.is_process_failure(error):
+                raise ProcessFailed(trainer.explain_failed_process(error)) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 engine.backend.leave()
             raise
@@ -256,7 +256,7 @@ class _Trainer:
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
             values["skipped"] = 1.0  # the loss scale was too high, and is halved
             return
-        first_row = self.engine.rows(self.batch_size).start or 0
+        first_row = self.engine.slice_examples(self.batch_size).start or 0
         where = diagnosis.find_first_bad(self.engine, batch, step, first_row)
         again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
         raise NotFinite(
@@ -292,7 +292,7 @@ class _Trainer:
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
         self.in_epoch = False
 
-    def explain_lost_process(self, error: Exception) -> str:
+    def explain_failed_process(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])

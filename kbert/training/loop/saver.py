@@ -81,7 +81,7 @@ class Saver:
             try:
                 yield
             except OSError:
-                self._run.check_in_place()  # the cause, where it was moved within a write
+                self._run.check_not_moved()  # the cause, where it was moved within a write
                 raise
         except OSError as error:
             good = f"{self.last_good()}. " if self.saved is not None else ""

@@ -22,10 +22,10 @@ class _Curve(NamedTuple):
     points: Points
 
 
-def draw_figures(records: list[dict]) -> str:
+def draw_curves(records: list[dict]) -> str:
     """Return pictures of the lines of metrics.jsonl, as SVG, each curve in one of them."""
     seen: list[Points] = []
-    figures: list[str] = []
+    pictures: list[str] = []
     for title, names in _panels(records):
         curves = []
         for name, label in names:
@@ -35,8 +35,8 @@ def draw_figures(records: list[dict]) -> str:
                 seen.append(points)
                 curves.append(_Curve(name, label, _thin(points)))
         if curves:
-            figures.append(_draw_figure(title, curves, len(figures)))
-    return "".join(figures)
+            pictures.append(_draw_figure(title, curves, len(pictures)))
+    return "".join(pictures)
 
 
 def _panels(records: list[dict]):

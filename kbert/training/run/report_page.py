@@ -16,7 +16,7 @@ from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_schema import read_object
 from kbert.io.units import duration, short
-from kbert.training.run.curves import draw_figures
+from kbert.training.run.curves import draw_curves
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
@@ -47,7 +47,7 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
         f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
         _cards(records, result, recipe.score.removeprefix("-")),
         f"<dl>{facts}</dl>",
-        f"<h2>Curves</h2><div class=curves>{draw_figures(records)}</div>",
+        f"<h2>Curves</h2><div class=curves>{draw_curves(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
         _fold("Settings", _describe_settings(run.settings)),
         _fold("Environment", _flat(environment)),
@@ -68,12 +68,12 @@ def write_page(path: str | os.PathLike, title: str, sections: Sequence[str]) -> 
 
 
 def _ending(result: dict) -> str:
-    done, asked = result["steps"], result["asked"]
+    done, total = result["steps"], result["asked"]
     if "stopped" not in result:
-        return f"it trains: {done:,} of {asked:,} steps done"
+        return f"it trains: {done:,} of {total:,} steps done"
     text = f"all {done:,} steps done"
     if result["stopped"]:
-        text = f"{html.escape(result['stopped'])}, of {asked:,}"
+        text = f"{html.escape(result['stopped'])}, of {total:,}"
     best = result.get("weights_of_update", done)
     return text if best == done else f"{text}; the weights are from step {best:,}"
 

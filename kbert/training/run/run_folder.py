@@ -156,7 +156,7 @@ class RunFolder:
             finally:
                 self._lock = None
 
-    def check_in_place(self) -> None:
+    def check_not_moved(self) -> None:
         """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
         if self.current_path != self.path:
             text = "the folder was moved or removed while the run trained"
@@ -212,7 +212,7 @@ class RunFolder:
         """
         if not self.chief:
             return
-        self.check_in_place()
+        self.check_not_moved()
         if self._records:
             self._records[0].flush()  # a state never outlives the lines up to it
         value, tie = score or (None, None)
@@ -228,7 +228,7 @@ class RunFolder:
 
         if not self.chief:
             return
-        self.check_in_place()
+        self.check_not_moved()
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
@@ -242,7 +242,7 @@ class RunFolder:
         from kbert.training.run.report_page import write_report
 
         if self.chief:
-            self.check_in_place()
+            self.check_not_moved()
             write_report(self, records, result, recipe)
 
     def tidy(self) -> None:
