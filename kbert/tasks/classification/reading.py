@@ -4,22 +4,21 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions, Columns, find_columns
-from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import Row
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
+from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.tables import check_width, read_objects, read_table, warn_of_ignored
 
 _logger = logging.getLogger("kbert")
-_PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
-_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
 _FEW = 10  # examples: so few may have a label of their own each
 
 
@@ -331,26 +330,7 @@ def encode_texts(
         raise ValueError(
             "records must all be pairs of texts, or none, got both: leave one of the two kinds out"
         )
-    ids, segments, truncated = [], [], 0
-    for portion in _split_portions(records):
-        texts = [record.text[:_LONGEST] for record in portion]
-        second = [record.pair[:_LONGEST] for record in portion if record.pair is not None]
-        for encoding in tokenizer.encode_batch(texts, second or None, max_length=max_length):
-            ids.append(encoding.ids)
-            segments.append(encoding.segment_ids)
-            truncated += encoding.truncated
-    warn_of_cut_texts(truncated, len(records), max_length)
+    second = [record.pair for record in records if record.pair is not None]
+    texts = [record.text for record in records]
+    ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
     return Examples(ids, segments, {CLASSIFIER: labels})
-
-
-def _split_portions(records: Sequence[Labelled]) -> Iterator[list[Labelled]]:
-    """Yield the records in portions, which bound the memory of the tokenizer's encodings."""
-    portion, size = [], 0
-    for record in records:
-        portion.append(record)
-        size += len(record.text) + len(record.pair or "")
-        if size >= _PORTION:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
-from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.io.wording import data_of
 from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.embedding.reading import TextRecord, read_records, take_records
 from kbert.tasks.embedding.texts import prepare_texts
+from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
-_PORTION = 1 << 13  # texts that are tokenized at a time
-_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
 
 # Losses for each kind of records; the first is the default.
 LOSSES = {
@@ -50,16 +49,10 @@ class SentenceEmbeddings(Task):
         Warnings count truncated texts and sentences that are left out.
         """
         records = drop_single_labels(records)
-        texts = [text[:_LONGEST] for record in records for text in record.texts]
+        texts = [text for record in records for text in record.texts]
         columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
-        ids, truncated = [], 0
-        for start in range(0, len(texts), _PORTION):
-            portion = texts[start : start + _PORTION]
-            portion = prepare_texts(tokenizer, settings, portion, settings.default_prompt)
-            for encoding in tokenizer.encode_batch(portion, max_length=max_length):
-                ids.append(encoding.ids)
-                truncated += encoding.truncated
-        warn_of_cut_texts(truncated, len(texts), max_length)
+        texts = prepare_texts(tokenizer, settings, texts, settings.default_prompt)
+        ids, _ = encode_in_portions(texts, None, tokenizer, max_length)
         targets: dict[str, np.ndarray] = {}
         if records[0].score is not None:
             targets["scores"] = np.array([record.score for record in records], np.float32)
