@@ -1,7 +1,7 @@
 """Rows of labelled data from files: JSON lines, and tables with or without a header."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ def read_table(
     return Table(find_unnamed(rows, place), numbers, rows, has_header)
 
 
-def warn_of_ignored(names: Sequence[str], columns: Sequence[int | None], place: str) -> None:
+def warn_of_ignored(names: Sequence[str], columns: Container, place: str) -> None:
     """Report columns that are not read."""
     if ignored := left_out(names, columns):
         _logger.warning("%s: these columns are ignored: %s", place, ", ".join(ignored)[:80])

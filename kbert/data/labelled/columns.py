@@ -1,6 +1,6 @@
 """Detection of the columns of texts and labels, by their usual names."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,7 +138,7 @@ def find_columns(
     return Columns(first, second[0] if second else None, names.index(labels[0]))
 
 
-def left_out(header: Sequence[str], columns: Sequence[int | None]) -> list[str]:
+def left_out(header: Sequence[str], columns: Container) -> list[str]:
     """Return the columns that nothing is read from, except those that number the examples."""
     return [
         str(name)
