@@ -18,6 +18,7 @@ from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
+from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import first_few
 
 _TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
@@ -63,7 +64,9 @@ class LoraAdapter:
 
     @property
     def num_labels(self) -> int | None:
-        """Number of outputs of its classifier; None if it has none."""
+        """Number of labels of its head; None if it has none."""
+        if self.head not in (None, *HEADS_WITH_LABELS):
+            return None
         weights = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
         return None if weights is None or not weights.ndim else weights.shape[0]
 
