@@ -38,7 +38,7 @@ class Bert(aliases.Answering):
 
     Attributes:
         config: the `BertConfig`.
-        head: the head of the graph: "pretraining", "encoder", "classifier", "tokens" or "qa".
+        head: the head of the graph, one of `kbert.heads.HEADS`, such as "classifier".
         model: the functional Keras model with the checkpoint's weights.
         tokenizer: the `kbert.Tokenizer`; None if the checkpoint has no vocabulary.
         report: the tensors that were read, newly initialized and ignored.
@@ -133,9 +133,9 @@ def load(
             owner/name on Hugging Face, optionally followed by @ and a branch, tag or commit; a name
             that kbert knows without its owner, such as "bert-base-uncased"; or kaggle:// and a
             KerasHub preset.
-        head: the graph to build: "pretraining", "encoder", "classifier", "tokens" or "qa"; None:
-            the head that the checkpoint has. A head that the checkpoint lacks is newly initialized;
-            the log names its weights once.
+        head: the head of the graph to build, one of `kbert.heads.HEADS`, such as "classifier";
+            None: the head that the checkpoint has. A head that the checkpoint lacks is newly
+            initialized; the log names its weights once.
         num_labels: number of outputs of the heads "classifier" and "tokens"; None: the number of
             `labels`, else the checkpoint's, else 2. If the checkpoint's classifier has another
             number of outputs, a new classifier is initialized, and the log says so.

@@ -252,7 +252,7 @@ def account(
         seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
             preset.
         batch_size: sequences in a batch (B).
-        head: "pretraining", "encoder", "classifier", "tokens" or "qa".
+        head: one of `kbert.heads.HEADS`, such as "classifier".
         max_predictions: predicted positions per sequence (M), if the MLM head sees only these;
             None: the head sees every position, as in keras_bert's graph.
         num_labels: number of labels of the heads "classifier" and "tokens".

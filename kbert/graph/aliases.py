@@ -1,8 +1,8 @@
 """Other libraries' names for kbert's functions and options: accepted, or answered with a hint.
 
-The table is aliases.tsv; `kbert.heads` has the heads'. Aliases of heads, tasks and commands are
-accepted, and so is transformers' class name ("BertForSequenceClassification"). Any other name
-raises an error with the right call.
+The table is aliases.tsv; `kbert.heads` has those of heads and of their tasks. Aliases of heads,
+tasks and commands are accepted, and so is transformers' class name
+("BertForSequenceClassification"). Any other name raises an error with the right call.
 """
 
 import inspect
@@ -24,7 +24,10 @@ _CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # an
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
     of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
-    meanings: dict[str, dict[str, str]] = {"head": of_heads}
+    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}}
+    for head in HEADS.values():
+        if head.task:
+            meanings["task"] |= {alias: head.task for alias in head.aliases if alias != head.task}
     for noun, alias, meaning in read_package_table("kbert.graph", "aliases.tsv"):
         meanings.setdefault(noun, {})[alias] = meaning
     return meanings

@@ -47,6 +47,7 @@ class Head:
         name: its name in kbert.
         title: what it computes.
         aliases: further names that users may give it, in lower case with hyphens.
+        task: the task of fine-tuning that has the same aliases; None: none, or several.
         variant: returns its `Variant` for a `kbert.graph.families.Family`.
         build_outputs: "module:function" that builds its outputs, imported when it is called.
         model_name: the name of the built Keras model, by which `find_head` knows heads with the
@@ -77,6 +78,7 @@ class Head:
     hint: str
     classes: Mapping[str, tuple[str, ...] | None]
     aliases: tuple[str, ...] = ()
+    task: str | None = None
     public_builder: str = "build_bert"
     layers: tuple[str, ...] = ()
     has_labels: bool = False

@@ -12,6 +12,7 @@ HEAD = Head(
     name="qa",
     title="start and end of an answer",
     aliases=("question-answering", "answer", "extractive-question-answering", "squad"),
+    task="qa",
     variant=_variant,
     build_outputs="kbert.model.heads:apply_span",
     model_name="bert_question_answering",

@@ -9,6 +9,7 @@ HEAD = Head(
         *("token", "tag", "tags", "ner", "pos", "pos-tagging"),
         *("token-classification", "token-classifier"),
     ),
+    task="tag",
     variant=lambda family: Variant("tokens", ("tokens",), ("TokenClassifier",)),
     build_outputs="kbert.model.heads:apply_token_classifier",
     model_name="bert_token_classifier",

@@ -14,6 +14,7 @@ from helpers.peer_graph import TASKS as PIPELINES
 import kbert
 from kbert.cli.main import cli
 from kbert.graph import aliases
+from kbert.heads import HEADS as HEADS_BY_NAME
 from kbert.tasks.finetuning.task import TASKS, task_of
 
 TOKENIZER = kbert.Tokenizer.from_vocab(
@@ -49,8 +50,7 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
     assert not set(rows["no command"]) & (set(cli.commands) | set(rows["command"]))
     named = re.findall(r"kbert (\w+)", "\n".join(rows["no command"].values()))
     assert named and set(named) <= set(cli.commands)
-    heads = {"pretraining", "encoder", "classifier", "tokens", "qa"}
-    assert set(rows["head"].values()) == heads
+    assert set(rows["head"].values()) == set(HEADS_BY_NAME)
     text = "\n".join(way for of in ("kbert", "Bert", "Tokenizer") for way in rows[of].values())
     for owner, pattern in (
         (kbert, r"\bkbert\.([A-Za-z]\w*)"),

@@ -50,7 +50,7 @@ def evaluate(
 
     Args:
         source: a `Bert`, or a checkpoint of any format, with the task's head.
-        task: "classify", "regress", "multilabel", "tag", "qa" or "embed".
+        task: one of `kbert.tasks.finetuning.task.TASKS`, such as "classify".
         data: a file, or rows in memory, as for `finetune`.
         max_length: maximum tokens of an example; None: the model's maximum.
         batch_size: examples per batch.

@@ -55,7 +55,7 @@ def finetune(
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
             `datasets.Dataset`, a tf.data data set, or a dict of columns. See `take_labelled`,
             `take_tagged`, `take_questions` and `take_records` in the tasks' reading. Each row
-            is, by task,
+            is, by task (others: a dict with the columns of their files),
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.
             "multilabel": the same with a list of labels.
