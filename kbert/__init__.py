@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.answering.inference import answer as answer
     from kbert.tasks.attention.inference import attention as attention
     from kbert.tasks.attribution.inference import attribute as attribute
+    from kbert.tasks.choosing.inference import choose as choose
     from kbert.tasks.classification.inference import classify as classify
     from kbert.tasks.classification.inference import next_sentence as next_sentence
     from kbert.tasks.classification.inference import regress as regress
@@ -86,6 +87,7 @@ _PUBLIC = {
     "build_hidden_states": "kbert.model.probes",
     "build_question_answering": "kbert.model.builder",
     "build_token_classifier": "kbert.model.builder",
+    "choose": "kbert.tasks.choosing.inference",
     "classify": "kbert.tasks.classification.inference",
     "regress": "kbert.tasks.classification.inference",
     "rank": "kbert.tasks.searching.inference",

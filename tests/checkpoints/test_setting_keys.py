@@ -117,14 +117,17 @@ def test_a_new_head_has_the_labels_of_config_json(encoder, tmp_path, said, label
     assert kbert.load(encoder).labels is None
 
 
-def test_multiple_choice_is_named_and_its_encoder_opens(encoder):
-    tensors = {f"bert.{name}": array for name, array in load_file(encoder / WEIGHTS).items()}
-    tensors |= {"classifier.weight": np.ones((1, 24), "f4"), "classifier.bias": np.ones(1, "f4")}
-    save_file(tensors, encoder / WEIGHTS)
-    write(encoder / "config.json", {"architectures": ["BertForMultipleChoice"]})
-    with pytest.raises(ValueError, match=r"got a BertForMultipleChoice: .* head='encoder'"):
-        kbert.load(encoder)
-    assert kbert.load(encoder, head="encoder").report.initialized == ()
+def test_head_that_a_family_lacks_is_named_and_its_encoder_opens(tmp_path):
+    config = BertConfig(**SIZES | {"type_vocab_size": 1}, model_type="roberta", pad_token_id=1)
+    folder = tmp_path / "roberta"
+    kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), None), folder)
+    tensors = {f"roberta.{name}": array for name, array in load_file(folder / WEIGHTS).items()}
+    tensors |= {"classifier.weight": np.ones((1, 12), "f4"), "classifier.bias": np.ones(1, "f4")}
+    save_file(tensors, folder / WEIGHTS)
+    write(folder / "config.json", {"architectures": ["RobertaForMultipleChoice"]})
+    with pytest.raises(ValueError, match=r"got a RobertaForMultipleChoice: .* head='encoder'"):
+        kbert.load(folder)
+    assert kbert.load(folder, head="encoder").report.initialized == ()
 
 
 def test_untied_embeddings_open_without_an_mlm_head(encoder, tmp_path):

@@ -29,7 +29,17 @@ COMMANDS += [
     "fill-mask",
     "next-sentence",
 ]
-COMMANDS += ["classify", "regress", "tag", "answer", "attention", "search", "rank", "attribute"]
+COMMANDS += [
+    "classify",
+    "regress",
+    "tag",
+    "answer",
+    "choose",
+    "attention",
+    "search",
+    "rank",
+    "attribute",
+]
 COMMANDS += ["vocab", "prepare", "pretrain", "finetune", "evaluate", "glue", "completion"]
 # Parameters of document 004's 14 steps, in its order; steps 6 to 9 come 12 times.
 STEPS = [

@@ -34,6 +34,11 @@ TASKS = {
         "one word and its label per line, a blank line after each sentence",
     ),
     "qa": ("kbert.tasks.answering.training", "SQuAD's JSON, 1.1 or 2.0"),
+    "choice": (
+        "kbert.tasks.choosing",
+        "columns prompt, choice0, choice1, …, label, the right one's number from 0; or SWAG's; "
+        ".csv, .tsv, .jsonl",
+    ),
     "embed": (
         "kbert.tasks.embedding.training",
         "two texts (a pair), three or more (the others are negatives), two texts and a score, or "

@@ -1,0 +1,81 @@
+"""Multiple choice: the probability of each choice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.graph import names
+from kbert.tasks.checks import (
+    check_text,
+    listed,
+    require_head,
+    require_tokenizer,
+    require_two_segments,
+)
+from kbert.tasks.choosing import join_start
+from kbert.tasks.running import BATCH_SIZE, get_function, run_texts, select_outputs, softmax
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice with its probability.
+
+    Attributes:
+        index: its index among the choices, from 0.
+        text: the choice.
+        probability: the model's probability, a softmax over the choices.
+    """
+
+    index: int
+    text: str
+    probability: float
+
+
+def choose(
+    bert: Bert,
+    prompt: str,
+    choices: Sequence[str],
+    *,
+    start: str = "",
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+) -> list[Choice]:
+    """Predict which of several choices, such as endings, fits a prompt.
+
+    Args:
+        bert: from `kbert.load`, with the head "choice".
+        prompt: the first text.
+        choices: the second texts, a list of two or more.
+        start: how each second text begins, before the choice, as SWAG's sent2.
+        batch_size, precision: as for `kbert.embed`.
+
+    Returns:
+        Each `Choice`, the most likely first.
+
+    Raises:
+        ValueError: fewer than two choices; a model with another head or a newly initialized one;
+            something that is not text.
+    """
+    require_tokenizer(bert, "choose")
+    texts, is_single = listed(choices, "choices")
+    if is_single or len(texts) < 2:
+        raise ValueError(f"choices must be a list of two texts or more, got {choices!r:.60}")
+    check_text(prompt, "prompt")
+    check_text(start, "start")
+    require_head(bert, "choose", "choice", [names.POOLER, names.CLASSIFIER])
+    require_two_segments(bert, "choose")
+    logits = run_texts(
+        bert,
+        "choose",
+        get_function(bert, (names.CLASSIFIER,), select_outputs(names.CLASSIFIER), precision),
+        [prompt] * len(texts),
+        join_start(start, texts),
+        convert=lambda index, encoding, outputs: outputs[0][0],
+        batch_size=batch_size,
+        progress=False,
+    )
+    probabilities = softmax(np.array(logits))
+    order = np.argsort(-probabilities, kind="stable")
+    return [Choice(int(n), texts[n], float(probabilities[n])) for n in order]

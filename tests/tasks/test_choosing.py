@@ -1,0 +1,333 @@
+"""Multiple choice: transformers' numbers, fine-tuning on SWAG's layout, and refused data."""
+
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Copies, assert_states_equal
+from helpers.peer_tasks import VOCABULARY
+
+import kbert
+from kbert.checkpoints import transfer, weight_names
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.graph.accounting import account
+from kbert.graph.keras_config import read_graph
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.show.verification import verify
+from kbert.tasks.choosing import TASK, Question, read_choices, take_choices
+from kbert.tasks.resume import resume
+from kbert.training.engine import Engine
+from kbert.training.optimizers import Optimizer
+
+CHOICES, BATCH, LENGTH = 3, 5, 7
+SIZES = {
+    **{"vocab_size": 99, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3},
+    **{"intermediate_size": 37, "max_position_embeddings": 41, "initializer_range": 0.2},
+}
+UNDROPPED = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+UNDROPPED |= {"dropout": 0, "attention_dropout": 0, "seq_classif_dropout": 0}  # DistilBERT's
+HEADER = ["", "video-id", "sent1", "sent2", *(f"ending{n}" for n in range(CHOICES)), "label"]
+QUIET = {"progress": False, "peak_flops": 1e9}
+SETTINGS = {"epochs": 12, "batch_size": 6, "learning_rate": 1e-2, "seed": 4}
+SETTINGS |= {"save_every": 10, "keep_checkpoints": True}
+PROMPT, START = "the cat sat on the mat .", "the dog"
+ROW = {"prompt": "cat", "choices": ["dog", "sun", "mat"], "label": 2}
+
+
+def make_questions(count: int, seed: int) -> list[list]:
+    """Rows of SWAG; the right ending is the red one, and every fourth has only two."""
+    random, rows = np.random.default_rng(seed), []
+    for number in range(count):
+        choices = CHOICES - (number % 4 == 0)
+        label = int(random.integers(choices))
+        words = random.choice(["sun", "moon", "tree", "big"], (choices, 2))
+        endings = [" ".join([*pair, "red"] if n == label else pair) for n, pair in enumerate(words)]
+        endings += [""] * (CHOICES - choices)
+        rows.append([number, "v", PROMPT, START, *endings, label])
+    return rows
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def write_peer(family: str, folder, **changes):
+    """Save a random model of transformers with a vocabulary, and return it."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    sizes = SIZES | changes | {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 37}
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    model = getattr(transformers, f"{family}ForMultipleChoice")(config).eval()
+    model.save_pretrained(folder)
+    lines = [*VOCABULARY, *(f"[unused{n}]" for n in range(99))][:99]
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return model
+
+
+@pytest.fixture(scope="module", params=["Bert", "DistilBert"])
+def peer(request, tmp_path_factory):
+    """A model of transformers, and its folder."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return write_peer(request.param, folder, **UNDROPPED), folder
+
+
+def to_peer(ids, segments, model) -> dict:
+    import torch
+
+    inputs = {"input_ids": ids, "token_type_ids": segments}
+    inputs["attention_mask"] = (np.asarray(ids) > 0).astype(int)
+    if "DistilBert" in type(model).__name__:
+        del inputs["token_type_ids"]
+    return {name: torch.tensor(np.asarray(array, "int64")) for name, array in inputs.items()}
+
+
+def compute_logits(bert, ids, segments):
+    """Return the logits of (B, C, S) ids, (B, C)."""
+    inputs = {"Input-Token": ids, "Input-Segment": segments}
+    flat = [inputs[name].reshape(-1, LENGTH) for name in bert.model.input_names]
+    return keras.ops.convert_to_numpy(bert.model(flat, training=False)).reshape(BATCH, CHOICES)
+
+
+def test_values_files_and_counts_equal_transformers(peer, tmp_path):
+    model, folder = peer
+    bert = kbert.load(folder)
+    assert bert.head == "choice" and bert.report.initialized == ()
+    random = np.random.default_rng(1)
+    ids = random.integers(1, 99, (BATCH, CHOICES, LENGTH)).astype("int32")
+    segments = random.integers(0, 2, ids.shape).astype("int32")
+    expected = model(**to_peer(ids, segments, model)).logits.detach().numpy()
+    np.testing.assert_allclose(compute_logits(bert, ids, segments), expected, atol=1e-5)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert account(bert.config, head=type(model).__name__).params == count
+    assert bert.model.count_params() == count and verify(bert.model).ok
+    kbert.save(bert, tmp_path / "saved")
+    assert "She walks in." in bert_card(bert)
+    again = type(model).from_pretrained(tmp_path / "saved").eval()
+    saved = again(**to_peer(ids, segments, model)).logits.detach().numpy()
+    np.testing.assert_allclose(saved, expected, atol=1e-5)
+    kbert.save(bert, tmp_path / "model.keras")
+    for path in (tmp_path / "saved", tmp_path / "model.keras"):
+        reloaded = kbert.load(path)
+        assert (reloaded.head, reloaded.labels) == ("choice", None)
+        np.testing.assert_allclose(compute_logits(reloaded, ids, segments), expected, atol=1e-5)
+
+
+def bert_card(bert) -> str:
+    from kbert.checkpoints.hub.model_card import make_card
+
+    return make_card(bert)
+
+
+def test_loss_and_gradients_equal_transformers(peer):
+    """Of examples with 3 and with 2 choices."""
+    import torch
+
+    model, folder = peer
+    bert, random = kbert.load(folder), np.random.default_rng(2)
+    counts, labels = (3, 2, 3, 3, 2), [2, 1, 0, 1, 0]
+    ids = [random.integers(1, 99, tokens).tolist() for tokens in random.integers(2, 8, sum(counts))]
+    segments = [random.integers(0, 2, len(row)).tolist() for row in ids]
+    examples = Examples(ids, segments, {"Classifier": labels}, counts=counts)
+    batch = BucketedBatches(examples, batch_size=BATCH, lengths=(LENGTH,)).batch(0)
+    engine = Engine()
+    engine.prepare(bert.model, Optimizer(total_steps=9))
+    gradients = engine.gradients(batch, 0)
+    loss = engine.evaluate(batch)["Classifier_loss"][0]
+    losses, first = [], 0
+    for count, label in zip(counts, labels, strict=True):
+        rows = range(first, first + count)
+        padded = [
+            [[*each[n], *[0] * (LENGTH - len(each[n]))] for n in rows] for each in (ids, segments)
+        ]
+        logits = model(**to_peer([padded[0]], [padded[1]], model)).logits
+        losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor([label])))
+        first += count
+    expected = sum(losses) / BATCH
+    assert loss == pytest.approx(expected.item(), abs=1e-5)
+    model.zero_grad()
+    expected.backward()
+    for weight in bert.model.weights:  # written as weights, they get transformers' names and shapes
+        if weight.path in gradients:
+            weight.assign(gradients[weight.path])
+    entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
+    arrays = transfer.arrays_of(bert.model, entries)
+    prefix = model.base_model_prefix + "."
+    for name, parameter in model.named_parameters():
+        array = arrays[name.removeprefix(prefix)]
+        np.testing.assert_allclose(array, parameter.grad.numpy(), atol=1e-5, err_msg=name)
+    assert len(arrays) == len(list(model.parameters()))
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A run on SWAG's layout, its folder's parent, and a copy of the run in the middle."""
+    folder = tmp_path_factory.mktemp("choice")
+    write_peer("Bert", folder / "source")
+    train = write(folder / "train.csv", [HEADER, *make_questions(31, 1)])
+    dev = write(folder / "dev.csv", [HEADER, *make_questions(11, 2)])
+    copies = Copies(folder / "run", folder / "crashed", 23, state=20)
+    options = {"output": folder / "run", "callbacks": [copies], **SETTINGS, **QUIET}
+    return kbert.finetune(folder / "source", "choice", train=train, dev=dev, **options), folder
+
+
+def test_right_endings_are_learned(tuned):
+    done, _ = tuned
+    losses = [line["Classifier_loss"] for line in done.history.updates]
+    assert np.mean(losses[-6:]) < 0.3 * np.mean(losses[:6])
+    assert done.metrics["accuracy"] == 1 and done.intervals["accuracy"][1] == 1
+
+
+def test_crashed_run_resumes_with_equal_weights(tuned):
+    done, folder = tuned
+    resumed = resume(folder / "crashed", **QUIET)
+    assert_states_equal(folder / "run", folder / "crashed", 72)
+    assert resumed.metrics == done.metrics and resumed.intervals == done.intervals
+
+
+def test_command_line_evaluates_and_chooses(tuned, capsys):
+    done, folder = tuned
+    model, data = folder / "run" / "model", folder / "dev.csv"
+    options = ("--task", "choice", "--data", data, "--format", "json")
+    metrics = json.loads(kbert_command(capsys, "evaluate", model, *options).out)
+    assert metrics == pytest.approx(done.metrics, rel=1e-4)
+    choices = ("big sun", "big moon", "sun red")
+    first, *others = kbert.choose(done.bert, PROMPT, choices, start=START)
+    assert (first.index, first.text) == (2, "sun red")
+    assert sum(one.probability for one in (first, *others)) == pytest.approx(1)
+    command = ("choose", folder / "run", PROMPT, "--start", START, *choices)
+    printed = kbert_command(capsys, *command)
+    assert printed.out.splitlines()[0] == f"{first.probability:.4f}  sun red"
+    printed = json.loads(kbert_command(capsys, *command, "--format", "json").out)
+    assert [one["index"] for one in printed] == [2, *(one.index for one in others)]
+
+
+def test_loss_of_evaluation_is_transformers(tuned):
+    import torch
+    from transformers import BertForMultipleChoice
+
+    done, folder = tuned
+    model = BertForMultipleChoice.from_pretrained(folder / "run" / "model").eval()
+    losses = []
+    for question in read_choices(folder / "dev.csv"):
+        prompt, *texts = question.texts
+        pairs = [done.bert.tokenizer.encode(prompt, text) for text in texts]
+        logits = [
+            model(**to_peer([[pair.ids]], [[pair.segment_ids]], model)).logits[0] for pair in pairs
+        ]
+        losses.append(-torch.log_softmax(torch.cat(logits), 0)[question.label].item())
+    assert done.metrics["loss"] == pytest.approx(np.mean(losses), rel=1e-3, abs=1e-5)
+
+
+def test_adapters_of_a_run_open_again(tuned, tmp_path):
+    _, folder = tuned
+    options = {"lora_rank": 2, "epochs": 1, "output": tmp_path / "run", **QUIET}
+    adapted = kbert.finetune(folder / "source", "choice", train=folder / "train.csv", **options)
+    again = kbert.load(folder / "source", adapter=tmp_path / "run" / "adapter")
+    assert again.head == "choice" and again.adapter is not None
+    one, other = (kbert.choose(bert, PROMPT, ["sun", "red"]) for bert in (adapted.bert, again))
+    assert [each.probability for each in one] == pytest.approx([e.probability for e in other])
+
+
+def test_graph_is_known_by_its_name():
+    spec = GraphSpec(kbert.get_config("tiny"), "multiple-choice", num_labels=7, seq_len=5)
+    model = build(spec)
+    assert (spec.head, spec.num_labels, spec.for_training().selected) == ("choice", 1, 1)
+    values = json.loads(model.to_json())
+    assert read_graph(values, "a model", spec.config).head == "choice"
+    assert build(GraphSpec(spec.config, "classifier", num_labels=1)).spec.head == "classifier"
+    with pytest.raises(ValueError, match="head 'choice' must be for a model_type bert or distil"):
+        GraphSpec(kbert.BertConfig(model_type="roberta"), "choice")
+
+
+def test_all_layouts_give_the_same_questions(tmp_path):
+    expected = [("cat", ("a dog", "a sun", "a mat"), 2), ("red", ("a big", "a sun"), 0)]
+    columns = ["label", "sent1", "sent2", "ending0", "ending1", "ending2"]
+    rows = [[2, "cat", "a", "dog", "sun", "mat"], [0, "red", "a", "big", "sun", ""]]
+    dicts = [dict(zip(columns, row, strict=True)) for row in rows]
+    lists = [
+        {"prompt": row[1], "start": row[2], "choices": [c for c in row[3:] if c], "label": row[0]}
+        for row in rows
+    ]
+    tabs = "\n".join("\t".join(map(str, row)) for row in [columns, *rows])
+    (tmp_path / "a.tsv").write_text(tabs)
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lists)))
+    renamed = write(tmp_path / "b.csv", [["gold", "body", *columns[2:]], *rows])
+    options = kbert_options(text="body", label="gold")
+    for questions in (
+        read_choices(write(tmp_path / "a.csv", [columns, *rows])),
+        read_choices(tmp_path / "a.tsv"),
+        read_choices(tmp_path / "a.jsonl"),
+        read_choices(renamed, options),
+        take_choices(dicts, "train"),
+        take_choices(lists, "train"),
+    ):
+        assert [(one.texts[0], one.texts[1:], one.label) for one in questions] == expected
+    question = Question("cat", ("dog", "sun"), 1)
+    assert take_choices([question], "train") == [question]
+
+
+def kbert_options(**options):
+    from kbert.data.labelled.columns import ColumnOptions
+
+    return ColumnOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (ROW | {"choices": ["b"]}, r"train\[0\]: expected two choices or more, got 1"),
+        (ROW | {"choices": "b"}, "expected two choices or more, got 1"),
+        (ROW | {"label": 3}, r"label must be the number of a choice, 0 … 2, got '3'"),
+        (ROW | {"label": "A"}, "0 … 2, got 'A'"),
+        (ROW | {"choices": ["a", " ", "b"]}, '"choice 1" must be a text'),
+        (ROW | {"prompt": None}, '"prompt" must be a text'),
+        ({"text": "a", "label": 1}, "expected the columns prompt, choice0, .* got text, label"),
+        (("a", "b", 0), "expected a dict with the keys prompt, choices and label"),
+    ],
+)
+def test_rows_that_are_no_questions_are_refused(row, says):
+    with pytest.raises(ValueError, match=says) as raised:
+        TASK.take([row], "train")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "expected the columns prompt"),
+        ([HEADER], "got nothing"),
+        ([["cat", "", "dog", "sun", 0]], "line 1: expected the columns prompt, choice0"),
+        ([HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 3]], "line 2: label must be the"),
+        ([HEADER, [0, "v", "cat", "", "dog", "", "mat", 0]], 'line 2: "choice 1" must be a text'),
+        ([HEADER, [0, "v", "cat", "", "dog", "sun"]], "line 2: expected 8 columns"),
+    ],
+)
+def test_files_that_are_no_questions_are_refused_in_one_line(tmp_path, capsys, rows, says):
+    data = write(tmp_path / "data.csv", rows)
+    with pytest.raises(ValueError, match=says):
+        read_choices(data)
+    options = ("--task", "choice", "--train", data, "-o", tmp_path / "run")
+    status, out, err = kbert_command(capsys, "-q", "finetune", tmp_path, *options)
+    assert (status, out) == (2, "") and err.count("\n") == 1
+
+
+def test_settings_and_choices_that_do_not_fit_are_refused(tuned):
+    done, folder = tuned
+    for options, says in (
+        ({"packing": True}, "packing must be for the task"),
+        ({"label_smoothing": 0.1}, "label_smoothing must be for the task"),
+        ({"teacher": folder / "source"}, "teacher does not go with the task choice"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            kbert.finetune(folder / "source", "choice", train=[ROW], **options)
+    with pytest.raises(ValueError, match="choices must be a list of two texts or more"):
+        kbert.choose(done.bert, "a", ["b"])
+    with pytest.raises(ValueError, match="needs a model with the head 'classifier', got 'choice'"):
+        kbert.classify(done.bert, "a")
