@@ -10,8 +10,8 @@ from kbert.cli.options import POSITIVE, Numbers, option
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import (
     CLASS_WEIGHTS,
+    EMBEDDING_LOSSES,
     HIDDEN_LOSSES,
-    LOSSES,
     OPTIMIZERS,
     PRECISIONS,
     SCHEDULES,
@@ -25,7 +25,7 @@ _CHOICES = {
     "precision": PRECISIONS,
     "class_weights": CLASS_WEIGHTS,
     "hidden_loss": HIDDEN_LOSSES,
-    "loss": LOSSES,
+    "loss": EMBEDDING_LOSSES,
     "pooling": VECTOR_POOLINGS,
 }
 

@@ -4,8 +4,10 @@ A record has several texts, its columns: a text, one that is like it, and others
 formula is sentence-transformers': losses and gradients are equal to its classes'.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from keras import ops
 
@@ -22,7 +24,7 @@ _EPSILON = 1e-24  # of a squared length, whose root has a gradient
 class EmbeddingLoss:
     """A loss of text embeddings."""
 
-    name: str  # one of `kbert.training.setting_rules.LOSSES`
+    name: str  # one of `FORMULAS`
     columns: int  # C, the number of texts of a record
     width: int  # H, the size of an embedding
     # How token embeddings become one: "mean" or "max" over the tokens that are not padding, or
@@ -51,14 +53,9 @@ class EmbeddingLoss:
         return ops.reshape(embeddings, (-1, self.columns, self.width))
 
     @property
-    def needs_whole_batch(self) -> bool:
-        """True if a record's part of `sum_losses` depends on the batch's other records."""
-        return self.name in ("infonce", "cosent")
-
-    @property
-    def metric(self) -> str:
-        """The name of the second of the sums."""
-        return "absolute_error" if self.name == "cosine" else "accuracy"
+    def formula(self) -> "Formula":
+        """The formula of that name."""
+        return FORMULAS[self.name]
 
     def sum_losses(self, embeddings, labels, weights):
         """Return the sums of a `kbert.training.loss.Loss`, of some records.
@@ -73,22 +70,15 @@ class EmbeddingLoss:
             float32 (3,): the loss; the share of records that are right, of cosent of pairs of
             pairs, of cosine the mean absolute error; Σ weight.
         """
+        options = {name: getattr(self, name) for name in self.formula.options}
+        compute = functools.partial(self.formula.compute, **options)
         if self.dimensions is None:
-            return self._loss(embeddings, labels, weights)
+            return compute(embeddings, labels, weights)
         each = [
-            self._loss(_unit(embeddings[..., :dimension]), labels, weights)
+            compute(_unit(embeddings[..., :dimension]), labels, weights)
             for dimension in sorted(self.dimensions, reverse=True)
         ]
         return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
-
-    def _loss(self, embeddings, labels, weights):
-        if self.name == "infonce":
-            return infonce(embeddings, labels, weights, self.scale)
-        if self.name == "triplet":
-            return triplet(embeddings, labels, weights, self.margin)
-        if self.name == "cosine":
-            return cosine(embeddings, labels, weights)
-        return cosent(embeddings, labels, weights, self.scale)
 
 
 def sum_products(embeddings, gradient, weights):
@@ -165,6 +155,23 @@ def cosent(embeddings, scores, weights, scale: float):
     right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
     total = ops.sum(weights)
     return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
+
+
+class Formula(NamedTuple):
+    """A formula of the losses of records."""
+
+    compute: Callable  # returns the sums for embeddings, labels and weights
+    options: tuple[str, ...] = ()  # attributes of `EmbeddingLoss` that it takes
+    metric: str = "accuracy"  # the name of the second of the sums
+    needs_whole_batch: bool = False  # whether a record's part depends on the batch's others
+
+
+FORMULAS = {
+    "infonce": Formula(infonce, ("scale",), needs_whole_batch=True),
+    "triplet": Formula(triplet, ("margin",)),
+    "cosine": Formula(cosine, metric="absolute_error"),
+    "cosent": Formula(cosent, ("scale",), needs_whole_batch=True),
+}
 
 
 def _cosines(embeddings):

@@ -14,7 +14,7 @@ SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 CLASS_WEIGHTS = ("balanced",)
 HIDDEN_LOSSES = ("mse", "cosine")
-LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
+EMBEDDING_LOSSES = ("infonce", "triplet", "cosine", "cosent")
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 # Settings of Keras's optimizers, and the setting of a run that takes their place.
 _RUN_SETTINGS = {
@@ -179,7 +179,7 @@ RULES = {
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
     "class_weights": _names_rule(CLASS_WEIGHTS),
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
-    "loss": _names_rule(LOSSES),
+    "loss": _names_rule(EMBEDDING_LOSSES),
     "pooling": _names_rule(VECTOR_POOLINGS),
     "schedule": _names_rule(SCHEDULES),
     "precision": _names_rule(PRECISIONS),

@@ -62,7 +62,8 @@ class TrainingStep:
 
     def __post_init__(self):
         if one := self.embedding_loss:
-            self.losses = {EMBEDDINGS: Loss(one.name, self._sum_embedding_losses, one.metric)}
+            loss = Loss(one.name, self._sum_embedding_losses, one.formula.metric)
+            self.losses = {EMBEDDINGS: loss}
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
@@ -206,7 +207,7 @@ class TrainingStep:
         Arguments and result are those of `EmbeddingLoss.sum_losses`.
         """
         assert self.embedding_loss is not None
-        if self.backend.replicas == 1 or not self.embedding_loss.needs_whole_batch:
+        if self.backend.replicas == 1 or not self.embedding_loss.formula.needs_whole_batch:
             return self.embedding_loss.sum_losses(embeddings, labels, weights)
         # Each device receives the others' embeddings and computes the loss of the whole batch. The
         # gradient of its own embeddings is then that of one device with all of them.

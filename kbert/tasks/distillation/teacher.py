@@ -17,30 +17,28 @@ from kbert.tasks.running import compile_model
 Source = Bert | str | os.PathLike
 
 
-def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) -> Bert:
-    """Return the teacher, whose ids mean what the student's do.
+def open_teacher(
+    source: Source, tokenizer: Tokenizer, tokens: int, pairs: bool, head: str | None = None
+) -> Bert:
+    """Return the teacher, which must read what the student reads.
 
     Args:
         source: a `Bert`, or a checkpoint of any format.
         tokenizer: the student's.
+        tokens: the length of its longest sequences.
+        pairs: whether they have second texts.
         head: to load a checkpoint with; None: its own.
 
     Raises:
-        ValueError: another vocabulary.
+        ValueError: another vocabulary, too few positions or segments.
     """
-    bert = source if isinstance(source, Bert) else load_of_casing(source, tokenizer, head)
-    tokens = require_tokenizer(bert, "a teacher").tokens
-    if tokens != tokenizer.tokens:
+    teacher = source if isinstance(source, Bert) else load_of_casing(source, tokenizer, head)
+    vocabulary, config = require_tokenizer(teacher, "a teacher").tokens, teacher.config
+    if vocabulary != tokenizer.tokens:
         raise ValueError(
             f"teacher must have the student's vocabulary of {len(tokenizer.tokens):,} tokens, got "
-            f"another, of {len(tokens):,}: take a teacher that reads the same ids"
+            f"another, of {len(vocabulary):,}: take a teacher that reads the same ids"
         )
-    return bert
-
-
-def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
-    """Raise a ValueError where the teacher cannot read sequences so long, or second texts."""
-    config = teacher.config
     if config.positions < tokens:
         raise ValueError(
             f"teacher must have a position for each of {tokens} tokens, got "
@@ -50,6 +48,7 @@ def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
         raise ValueError(
             f"teacher must have two segments for pairs of texts, got {config.type_vocab_size}"
         )
+    return teacher
 
 
 class Teacher:

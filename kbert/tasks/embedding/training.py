@@ -20,7 +20,7 @@ from kbert.tasks.intervals import Scores
 _logger = logging.getLogger("kbert")
 
 # Losses for each kind of records; the first is the default.
-LOSSES = {
+LOSSES_BY_KIND = {
     "pairs": ("infonce",),
     "triplets": ("infonce", "triplet"),
     "scored pairs": ("cosent", "cosine"),
@@ -94,13 +94,13 @@ def check_prompt(settings: SentenceSettings) -> None:
 
 def choose_loss(kind: str, loss: str | None) -> str:
     """Return the loss of a kind of records; a ValueError if `loss` is for other kinds."""
-    if loss is not None and loss not in LOSSES[kind]:
-        kinds = [other for other, losses in LOSSES.items() if loss in losses]
+    if loss is not None and loss not in LOSSES_BY_KIND[kind]:
+        kinds = [other for other, losses in LOSSES_BY_KIND.items() if loss in losses]
         raise ValueError(
-            f"loss must be {' or '.join(LOSSES[kind])} for {kind}, got {loss}, which is for "
-            f"{' and '.join(kinds)}"
+            f"loss must be {' or '.join(LOSSES_BY_KIND[kind])} for {kind}, got {loss}, which is "
+            f"for {' and '.join(kinds)}"
         )
-    return loss or LOSSES[kind][0]
+    return loss or LOSSES_BY_KIND[kind][0]
 
 
 def check_records(records: Sequence[TextRecord], loss: str) -> None:

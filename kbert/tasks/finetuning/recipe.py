@@ -37,7 +37,7 @@ from kbert.tasks.checks import (
 )
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
-from kbert.tasks.distillation.teacher import check_reads, open_teacher
+from kbert.tasks.distillation.teacher import open_teacher
 from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.continued_adapter import open_source
 from kbert.tasks.finetuning.evaluate import (
@@ -196,9 +196,8 @@ class Finetuning(Recipe):
         """Open the teacher, of whom the batches then have its word."""
         task, settings = self.task, self.settings
         tokenizer = require_tokenizer(self.bert, "finetune")
-        teacher = open_teacher(source, tokenizer)
         pairs = any(max(row, default=0) > 0 for row in self.batches.examples.segment_ids)
-        check_reads(teacher, tokens, pairs)
+        teacher = open_teacher(source, tokenizer, tokens, pairs)
         if settings.alpha:
             _require_same_labels(teacher, task, self.labels)
         distillation = self.distillation = Distillation(

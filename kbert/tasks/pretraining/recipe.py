@@ -19,7 +19,7 @@ from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
-from kbert.tasks.distillation.teacher import Source, check_reads, open_teacher
+from kbert.tasks.distillation.teacher import Source, open_teacher
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
 from kbert.training.loop.history import History
@@ -158,8 +158,8 @@ class Pretraining(Recipe):
         """Open the teacher, of whom the batches then have its word."""
         settings, batches = self.settings, self.batches
         head = "pretraining" if settings.alpha else None
-        teacher = open_teacher(source, batches.shards.tokenizer, head)
-        check_reads(teacher, batches.seq_len, pairs=not settings.mlm_only)
+        tokenizer, pairs = batches.shards.tokenizer, not settings.mlm_only
+        teacher = open_teacher(source, tokenizer, batches.seq_len, pairs, head)
         if settings.alpha:
             heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
             require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -23,6 +24,13 @@ class Program(Protocol):
 
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
+
+    def assign(self, new: Values) -> None:
+        """Assign new values to the state's variables; those that changed in place are the same."""
+        flat = map(keras.tree.flatten, (self.state.variables, new))
+        for variable, value in zip(*flat, strict=True):
+            if value is not variable.value:
+                variable.assign(value)
 
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.

@@ -148,9 +148,7 @@ class _Program(Program):
         new, metrics = self.update_function(
             self.state.values(), self._frozen(), self._shard(arrays, 1), seeds
         )
-        variables, values = jax.tree.leaves(self.state.variables), jax.tree.leaves(new)
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
+        self.assign(new)
         return metrics
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:

@@ -159,12 +159,9 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
 class _Program(Program):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
-        values = self.state.values()
-        new, metrics = self.step.update(values, self._frozen(), _to_tensors(arrays), seeds)
-        flat = map(keras.tree.flatten, (self.state.variables, values, new))
-        for variable, before, value in zip(*flat, strict=True):
-            if value is not before:
-                variable.assign(value)
+        batch = _to_tensors(arrays)
+        new, metrics = self.step.update(self.state.values(), self._frozen(), batch, seeds)
+        self.assign(new)
         return metrics
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
