@@ -21,19 +21,19 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
     """Return the texts as a list, and whether there was only one, not in a list.
 
     Raises:
-        ValueError: something else than text, or none at all; the message names the place.
+        ValueError: something else than text, or none at all; the message names its location.
     """
     if isinstance(texts, str):
         check_text(texts, name)
         return [texts], True
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
         raise ValueError(f"{name} must be a str or a list of str, got {type(texts).__name__}")
-    found = list(texts)
-    if not found:
+    checked = list(texts)
+    if not checked:
         raise ValueError(f"{name} must hold at least one text, got an empty list")
-    for place, text in enumerate(found):
-        check_text(text, f"{name}[{place}]")
-    return found, False
+    for index, text in enumerate(checked):
+        check_text(text, f"{name}[{index}]")
+    return checked, False
 
 
 def listed_pairs(
@@ -105,12 +105,12 @@ def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> Non
     require_trained(bert, task, layers)
 
 
-def require_head_of(source: str, task: str, head: str, found: str) -> None:
+def require_head_of(source: str, task: str, head: str, actual: str) -> None:
     """Raise a ValueError unless the checkpoint at a path has the head that a task needs."""
-    if found != head:
+    if actual != head:
         raise ValueError(
             f"{task} needs a checkpoint with the head {head!r}, but {source} has the head "
-            f"{found!r}: take another checkpoint, or {HEADS[head].hint}"
+            f"{actual!r}: take another checkpoint, or {HEADS[head].hint}"
         )
 
 

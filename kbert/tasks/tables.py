@@ -23,13 +23,13 @@ class Table(NamedTuple):
     Attributes:
         columns: the indices of the columns to read, as the caller's `find_columns` returns them.
         names: the header's names, else the columns' numbers, from 1.
-        rows: (file and line, cells) of the examples.
+        lines: (file and line, cells) of the examples.
         has_header: whether the first line was a header.
     """
 
     columns: Any
     names: list[str]
-    rows: list[Row]
+    lines: list[Row]
     has_header: bool
 
 
@@ -48,7 +48,7 @@ def read_table(
     labels_in: Callable[[str], Collection[str]],
     find_columns: Callable[[Sequence[str], str, ColumnOptions], Any],
     find_unnamed: Callable[[Sequence[Row], str], Any],
-    last_column: Callable[[Sequence[Row]], str] = lambda rows: "label",
+    last_column: Callable[[Sequence[Row]], str] = lambda lines: "label",
     **header_options: Any,
 ) -> Table | None:
     """Read columns between commas (.csv, with quotes) or tabs; None for an empty file.
@@ -59,8 +59,8 @@ def read_table(
         expected: a description of the columns, for errors.
         labels_in: returns the labels of a last cell (`is_header`).
         find_columns: returns the columns by their names.
-        find_unnamed: returns the columns of rows without header.
-        last_column, header_options: what the last column of the rows holds, and further arguments,
+        find_unnamed: returns the columns of lines without a header.
+        last_column, header_options: what the last column holds, and further arguments,
             for `is_header`.
 
     Raises:
@@ -68,41 +68,41 @@ def read_table(
         ValueError: not UTF-8, a first line that may be a header or not, unknown columns; with the
             line's number.
     """
-    lines = read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path)
-    rows: list[Row] = [
-        (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in lines
+    numbered = read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path)
+    lines: list[Row] = [
+        (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in numbered
     ]
-    if not rows:
+    if not lines:
         return None
-    place, first = rows[0]
-    if hint := hint_of_separator(rows):
-        raise ValueError(f"{place}: {expected}, got 1 column: {hint}")
+    location, first = lines[0]
+    if hint := hint_of_separator(lines):
+        raise ValueError(f"{location}: {expected}, got 1 column: {hint}")
     has_header = is_header(
-        rows,
+        lines,
         options,
         labels_in,
-        columns_in=lambda names: find_columns(names, place, options),
-        last=last_column(rows),
+        columns_in=lambda names: find_columns(names, location, options),
+        last=last_column(lines),
         **header_options,
     )
     numbers = [str(n + 1) for n in range(len(first))]
     if has_header:
-        columns = find_columns(first, place, options)
-        _logger.warning("%s: read as a header: %s", place, ", ".join(first))
-        warn_of_ignored(first, columns, place)
-        return Table(columns, list(first), rows[1:], has_header)
+        columns = find_columns(first, location, options)
+        _logger.warning("%s: read as a header: %s", location, ", ".join(first))
+        warn_of_ignored(first, columns, location)
+        return Table(columns, list(first), lines[1:], has_header)
     if options.names:
-        return Table(find_columns(numbers, place, options), numbers, rows, has_header)
-    return Table(find_unnamed(rows, place), numbers, rows, has_header)
+        return Table(find_columns(numbers, location, options), numbers, lines, has_header)
+    return Table(find_unnamed(lines, location), numbers, lines, has_header)
 
 
-def warn_of_ignored(names: Sequence[str], columns: Container, place: str) -> None:
+def warn_of_ignored(names: Sequence[str], columns: Container, location: str) -> None:
     """Report columns that are not read."""
     if ignored := left_out(names, columns):
-        _logger.warning("%s: these columns are ignored: %s", place, ", ".join(ignored)[:80])
+        _logger.warning("%s: these columns are ignored: %s", location, ", ".join(ignored)[:80])
 
 
-def check_width(cells: Sequence[str], names: Sequence[str], place: str) -> None:
+def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
     """Raise a ValueError for a row with another number of columns than the first."""
     if len(cells) != len(names):
-        raise ValueError(f"{place}: expected {len(names)} columns as before, got {len(cells)}")
+        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")

@@ -110,7 +110,7 @@ def test_rows_in_memory_are_those_of_a_file(files, way):
     make, which = WAYS[way]
     records = take_labelled(make(), "train")
     assert plain(records) == files[which]
-    assert [record.place for record in records] == [f"train[{n}]" for n in range(len(TEXTS))]
+    assert [record.location for record in records] == [f"train[{n}]" for n in range(len(TEXTS))]
     assert list_labels(records) == ("0", "1", "2", "10")
 
 
@@ -176,7 +176,7 @@ def test_words_and_tags_in_memory_are_those_of_a_file():
     for given in (rows, dicts, iter(rows)):
         found = take_tagged(given, "dev")
         assert [(one.words, one.labels) for one in found] == rows
-        assert found[4].places == ("dev[4]",) * len(rows[4][0])
+        assert found[4].locations == ("dev[4]",) * len(rows[4][0])
 
 
 def test_ragged_words_of_tf_data_are_taken():

@@ -110,7 +110,7 @@ def test_a_page_of_base_and_512_tokens_is_under_ten_megabytes(tmp_path):
 
 
 def test_page_says_what_it_leaves_out(monkeypatch):
-    monkeypatch.setattr(page_data, "VECTORS", 300)
+    monkeypatch.setattr(page_data, "MAX_QUERY_BYTES", 300)
     found = random_map(9, truncated=True)  # 2 × 2 × 3 × 11 × 7 numbers
     assert facts_of(write_page(found))["notes"] == [
         "The text is longer: it was cut to 11 tokens, as the model reads it.",

@@ -79,7 +79,7 @@ def test_texts_are_read(write):
         ("Bad .", "0", None),
         ("Café “x”", "10", None),
     ]
-    assert records[1].place.endswith("some.tsv, line 3")
+    assert records[1].location.endswith("some.tsv, line 3")
     assert list_labels(records) == ("0", "2", "10")  # numbers by their value
 
 
@@ -324,7 +324,7 @@ def test_csv_is_read(write):
         ('a cat, "red"\nand big', "good", None),
         ("a dog", "bad", None),
     ]
-    assert [r.place.rpartition(" ")[2] for r in records] == ["2", "5"]
+    assert [r.location.rpartition(" ")[2] for r in records] == ["2", "5"]
     (record,) = read_labelled(write("a\tb,c,1", "some.CSV"))
     assert record[:3] == ("a\tb", "1", "c")
 
@@ -333,7 +333,7 @@ def test_json_lines_are_read(write):
     lines = '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n'
     records = read_labelled(write(lines, "some.jsonl"))
     assert [record[:3] for record in records] == [("a cat", "2", None), ("a\nc", "2", "b")]
-    assert records[1].place.endswith("some.jsonl, line 3")
+    assert records[1].location.endswith("some.jsonl, line 3")
 
 
 @pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])

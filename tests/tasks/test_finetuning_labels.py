@@ -15,7 +15,7 @@ from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification import numbers, several_labels
 from kbert.tasks.classification.reading import read_labelled
-from kbert.tasks.finetuning.recipe import with_balanced_classes
+from kbert.tasks.finetuning.recipe import balance_classes
 
 torch = pytest.importorskip("torch")
 WORDS = ["sun", "moon", "red", "big", "tree", "."]
@@ -237,7 +237,7 @@ def test_balanced_classes_weigh_as_torchs_cross_entropy_does():
     labels = [0] * 7 + [1] * 3 + [2]
     rows = [[5] * (2 + place % 4) for place in range(11)]
     examples = Examples(rows, [[0] * len(row) for row in rows], {CLASSIFIER: labels})
-    balanced = with_balanced_classes(examples, 3)
+    balanced = balance_classes(examples, 3)
     expected = np.array([11 / (3 * count) for count in (7, 3, 1)])
     np.testing.assert_allclose(balanced.class_weights[CLASSIFIER], expected)
     assert balanced.digest() != examples.digest()
@@ -254,7 +254,7 @@ def test_labels_of_tokens_are_balanced_too():
     rows = [[5] * 4, [5] * 3]
     labels = [[IGNORED, 0, 0, IGNORED], [IGNORED, 1, IGNORED]]
     examples = Examples(rows, [[0] * len(row) for row in rows], {"Tokens": labels})
-    batch = BucketedBatches(with_balanced_classes(examples, 2), batch_size=2).batch(0)
+    batch = BucketedBatches(balance_classes(examples, 2), batch_size=2).batch(0)
     weights, counted = batch.weights["Tokens"], batch.weights["Tokens"] > 0
     assert counted.sum() == 3 and weights.sum() == pytest.approx(1)
     rare = batch.labels["Tokens"] == 1

@@ -42,7 +42,7 @@ def test_conll_conllu_and_jsonl_are_read(tmp_path):
         (("The", "Rhine"), ("O", "B-x")),
         (("#",), ("O",)),
     ]
-    assert found[1].places[0].endswith("a.conll, line 7")
+    assert found[1].locations[0].endswith("a.conll, line 7")
     rest = "\t".join("______")
     lines = [f"1-2\tdon't\t_\t_\t{rest}", f"1\tdo\tdo\tAUX\t{rest}", f"2\tn't\tnot\tPART\t{rest}"]
     text = "# sent_id = 1\n" + "\n".join([*lines, f"2.1\tx\tx\tX\t{rest}"]) + "\n"

@@ -16,7 +16,7 @@ from kbert.tasks.glue import glue as runs
 from kbert.tasks.glue.benchmark import TASKS, tasks_named
 from kbert.tasks.glue.grid import Grid, Setting
 from kbert.tasks.glue.reading import read_file, read_task
-from kbert.tasks.glue.results import Figure, published, rows
+from kbert.tasks.glue.results import Metric, make_table, published
 
 WORDS = ["cat", "dog", "sun", "moon", "red", "big", "tree"]
 # The headers of GLUE's download; CoLA has none. Cells are {}: a text, a second text, a label.
@@ -73,7 +73,7 @@ def test_each_tasks_files_are_read(data, name):
         assert all(isinstance(record.label, str if task.labels else float) for record in records)
         assert {record.label for record in records} == set(task.labels) or not task.labels
     first = 1 if name == "CoLA" else 2
-    assert found.train[0].place == f"{data / name / 'train.tsv'}, line {first}"
+    assert found.train[0].location == f"{data / name / 'train.tsv'}, line {first}"
 
 
 def test_sst_2_without_a_header(shared):
@@ -158,13 +158,13 @@ def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretende
     (task,) = found.tasks
     assert task.best == Setting(16, 5e-5, 2)  # the first of equals
     assert [run[1:] for run in pretended[18:]] == [(16, 2, seed) for seed in (1, 2, 3)]
-    f1, accuracy = found.figures
+    f1, accuracy = found.metrics
     assert accuracy.values == pytest.approx((0.55, 0.56, 0.57, 0.58))
     assert f1.values == pytest.approx((0.275, 0.28, 0.285, 0.29))
     kept = [run.folder for run in task.runs if (run.folder / "model").exists()]
     assert kept == [tmp_path / "MRPC" / "batch16-rate5e-05-epochs2-seed3"]
     again = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=5)
-    assert len(pretended) == 22 and len(again.figures[0].values) == 5
+    assert len(pretended) == 22 and len(again.metrics[0].values) == 5
     with pytest.raises(ValueError, match="was made with other options"):
         kbert.glue(bert, data, output=tmp_path, tasks="mrpc", max_length=9)
     write_task(tmp_path / "other", "MRPC", 12)
@@ -174,10 +174,10 @@ def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretende
 
 def test_glue_table_has_the_published_results(tmp_path):
     """Mean and deviation by hand; BERT-base's row of the paper's table 1, whose mean is 79.6."""
-    figure = Figure("RTE", "accuracy", (0.66, 0.68, 0.61))
-    assert str(figure) == "65.0 ± 3.6"  # √((1² + 3² + 4²) / 2) = 3.61
-    assert str(Figure("RTE", "accuracy", (0.66,))) == "66.0"
-    (row,) = rows([figure])
+    metric = Metric("RTE", "accuracy", (0.66, 0.68, 0.61))
+    assert str(metric) == "65.0 ± 3.6"  # √((1² + 3² + 4²) / 2) = 3.61
+    assert str(Metric("RTE", "accuracy", (0.66,))) == "66.0"
+    (row,) = make_table([metric])
     assert row[:5] == ["RTE", "accuracy", "65.0 ± 3.6", "66.4", "70.1"]
     paper = [float(v) for (model, *_), v in published().items() if model == "base"]
     assert len(paper) == 9 and np.mean(paper) == pytest.approx(79.6, abs=0.1)
@@ -201,8 +201,8 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
     run = tmp_path / "run" / "MNLI" / "batch4-rate0.001-epochs1-seed0"
     assert not (run / "figures.json").exists()
     again = kbert.glue(bert, data, output=tmp_path / "run", **options)
-    assert again.figures == whole.figures
-    assert [figure.task for figure in again.figures] == ["MNLI-m", "MNLI-mm"]
+    assert again.metrics == whole.metrics
+    assert [metric.task for metric in again.metrics] == ["MNLI-m", "MNLI-mm"]
     made = json.loads((run / "figures.json").read_text())["figures"]
     second = read_task(TASKS["MNLI"], data / "MNLI").dev["-mm"]
     measured = kbert.evaluate(run / "model.keras", "classify", second)

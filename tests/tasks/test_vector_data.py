@@ -65,7 +65,7 @@ def test_embedding_files_of_every_kind_are_read(tmp_path, case):
     assert [record.score for record in found] == (scores or [None] * len(texts))
     assert [record.label for record in found] == (labels or [None] * len(texts))
     first = 2 if len(rows) > len(texts) else 1
-    assert found[0].place == f"{tmp_path / name}, line {first}"
+    assert found[0].location == f"{tmp_path / name}, line {first}"
     if name.endswith(".jsonl"):
         in_memory = take_records(rows, "train")
         assert [one[:3] for one in in_memory] == [one[:3] for one in found]
@@ -73,7 +73,7 @@ def test_embedding_files_of_every_kind_are_read(tmp_path, case):
 
 def test_embedding_rows_in_memory_are_read():
     found = take_records([PAIR, ("x", "y")], "train")
-    assert found[1] == TextRecord(("x", "y"), place="train[1]")
+    assert found[1] == TextRecord(("x", "y"), location="train[1]")
     assert take_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
     assert take_records({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
     assert take_records(found, "train")[0].texts == PAIR

@@ -28,14 +28,14 @@ class Question(NamedTuple):
 
     Attributes:
         answers: (text, offset in the context); none: the context does not say.
-        place: file and id, for errors.
+        location: file and id, for errors.
     """
 
     id: str
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
-    place: str = "a record"
+    location: str = "a record"
 
 
 class Window(NamedTuple):
@@ -80,30 +80,30 @@ def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list
             (label), if they have other names.
 
     Raises:
-        ValueError: a row that is none of these, with its place.
+        ValueError: a row that is none of these, with its location.
     """
     renamed = {options.text: "question", options.text_pair: "context", options.label: "answers"}
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         return _read_articles(data["data"], name)
     questions = []
-    for place, row in in_memory.iterate_records(data, name):
+    for location, row in in_memory.iterate_records(data, name):
         if isinstance(row, Question):
             questions.append(row)
         elif isinstance(row, dict) and "paragraphs" in row:
             questions += _read_articles([row], name)
         elif isinstance(row, dict):
             row = {renamed.get(key, key): value for key, value in row.items()}
-            context = _get_field(row, "context", str, place)
-            questions.append(_read_question(_convert_row(row, place), context, place))
+            context = _get_field(row, "context", str, location)
+            questions.append(_read_question(_convert_row(row, location), context, location))
         else:
             raise ValueError(
-                f"{place}: expected a dict with the keys question, context and answers, got "
+                f"{location}: expected a dict with the keys question, context and answers, got "
                 f"{row!r:.60}"
             )
     return questions
 
 
-def _convert_row(row: dict, place: str) -> dict:
+def _convert_row(row: dict, location: str) -> dict:
     """Convert a row of `datasets` to a question of SQuAD's files."""
     answers = row.get("answers")
     if isinstance(answers, dict):
@@ -113,62 +113,62 @@ def _convert_row(row: dict, place: str) -> dict:
         )
         if len(texts) != len(starts):
             raise ValueError(
-                f"{place}: {len(texts)} answers but {len(starts)} answer_start: "
+                f"{location}: {len(texts)} answers but {len(starts)} answer_start: "
                 "give each text its start"
             )
         pairs = zip(texts, starts, strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
-    return {"id": place, "is_impossible": not answers} | row | {"answers": answers}
+    return {"id": location, "is_impossible": not answers} | row | {"answers": answers}
 
 
 def _read_articles(articles: list, where: str) -> list[Question]:
     questions = []
     for article in articles:
         for number, paragraph in enumerate(_get_list(article, "paragraphs", where), 1):
-            place = f"{where}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
-            context = _get_field(paragraph, "context", str, place)
-            for entry in _get_list(paragraph, "qas", place):
-                name = _get_field(entry, "id", (str, int), place)
+            location = f"{where}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
+            context = _get_field(paragraph, "context", str, location)
+            for entry in _get_list(paragraph, "qas", location):
+                name = _get_field(entry, "id", (str, int), location)
                 questions.append(_read_question(entry, context, f"{where}, question {name}"))
     return questions
 
 
-def _read_question(entry, context: str, place: str) -> Question:
-    name = str(_get_field(entry, "id", (str, int), place))
-    question = _get_field(entry, "question", str, place)
+def _read_question(entry, context: str, location: str) -> Question:
+    name = str(_get_field(entry, "id", (str, int), location))
+    question = _get_field(entry, "question", str, location)
     answers = []
-    for answer in _get_list(entry, "answers", place):
-        text = _get_field(answer, "text", str, place)
-        start = _get_field(answer, "answer_start", int, place)
+    for answer in _get_list(entry, "answers", location):
+        text = _get_field(answer, "text", str, location)
+        start = _get_field(answer, "answer_start", int, location)
         passage = context[max(start, 0) : max(start, 0) + len(text)]
         if not text or start < 0 or passage != text:
             raise ValueError(
-                f"{place}: expected the answer {text[:40]!r} at character {start} of the context, "
-                f"got {passage[:40]!r}"
+                f"{location}: expected the answer {text[:40]!r} at character {start} of the "
+                f"context, got {passage[:40]!r}"
             )
         answers.append((text, start))
     impossible = entry.get("is_impossible", False)
     if impossible and answers:
         raise ValueError(
-            f"{place}: expected no answers, as is_impossible is true, got {len(answers)}"
+            f"{location}: expected no answers, as is_impossible is true, got {len(answers)}"
         )
     if not answers and not impossible:
-        raise ValueError(f"{place}: expected an answer, got none: add one or is_impossible")
-    return Question(name, question, context, tuple(answers), place)
+        raise ValueError(f"{location}: expected an answer, got none: add one or is_impossible")
+    return Question(name, question, context, tuple(answers), location)
 
 
-def _get_field(entry, name: str, kind, place: str):
+def _get_field(entry, name: str, kind, location: str):
     """Return a dict's text or number; a ValueError if it has none."""
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         names = {list: "a list, as in SQuAD", int: "a whole number"}
         problem = "but there is none" if value is None else f"got {value!r:.60}"
-        raise ValueError(f'{place}: "{name}" must be {names.get(kind, "a text")}, {problem}')
+        raise ValueError(f'{location}: "{name}" must be {names.get(kind, "a text")}, {problem}')
     return value
 
 
-def _get_list(entry, name: str, place: str) -> list:
-    return _get_field(entry, name, list, place)
+def _get_list(entry, name: str, location: str) -> list:
+    return _get_field(entry, name, list, location)
 
 
 def encode_squad(
@@ -199,11 +199,11 @@ def encode_squad(
         dropped += no_token
         width = max_length - len(first) - 1
         if not len(context):
-            raise ValueError(f"{record.place}: the context must have a token, got none")
+            raise ValueError(f"{record.location}: the context must have a token, got none")
         if width < 1:
             raise ValueError(
-                f"{record.place}: the question must leave room for a token of the context, but it "
-                f"is {1 - width} tokens too long: cut it, or take a greater max_length"
+                f"{record.location}: the question must leave room for a token of the context, but "
+                f"it is {1 - width} tokens too long: cut it, or take a greater max_length"
             )
         for start, end in windows(len(context), width, min(stride, width // 2)):
             begin = last = IGNORED if no_token else 0

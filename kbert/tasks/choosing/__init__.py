@@ -35,14 +35,14 @@ class Question(NamedTuple):
         choices: the second texts, two or more.
         label: the index of the right choice, from 0.
         start: how each second text begins, before the choice; may be empty.
-        place: file and line, for errors.
+        location: file and line, for errors.
     """
 
     prompt: str
     choices: tuple[str, ...]
     label: int
     start: str = ""
-    place: str = "a record"
+    location: str = "a record"
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def read_choices(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -
             is not the index of one; with the line's number.
     """
     path = Path(path)
-    questions = _take_rows(read_objects(path) or _read_lines(path, options), options)
+    questions = _make_questions(read_objects(path) or _read_lines(path, options), options)
     if not questions:
         raise ValueError(f"{path}: {_EXPECTED}, got nothing")
     return questions
@@ -97,9 +97,9 @@ def take_choices(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Q
         options: the columns of the prompt (text), the start (text_pair) and the label.
 
     Raises:
-        ValueError: a row that is neither, with its place.
+        ValueError: a row that is neither, with its location.
     """
-    return _take_rows(in_memory.iterate_records(data, name), options)
+    return _make_questions(in_memory.iterate_records(data, name), options)
 
 
 def _read_lines(path: Path, options: ColumnOptions) -> Iterator[tuple[str, dict]]:
@@ -115,72 +115,78 @@ def _read_lines(path: Path, options: ColumnOptions) -> Iterator[tuple[str, dict]
     )
     if table is None:
         return
-    for place, cells in table.rows:
-        check_width(cells, table.names, place)
-        yield place, {table.names[n]: cell for n, cell in enumerate(cells) if n in table.columns}
+    for location, cells in table.lines:
+        check_width(cells, table.names, location)
+        yield location, {table.names[n]: cell for n, cell in enumerate(cells) if n in table.columns}
 
 
-def _refuse_unnamed(rows: Sequence[Row], place: str) -> _Layout:
-    raise ValueError(f"{place}: {_EXPECTED}, got {', '.join(rows[0][1])[:80]}")
+def _refuse_unnamed(lines: Sequence[Row], location: str) -> _Layout:
+    raise ValueError(f"{location}: {_EXPECTED}, got {', '.join(lines[0][1])[:80]}")
 
 
-def _find_columns(header: Sequence[str], place: str, options: ColumnOptions) -> _Layout:
+def _find_columns(header: Sequence[str], location: str, options: ColumnOptions) -> _Layout:
     names = [str(name).strip().lower() for name in header]
     listed = ", ".join(map(str, header))[:80]
     numbered = {int(m[1]): n for n, name in enumerate(names) if (m := _NUMBERED.fullmatch(name))}
 
     def find(known: Sequence[str], wanted: str | None) -> int | None:
         known = known if wanted is None else (wanted.strip().lower(),)
-        found = next((names.index(name) for name in known if name in names), None)
-        if wanted is not None and found is None:
-            raise ValueError(f"{place}: there is no column {wanted!r}, only {listed}")
-        return found
+        column = next((names.index(name) for name in known if name in names), None)
+        if wanted is not None and column is None:
+            raise ValueError(f"{location}: there is no column {wanted!r}, only {listed}")
+        return column
 
     prompt, label = find(_PROMPTS, options.text), find(LABELS, options.label)
     choices = [numbered[n] for n in sorted(numbered)]
-    if (column := find(_LISTS, None)) is not None:
-        choices = [column]
+    if (lists := find(_LISTS, None)) is not None:
+        choices = [lists]
     if prompt is None or label is None or not choices:
-        raise ValueError(f"{place}: {_EXPECTED}, got {listed}")
+        raise ValueError(f"{location}: {_EXPECTED}, got {listed}")
     return _Layout(prompt, find(_STARTS, options.text_pair), tuple(choices), label)
 
 
-def _take_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list[Question]:
+def _make_questions(
+    examples: Iterable[tuple[str, object]], options: ColumnOptions
+) -> list[Question]:
     questions: list[Question] = []
     layouts: dict[tuple, _Layout] = {}
-    for place, row in rows:
+    for location, row in examples:
         if isinstance(row, Question):
             questions.append(row)
             continue
         if not isinstance(row, dict):
             raise ValueError(
-                f"{place}: expected a dict with the keys prompt, choices and label, got {row!r:.60}"
+                f"{location}: expected a dict with the keys prompt, choices and label, got "
+                f"{row!r:.60}"
             )
         names = tuple(row)
         if names not in layouts:
-            layouts[names] = _find_columns(names, place, options)
-            warn_of_ignored(names, layouts[names], place)
-        questions.append(_make_question(list(row.values()), names, layouts[names], place))
+            layouts[names] = _find_columns(names, location, options)
+            warn_of_ignored(names, layouts[names], location)
+        questions.append(_make_question(list(row.values()), names, layouts[names], location))
     return questions
 
 
-def _make_question(cells: list, names: Sequence, layout: _Layout, place: str) -> Question:
+def _make_question(cells: list, names: Sequence, layout: _Layout, location: str) -> Question:
     choices = [cells[column] for column in layout.choices]
     if isinstance(choices[0], list):
         choices = choices[0]
     while choices and choices[-1] in (None, ""):  # a question with fewer than the others
         choices = choices[:-1]
     if len(choices) < 2:
-        raise ValueError(f"{place}: expected two choices or more, got {len(choices)}")
-    label = in_memory.label_of(cells[layout.label], str(names[layout.label]), place)
+        raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
+    label = in_memory.label_of(cells[layout.label], str(names[layout.label]), location)
     if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
         raise ValueError(
-            f"{place}: label must be the number of a choice, 0 … {len(choices) - 1}, got {label!r}"
+            f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
+            f"{label!r}"
         )
-    prompt = in_memory.text_of(cells[layout.prompt], str(names[layout.prompt]), place)
-    choices = [in_memory.text_of(choice, f"choice {n}", place) for n, choice in enumerate(choices)]
+    prompt = in_memory.text_of(cells[layout.prompt], str(names[layout.prompt]), location)
+    choices = [
+        in_memory.text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)
+    ]
     start = "" if layout.start is None else str(cells[layout.start] or "").strip()
-    return Question(prompt, tuple(choices), int(label), start, place)
+    return Question(prompt, tuple(choices), int(label), start, location)
 
 
 class Choosing(Task):

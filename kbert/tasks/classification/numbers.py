@@ -21,20 +21,20 @@ from kbert.tasks.intervals import Scores
 LABEL = "score"  # what the one output is called
 
 
-def _parse_cell(cell: str, place: str) -> float:
+def _parse_cell(cell: str, location: str) -> float:
     try:
         number = float(cell)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{place}: the label must be a number, got {cell!r:.60}")
+        raise ValueError(f"{location}: the label must be a number, got {cell!r:.60}")
     return number
 
 
-def _parse_value(value, column: str, place: str, names) -> float:
+def _parse_value(value, column: str, location: str, names) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f'{place}: "{column}" must be a number, got {value!r:.60}')
-    return _parse_cell(str(value), place)
+        raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
+    return _parse_cell(str(value), location)
 
 
 def _classify_cell(cell: str) -> tuple[str, ...]:

@@ -28,22 +28,22 @@ class Labelled(NamedTuple):
     Attributes:
         label: as it is in the file; a float for numbers, a tuple for several labels.
         pair: the second text, if there is one.
-        place: file and line, for errors.
+        location: file and line, for errors.
     """
 
     text: str
     label: Any
     pair: str | None = None
-    place: str = "a record"
+    location: str = "a record"
 
 
 class LabelKind(NamedTuple):
     """A kind of label.
 
     Attributes:
-        parse_cell: returns the label of a file's cell and its place.
-        parse_value: returns the label of a value in memory, its column, its place, and the labels'
-            names.
+        parse_cell: returns the label of a file's cell and its location.
+        parse_value: returns the label of a value in memory, its column, its location, and the
+            labels' names.
         description: a description of a label, for errors.
         split: returns the labels in a file's cell, which distinguish a header from an example.
         may_be_empty: whether an empty cell is a label.
@@ -56,7 +56,9 @@ class LabelKind(NamedTuple):
     may_be_empty: bool = False
 
 
-ONE_LABEL = LabelKind(lambda cell, place: cell, in_memory.label_of, "a label", lambda cell: (cell,))
+ONE_LABEL = LabelKind(
+    lambda cell, location: cell, in_memory.label_of, "a label", lambda cell: (cell,)
+)
 
 
 def read_labelled(
@@ -81,7 +83,7 @@ def read_labelled(
     path = Path(path)
     between = "commas" if path.suffix.lower() == ".csv" else "tabs"
     if objects := read_objects(path):
-        records: list[Labelled] = _take_rows(objects, kind, options)
+        records: list[Labelled] = _make_records(objects, kind, options)
         expected = 'objects {"text": …, "label": …}'
     else:
         records = _read_lines(path, between, kind, options)
@@ -108,11 +110,11 @@ def take_labelled(
         kind: the kind of the labels.
 
     Raises:
-        ValueError: a row that is none of these, with its place; labels that hardly repeat.
+        ValueError: a row that is none of these, with its location; labels that hardly repeat.
     """
     features = getattr(data, "features", None) or {}
     class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
-    return _take_rows(in_memory.iterate_records(data, name), kind, options, class_names)
+    return _make_records(in_memory.iterate_records(data, name), kind, options, class_names)
 
 
 def _read_lines(
@@ -125,42 +127,42 @@ def _read_lines(
         expected=f"expected columns between {between}",
         labels_in=kind.split,
         find_columns=find_columns,
-        find_unnamed=lambda rows, place: _find_unnamed(rows, place, between),
+        find_unnamed=lambda lines, location: _find_unnamed(lines, location, between),
     )
     if table is None:
         return []
     columns = table.columns
     needed = columns[:2] if kind.may_be_empty else columns
     records = []
-    for place, cells in table.rows:
-        check_width(cells, table.names, place)
+    for location, cells in table.lines:
+        check_width(cells, table.names, location)
         if empty := [column for column in needed if column is not None and not cells[column]]:
             raise ValueError(
-                f"{place}: column {empty[0] + 1} of {len(cells)} is empty: fill it in, or leave "
+                f"{location}: column {empty[0] + 1} of {len(cells)} is empty: fill it in, or leave "
                 "the line out"
             )
-        label = kind.parse_cell(cells[columns.label], place)
+        label = kind.parse_cell(cells[columns.label], location)
         pair = None if columns.pair is None else cells[columns.pair]
-        records.append(Labelled(cells[columns.text], label, pair, place))
+        records.append(Labelled(cells[columns.text], label, pair, location))
     if kind is ONE_LABEL:
         no_header = "" if table.has_header else " --no-header"
         _check_labels_repeat(records, table.names, columns, options, no_header)
     return records
 
 
-def _find_unnamed(rows: Sequence[Row], place: str, between: str) -> Columns:
+def _find_unnamed(lines: Sequence[Row], location: str, between: str) -> Columns:
     """Return the columns of a file without header: the label is the last."""
-    count = len(rows[0][1])
+    count = len(lines[0][1])
     if count not in (2, 3):
         raise ValueError(
-            f"{place}: expected a text, or two, and a label, between {between}, got {count} "
+            f"{location}: expected a text, or two, and a label, between {between}, got {count} "
             f"column{'s' if count > 1 else ''}"
         )
     if count == 3:
         _logger.warning(
             "%s: the columns are read as text, second text, label. If the first is no text, give "
             "--text-column 2 --label-column 3 --no-header",
-            data_of(place),
+            data_of(location),
         )
     return Columns(0, 1 if count == 3 else None, count - 1)
 
@@ -184,8 +186,8 @@ def _check_labels_repeat(
     are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
     regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
     raise ValueError(
-        f"{data_of(records[0].place)}: the labels must repeat, got {different:,} different ones in "
-        f"{len(records):,} examples. If text and label are swapped, give "
+        f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different ones "
+        f"in {len(records):,} examples. If text and label are swapped, give "
         f"{_name_options([*used[1:], used[0]])}{more}. If they are right, give "
         f"{_name_options(used)}{more}{regress}"
     )
@@ -198,33 +200,33 @@ def _name_options(names: Sequence[str]) -> str:
     return f"--text-column {text}{second} --label-column {label}"
 
 
-def _take_rows(
-    rows: Iterable[tuple[str, object]],
+def _make_records(
+    examples: Iterable[tuple[str, object]],
     kind: LabelKind,
     options: ColumnOptions,
     class_names: Mapping | None = None,
 ) -> in_memory.LabelledRecords:
-    """Return the records of (place, row); `class_names` are a column's labels, by its name."""
+    """Return the records of (location, row); `class_names` are a column's labels, by its name."""
     records = in_memory.LabelledRecords()
     layouts: dict[tuple, Columns] = {}
-    for place, row in rows:
+    for location, row in examples:
         if isinstance(row, Labelled):
             records.append(row)
             continue
-        row = _convert_row(row, place)
+        row = _convert_row(row, location)
         names = tuple(row)
         if names not in layouts:
-            layouts[names] = find_columns(names, place, options)
-            warn_of_ignored(names, layouts[names], place)
+            layouts[names] = find_columns(names, location, options)
+            warn_of_ignored(names, layouts[names], location)
         text, pair, label = (None if n is None else names[n] for n in layouts[names])
         second = None if pair is None else row[pair]
         records.labels = (class_names or {}).get(str(label).lower())
         records.append(
             Labelled(
-                in_memory.text_of(row[text], str(text), place),
-                kind.parse_value(row[label], str(label), place, records.labels),
-                None if second is None else in_memory.text_of(second, str(pair), place),
-                place,
+                in_memory.text_of(row[text], str(text), location),
+                kind.parse_value(row[label], str(label), location, records.labels),
+                None if second is None else in_memory.text_of(second, str(pair), location),
+                location,
             )
         )
     if kind is ONE_LABEL and layouts:
@@ -233,7 +235,7 @@ def _take_rows(
     return records
 
 
-def _convert_row(row, place: str) -> dict:
+def _convert_row(row, location: str) -> dict:
     """Return a row as a dict."""
     if isinstance(row, dict):
         return row
@@ -246,7 +248,7 @@ def _convert_row(row, place: str) -> dict:
         return dict(zip(names, row, strict=True))
     got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
     raise ValueError(
-        f"{place}: expected (text, label), (text, second text, label) or a dict with the keys "
+        f"{location}: expected (text, label), (text, second text, label) or a dict with the keys "
         f"text and label, got {got}"
     )
 
@@ -263,7 +265,7 @@ def list_labels(records: Sequence[Labelled]) -> tuple[str, ...]:
     warn_of_missing_labels(record.label for record in records)
     if len(labels) < 2:
         raise ValueError(
-            f"{data_of(records[0].place)} must have two labels or more, got only "
+            f"{data_of(records[0].location)} must have two labels or more, got only "
             f"{records[0].label!r}"
         )
     return sort_labels(labels, getattr(records, "labels", None))
@@ -311,8 +313,8 @@ def find_label(label: str, record: Labelled, ids: Mapping[str, int]) -> int:
     if label not in ids:
         more = f" … ({len(ids)})" if len(ids) > 10 else ""
         raise ValueError(
-            f"{record.place}: label must be one of the model's {', '.join(list(ids)[:10])}{more}, "
-            f"got {label!r}"
+            f"{record.location}: label must be one of the model's {', '.join(list(ids)[:10])}{more}"
+            f", got {label!r}"
         )
     return ids[label]
 

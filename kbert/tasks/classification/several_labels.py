@@ -25,21 +25,21 @@ from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 
-def _parse_cell(cell: str, place: str) -> tuple[str, ...]:
+def _parse_cell(cell: str, location: str) -> tuple[str, ...]:
     labels = tuple(label.strip() for label in cell.split(",")) if cell else ()
     if "" in labels:
-        raise ValueError(f"{place}: expected labels between commas, got {cell!r:.60}")
+        raise ValueError(f"{location}: expected labels between commas, got {cell!r:.60}")
     return labels
 
 
-def _parse_value(value, column: str, place: str, names) -> tuple[str, ...]:
+def _parse_value(value, column: str, location: str, names) -> tuple[str, ...]:
     if value is None or value == "":
         return ()
     if isinstance(value, str):
-        return _parse_cell(value, place)
+        return _parse_cell(value, location)
     if not isinstance(value, list):
-        raise ValueError(f'{place}: "{column}" must be a list of labels, got {value!r:.60}')
-    return tuple(in_memory.label_of(label, column, place, names) for label in value)
+        raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
+    return tuple(in_memory.label_of(label, column, location, names) for label in value)
 
 
 def _split_cell(cell: str) -> list[str]:
@@ -67,7 +67,7 @@ class SeveralLabels(Task):
         labels = {label for record in records for label in record.label}
         warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
         if not labels:
-            raise ValueError(f"{data_of(records[0].place)} must have labels, got none at all")
+            raise ValueError(f"{data_of(records[0].location)} must have labels, got none at all")
         return sort_labels(labels, getattr(records, "labels", None))
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:

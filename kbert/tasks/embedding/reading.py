@@ -44,13 +44,13 @@ class TextRecord(NamedTuple):
         texts: a sentence; two similar texts; or these and texts that are not similar to the first.
         score: similarity of two texts; None: unknown.
         label: label of a sentence; None for other records.
-        place: file and line, for errors.
+        location: file and line, for errors.
     """
 
     texts: tuple[str, ...]
     score: float | None = None
     label: str | None = None
-    place: str = "a record"
+    location: str = "a record"
 
     @property
     def kind(self) -> str:
@@ -89,7 +89,7 @@ def read_records(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -
     """
     path = Path(path)
     objects = read_objects(path)
-    records = _take_rows(objects, options) if objects else _read_lines(path, options)
+    records = _make_records(objects, options) if objects else _read_lines(path, options)
     if not records:
         raise ValueError(f"{path}: {_EXPECTED}, got nothing")
     different = len({record.texts[1] for record in records}) if records[0].kind == "pairs" else 0
@@ -115,9 +115,9 @@ def take_records(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[T
         options: which columns to read.
 
     Raises:
-        ValueError: a row that is none of these, with its place.
+        ValueError: a row that is none of these, with its location.
     """
-    return _take_rows(in_memory.iterate_records(data, name), options)
+    return _make_records(in_memory.iterate_records(data, name), options)
 
 
 def _read_lines(path: Path, options: ColumnOptions) -> list[TextRecord]:
@@ -130,66 +130,70 @@ def _read_lines(path: Path, options: ColumnOptions) -> list[TextRecord]:
         labels_in=lambda cell: (cell,) if _parse_number(cell) is None else ("a number",),
         find_columns=_find_columns,
         find_unnamed=_find_unnamed,
-        last_column=lambda rows: "label" if 2 * _count_numbers(rows) >= len(rows) else "text_pair",
+        last_column=lambda lines: (
+            "label" if 2 * _count_numbers(lines) >= len(lines) else "text_pair"
+        ),
         names=_NAMES,
     )
     if table is None:
         return []
-    for place, cells in table.rows:
-        check_width(cells, table.names, place)
-    return [_make_record(cells, table.columns, place) for place, cells in table.rows]
+    for location, cells in table.lines:
+        check_width(cells, table.names, location)
+    return [_make_record(cells, table.columns, location) for location, cells in table.lines]
 
 
-def _count_numbers(rows: Sequence[Row]) -> int:
-    return sum(_parse_number(cells[-1]) is not None for _, cells in rows)
+def _count_numbers(lines: Sequence[Row]) -> int:
+    return sum(_parse_number(cells[-1]) is not None for _, cells in lines)
 
 
-def _find_unnamed(rows: Sequence[Row], place: str) -> _Layout:
+def _find_unnamed(lines: Sequence[Row], location: str) -> _Layout:
     """Return the layout of a file without header: the last column may be numbers."""
-    count = len(rows[0][1])
+    count = len(lines[0][1])
     if count < 2:
-        raise ValueError(f"{place}: {_EXPECTED}, got {count} column")
-    texts, numbers = tuple(range(count)), _count_numbers(rows)
-    if count == 3 and 2 * numbers > len(rows):  # among scores, other text is an error
+        raise ValueError(f"{location}: {_EXPECTED}, got {count} column")
+    texts, numbers = tuple(range(count)), _count_numbers(lines)
+    if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
         return _Layout(texts[:2], score=2)
-    return _Layout((0,), label=1) if count == 2 and numbers == len(rows) else _Layout(texts)
+    return _Layout((0,), label=1) if count == 2 and numbers == len(lines) else _Layout(texts)
 
 
-def _take_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list[TextRecord]:
-    """Return the records of (place, row)."""
+def _make_records(
+    examples: Iterable[tuple[str, object]], options: ColumnOptions
+) -> list[TextRecord]:
+    """Return the records of (location, row)."""
     records: list[TextRecord] = []
     layouts: dict[tuple, _Layout] = {}
-    for place, row in rows:
+    for location, row in examples:
         if isinstance(row, TextRecord):
             record = row
         elif isinstance(row, dict):
             names = tuple(map(str, row))
             if names not in layouts:
-                layouts[names] = _find_columns(names, place, options)
-            record = _make_record(list(row.values()), layouts[names], place)
+                layouts[names] = _find_columns(names, location, options)
+            record = _make_record(list(row.values()), layouts[names], location)
         else:
-            record = _make_record(cast(list, row), _find_types(row, place), place)
+            record = _make_record(cast(list, row), _find_types(row, location), location)
         first = records[0] if records else record
         if (record.kind, len(record.texts)) != (first.kind, len(first.texts)):
             raise ValueError(
-                f"{place}: expected {_describe(first)} as before, got {_describe(record)}"
+                f"{location}: expected {_describe(first)} as before, got {_describe(record)}"
             )
         records.append(record)
     return records
 
 
-def _find_types(row, place: str) -> _Layout:
+def _find_types(row, location: str) -> _Layout:
     """Return the layout of a list, by the types of its items."""
     if not isinstance(row, list) or len(row) < 2:
-        raise ValueError(f"{place}: {_EXPECTED}, got {row!r:.60}")
+        raise ValueError(f"{location}: {_EXPECTED}, got {row!r:.60}")
     if isinstance(row[-1], (int, float)) and len(row) < 4:
         return _Layout((0, 1), score=2) if len(row) == 3 else _Layout((0,), label=1)
     return _Layout(tuple(range(len(row))))
 
 
-def _find_columns(names: Sequence[str], place: str, options: ColumnOptions) -> _Layout:
+def _find_columns(names: Sequence[str], location: str, options: ColumnOptions) -> _Layout:
     """Return the layout of columns with names, in any order."""
-    roles = options.rename(names, place)
+    roles = options.rename(names, location)
     if options.text is not None:  # others are hidden, but for negatives
         known = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
         roles = [role if role in known else f"column {n}" for n, role in enumerate(roles, 1)]
@@ -213,23 +217,25 @@ def _find_columns(names: Sequence[str], place: str, options: ColumnOptions) -> _
     if counts == (1, 1, 0, 0):
         return _Layout((first[0], second[0], *negatives))
     raise ValueError(
-        f"{place}: expected columns anchor and positive (and negative, or score), or text and "
+        f"{location}: expected columns anchor and positive (and negative, or score), or text and "
         f"label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
     )
 
 
-def _make_record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
-    texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts)
+def _make_record(row: Sequence, layout: _Layout, location: str) -> TextRecord:
+    texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", location) for n in layout.texts)
     if len(texts) > 2 and texts[1] in texts[2:]:
-        raise ValueError(f"{place}: a negative must differ from the positive, got the same text")
+        raise ValueError(f"{location}: a negative must differ from the positive, got the same text")
     score = label = None
     if layout.score is not None:
         score = _parse_number(row[layout.score])
         if score is None:
-            raise ValueError(f"{place}: the score must be a number, got {row[layout.score]!r:.60}")
+            raise ValueError(
+                f"{location}: the score must be a number, got {row[layout.score]!r:.60}"
+            )
     if layout.label is not None:
-        label = in_memory.label_of(row[layout.label], f"column {layout.label + 1}", place)
-    return TextRecord(texts, score, label, place)
+        label = in_memory.label_of(row[layout.label], f"column {layout.label + 1}", location)
+    return TextRecord(texts, score, label, location)
 
 
 def _parse_number(value) -> float | None:

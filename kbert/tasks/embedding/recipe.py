@@ -140,7 +140,7 @@ class EmbeddingTraining(Finetuning):
     def _refuse_nothing_to_train(self) -> None:
         """Raise a ValueError where the pooler alone is left, which has no share in the vectors."""
         owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
-        if not self._parts.adapted and owners - self._parts.frozen <= {names.POOLER}:
+        if not self._trained.adapted and owners - self._trained.frozen <= {names.POOLER}:
             raise ValueError(
                 f"freeze must leave a part of the encoder to train for embed, got "
                 f"{self.settings.freeze!r}"
@@ -157,7 +157,7 @@ class EmbeddingTraining(Finetuning):
         if duplicates is not None:
             record = self._train[int(duplicates.min())]
             raise ValueError(
-                f"{record.place}: a batch of {len(duplicates)} records must have two different "
+                f"{record.location}: a batch of {len(duplicates)} records must have two different "
                 "texts or more on each side, got only duplicates, such as "
                 f"{record.texts[0]!r:.40}. None is a negative: take a larger batch_size, or other "
                 "data"
@@ -178,7 +178,7 @@ class EmbeddingTraining(Finetuning):
         tokenizer = self.bert.tokenizer
         bert = Bert(self.bert.config, self.task.head, model, tokenizer, sentence=sentence)
         bert = untrained_weights.with_untrained(bert, self._untrained([names.POOLER]))
-        if not self._parts.adapted:
+        if not self._trained.adapted:
             return bert
         return with_adapters(bert, engine, self._base_path())
 
@@ -200,8 +200,8 @@ class EmbeddingTraining(Finetuning):
         facts["Data"] = f"{self._file_name('train')}{count:,} {self._kind}{negatives}"
         if self.dev is not None:
             facts["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
-        if self._parts.frozen:
-            facts["Trained"] = amount_trained(self._parts)
+        if self._trained.frozen:
+            facts["Trained"] = amount_trained(self._trained)
         return facts | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
 

@@ -41,6 +41,6 @@ def count_prompt_tokens(tokenizer: Tokenizer, settings: SentenceSettings, prompt
 
 def _lowercase(text: str, special: str) -> str:
     """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
-    parts = re.split(f"({special})", text)
-    parts[::2] = [part.replace("Σ", "σ").lower() for part in parts[::2]]
-    return "".join(parts)
+    pieces = re.split(f"({special})", text)
+    pieces[::2] = [piece.replace("Σ", "σ").lower() for piece in pieces[::2]]
+    return "".join(pieces)

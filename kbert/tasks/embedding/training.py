@@ -107,7 +107,7 @@ def check_records(records: Sequence[TextRecord], loss: str) -> None:
     """Raise a ValueError, with file and line, for a record that does not fit the loss."""
     if loss == "triplet" and len(records[0].texts) > 3:
         raise ValueError(
-            f"{records[0].place}: expected one negative with loss triplet, got "
+            f"{records[0].location}: expected one negative with loss triplet, got "
             f"{len(records[0].texts) - 2}: take loss infonce, or leave the others out"
         )
     if loss != "cosine":
@@ -115,7 +115,7 @@ def check_records(records: Sequence[TextRecord], loss: str) -> None:
     for record in records:
         if not -1 <= (record.score or 0.0) <= 1:
             raise ValueError(
-                f"{record.place}: scores must be -1 … 1 with loss cosine, got {record.score:g}: "
+                f"{record.location}: scores must be -1 … 1 with loss cosine, got {record.score:g}: "
                 "divide them, or take loss cosent, for which only their order matters"
             )
 
@@ -134,8 +134,8 @@ def drop_single_labels(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
         )
     if len({record.label for record in repeated}) < 2:
         raise ValueError(
-            f"{data_of(records[0].place)} must have two labels or more, each with two sentences or "
-            f"more, got {len({record.label for record in repeated})}"
+            f"{data_of(records[0].location)} must have two labels or more, each with two sentences "
+            f"or more, got {len({record.label for record in repeated})}"
         )
     return repeated
 

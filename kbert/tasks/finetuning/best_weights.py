@@ -39,20 +39,20 @@ class BestWeights:
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the dev data."""
-        figures = self._figures()
-        found = rank(figures[self._name], figures.get("loss"))
-        if found > self._best:
-            self._best, self._best_scores = found, self._last_scores
+        metrics = self._compute_metrics()
+        score = rank(metrics[self._name], metrics.get("loss"))
+        if score > self._best:
+            self._best, self._best_scores = score, self._last_scores
             if self._wanted and self._run is None:
                 self._weights = self._engine.state.weights()
-        return figures
+        return metrics
 
-    def _figures(self) -> dict[str, float]:
+    def _compute_metrics(self) -> dict[str, float]:
         if self._dev is None:
             return {}
-        figures = self._dev(self._engine.predict, self._engine.output_names)
-        self._last_scores = figures, self._dev.scores
-        return figures
+        metrics = self._dev(self._engine.predict, self._engine.output_names)
+        self._last_scores = metrics, self._dev.scores
+        return metrics
 
     def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Compute the 95 % intervals of the metrics of the weights that the engine has.
@@ -62,25 +62,25 @@ class BestWeights:
         for known in (self._best_scores, self._last_scores):
             if known is not None and known[0] == metrics:
                 return find_intervals(known[1])
-        self._figures()
+        self._compute_metrics()
         return {} if self._dev is None else find_intervals(self._dev.scores)
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
-        """Give the engine the weights to keep; return their update and their figures.
+        """Give the engine the weights to keep; return their update and their metrics.
 
         Those that a callback restored at the end are kept, whatever did best.
         """
         step, lines = history.updates[-1]["step"], history.evaluations
         if history.restored:
-            figures = self._figures()
-            return (history.find_evaluation(figures) or {"step": step})["step"], figures
+            metrics = self._compute_metrics()
+            return (history.find_evaluation(metrics) or {"step": step})["step"], metrics
         if self._wanted and lines:
             line = max(lines, key=lambda one: rank(one[f"val_{self._name}"], one.get("val_loss")))
             step = self._restore_best(line["step"], step)
         for line in lines:
             if line["step"] == step:
                 return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
-        return step, self._figures()
+        return step, self._compute_metrics()
 
     def _restore_best(self, best: int, last: int) -> int:
         """Restore the best weights that are whole; return the step that they are of."""
@@ -91,12 +91,12 @@ class BestWeights:
         whole = self._run.states.best()
         if whole is not None:
             self._engine.state.restore(whole.arrays)
-        found = whole.step if whole else last
-        if found != best:
+        step = whole.step if whole else last
+        if step != best:
             _logger.warning(
                 "the weights of step %d had the best score, but no intact state has them: the "
                 "result has the weights and metrics of step %d",
                 best,
-                found,
+                step,
             )
-        return found
+        return step

@@ -88,20 +88,20 @@ def open_source(
     from kbert.model.lora import kernel_of  # imports Keras
 
     plain = load(base, tokenizer=False)  # bit for bit, which no subtraction would give
-    for place in adapter.pairs:
-        matrix = AdaptedMatrix(*place, 0, 0)
+    for pair in adapter.pairs:
+        matrix = AdaptedMatrix(*pair, 0, 0)
         kernel_of(merged.model, matrix).assign(kernel_of(plain.model, matrix))
     _logger.warning("%s: its adapter is trained further, on the base %s", source, base)
     return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
 
 
-def check_blocks(adapter: LoraAdapter, parts: TrainedParts) -> None:
+def check_blocks(adapter: LoraAdapter, trained: TrainedParts) -> None:
     """Raise a ValueError where an adapter is on other blocks than a run trains."""
-    blocks = sorted({one.block for one in parts.adapted})
-    if found := sorted({block for block, _ in adapter.pairs} ^ set(blocks)):
+    blocks = sorted({one.block for one in trained.adapted})
+    if different := sorted({block for block, _ in adapter.pairs} ^ set(blocks)):
         raise ValueError(
-            f"freeze must leave the blocks that the adapter is on, got blocks {found} on one side "
-            "alone: give the first run's freeze"
+            f"freeze must leave the blocks that the adapter is on, got blocks {different} on one "
+            "side alone: give the first run's freeze"
         )
 
 

@@ -67,22 +67,22 @@ def evaluate(
 
     require_source(source, "evaluate")
     require_data(data=data)
-    found = task_of(task)
+    chosen = task_of(task)
     columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
     bert = source if isinstance(source, Bert) else load(source)
-    if bert.head == found.head and HEADS[bert.head].has_labels:
-        columns = with_known_labels(columns, found, known_labels(bert))
-    records = records_of(found, data, columns=columns)
+    if bert.head == chosen.head and HEADS[bert.head].has_labels:
+        columns = with_known_labels(columns, chosen, known_labels(bert))
+    records = records_of(chosen, data, columns=columns)
     tokenizer = require_tokenizer(bert, "evaluate")
     check_max_length(bert, max_length)
-    if (own := getattr(found, "evaluate", None)) is not None:
+    if (own := getattr(chosen, "evaluate", None)) is not None:
         options = {"batch_size": batch_size, "precision": precision}
         return own(bert, records, max_length=max_length, **options)
     outputs = list(bert.model.output_names)
-    require_head(bert, "evaluate", found.head, HEADS[found.head].layers)
+    require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
     limit = longest(bert, max_length)
     labels = known_labels(bert)
-    examples = found.encode(records, tokenizer, labels, max_length=limit)
+    examples = chosen.encode(records, tokenizer, labels, max_length=limit)
     function = get_function(bert, tuple(outputs), select_outputs(*outputs), precision)
 
     def predict(inputs):
@@ -90,10 +90,10 @@ def evaluate(
 
     fixed = bert.spec.seq_len
     lengths = lengths_up_to(limit) if fixed is None else (fixed,)
-    measured = LabelledEvaluation(
-        found, records, examples, labels, batch_size, tokenizer.pad_id, lengths
+    evaluation = LabelledEvaluation(
+        chosen, records, examples, labels, batch_size, tokenizer.pad_id, lengths
     )
-    return measured(predict, outputs)
+    return evaluation(predict, outputs)
 
 
 class Evaluation(Protocol):
@@ -139,19 +139,19 @@ class LabelledEvaluation:
             predict: returns the outputs, a list of logits (B, …), for inputs by name.
             outputs: the names of the outputs.
         """
-        found = self._outputs(predict, outputs)
-        loss = mean_loss(self._task.loss, self._examples, found)
-        scores = self._task.scores(self._records, self._examples, found, self._labels)
+        logits = self._compute_logits(predict, outputs)
+        loss = mean_loss(self._task.loss, self._examples, logits)
+        scores = self._task.scores(self._records, self._examples, logits, self._labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
-    def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
+    def _compute_logits(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
         """Return logits by output, one array per example; token logits without padding.
 
         Of an example with several sequences they are one logit per sequence.
         """
         ids, per_text = self._examples.ids, HEADS[self._task.head].reads == "first"
-        found: dict[str, list] = {name: [None] * len(ids) for name in names}
+        results: dict[str, list] = {name: [None] * len(ids) for name in names}
         batches = batches_by_length(
             list(zip(ids, self._examples.segment_ids, strict=True)),
             self._batch_size,
@@ -159,12 +159,12 @@ class LabelledEvaluation:
             length_for=functools.partial(pick_length, self._lengths),
             count_for=lambda count: self._batch_size,  # one shape
         )
-        for places, token_ids, segment_ids in batches:
+        for indices, token_ids, segment_ids in batches:
             outputs = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
             for name, logits in zip(names, outputs, strict=True):
-                for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
-                    found[name][place] = row if per_text else row[: len(ids[place])]
-        return {name: self._examples.group_sequences(each) for name, each in found.items()}
+                for index, row in zip(indices, np.asarray(logits, np.float32), strict=False):
+                    results[name][index] = row if per_text else row[: len(ids[index])]
+        return {name: self._examples.group_sequences(each) for name, each in results.items()}
 
 
 class PackedEvaluation:
@@ -199,8 +199,8 @@ def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float 
     means, compute_losses = [], _LOSSES[loss]
     for name, labels in examples.labels.items():
         losses: list[float] = []
-        for given, logits in zip(labels, outputs[name], strict=True):
-            losses.extend(compute_losses(np.asarray(logits, np.float64), np.asarray(given)))
+        for label, logits in zip(labels, outputs[name], strict=True):
+            losses.extend(compute_losses(np.asarray(logits, np.float64), np.asarray(label)))
         if losses:
             means.append(np.mean(losses))
     return float(np.mean(means)) if means else None
@@ -208,11 +208,11 @@ def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float 
 
 def _compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the losses of one example's labels."""
-    rows, marks = np.atleast_2d(logits), np.atleast_1d(labels)
-    rows, marks = rows[marks != IGNORED], marks[marks != IGNORED]
-    top = rows.max(-1, initial=0.0, keepdims=True)
-    total = np.log(np.exp(rows - top).sum(-1)) + top[:, 0]
-    return total - rows[np.arange(len(marks)), marks]
+    logits, labels = np.atleast_2d(logits), np.atleast_1d(labels)
+    logits, labels = logits[labels != IGNORED], labels[labels != IGNORED]
+    top = logits.max(-1, initial=0.0, keepdims=True)
+    total = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
+    return total - logits[np.arange(len(labels)), labels]
 
 
 _LOSSES: dict[str, Callable] = {

@@ -86,7 +86,7 @@ def finetune(
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
-    asked = task_of(task), FinetuningSettings.from_options(options)
+    task_and_settings = task_of(task), FinetuningSettings.from_options(options)
     require_data(train=train, dev=dev)
-    recipe = Finetuning.of_task(*asked, sources)
+    recipe = Finetuning.of_task(*task_and_settings, sources)
     return runner.start(recipe, output, run_options)

@@ -46,9 +46,9 @@ from kbert.tasks.finetuning.evaluate import (
     PackedEvaluation,
     known_labels,
 )
-from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
+from kbert.tasks.finetuning.trained_layers import choose_trained, select_trained
 from kbert.training.loop.history import History
 from kbert.training.loss import make_loss
 from kbert.training.recipe import Recipe
@@ -80,9 +80,9 @@ class Finetuned:
     intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        figures = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
-        place = self.folder.name if self.folder else None
-        return f"Finetuned({self.bert}, {', '.join(figures) or 'no dev data'}, {place!r})"
+        metrics = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
+        folder = self.folder.name if self.folder else None
+        return f"Finetuned({self.bert}, {', '.join(metrics) or 'no dev data'}, {folder!r})"
 
 
 class Finetuning(Recipe):
@@ -129,8 +129,8 @@ class Finetuning(Recipe):
         sources = {
             name: run.data_paths.get(name) if it is None else it for name, it in moved.items()
         }
-        taught = run.fingerprint.get("teacher") is not None
-        for name in ("source", "train", *(["teacher"] if taught else [])):
+        has_teacher = run.fingerprint.get("teacher") is not None
+        for name in ("source", "train", *(["teacher"] if has_teacher else [])):
             if sources[name] is None:
                 raise ValueError(
                     f"{name} must be given to resume the run: it was not started from a file"
@@ -143,8 +143,8 @@ class Finetuning(Recipe):
         train, dev = self._sources["train"], self._sources["dev"]
         if dev is None and self.settings.patience is not None:
             raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
-        found = read_data(self.task, train, dev, self.settings.columns)
-        self._train, self._dev, self.labels = found
+        records = read_data(self.task, train, dev, self.settings.columns)
+        self._train, self._dev, self.labels = records
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
@@ -158,7 +158,7 @@ class Finetuning(Recipe):
         options: dict = {"smoothing": smoothing} if smoothing else {}
         self.losses = {name: make_loss(self.task.loss, **options) for name in self.spec.outputs}
         self.training_spec = self._choose_variant()
-        self._parts = parts_of(self.settings, self.spec, self.bert, self._adapter)
+        self._trained = choose_trained(self.settings, self.spec, self.bert, self._adapter)
         # an older run goes on with 128, its default, whatever the model has
         find_limit = longest if self.is_resumed else length_of_examples
         limit = find_limit(self.bert, self.settings.max_length)
@@ -181,7 +181,7 @@ class Finetuning(Recipe):
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_ratio * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
-        self.flops = mean_flops(self.training_spec, self.batches, self._parts)
+        self.flops = mean_flops(self.training_spec, self.batches, self._trained)
         if (teacher := self._sources.get("teacher")) is not None:
             self._learn_of(teacher, lengths[-1])
 
@@ -220,7 +220,7 @@ class Finetuning(Recipe):
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
         if self.settings.class_weights:
-            train = with_balanced_classes(train, len(self.labels or ()))
+            train = balance_classes(train, len(self.labels or ()))
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
         if shape_cost:
@@ -275,15 +275,15 @@ class Finetuning(Recipe):
 
     def select_weights(self, model):
         pairs = self._adapter.pairs if self._adapter else None
-        return trained_weights(model, self._parts, self.settings, pairs)
+        return select_trained(model, self._trained, self.settings, pairs)
 
     def first_layers(self):
         """Return the source's layers; a head with other labels, or of another kind, is new."""
         new, head = self._new_layers(), HEADS[self.task.head]
-        if lost := [name for name in new if name not in (*self.spec.outputs, *head.layers)]:
-            _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(lost))
-        found = layers_of(self.bert.model)
-        return {name: layer for name, layer in found.items() if name not in new} | new
+        if missing := [name for name in new if name not in (*self.spec.outputs, *head.layers)]:
+            _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(missing))
+        layers = layers_of(self.bert.model)
+        return {name: layer for name, layer in layers.items() if name not in new} | new
 
     def _new_layers(self) -> dict[str, None]:
         """Return the layers that the source does not give the model, by name."""
@@ -293,14 +293,14 @@ class Finetuning(Recipe):
             or (self.task.problem_type == "regression" and self.bert.spec.num_labels == 1)
         )
         anew = () if goes_on else self.spec.outputs
-        given = {layer.name for layer in self.bert.model.layers} - set(anew)
+        present = {layer.name for layer in self.bert.model.layers} - set(anew)
         needed = [layer.name for layer in graph_layers(self.spec) if layer.params]
-        return dict.fromkeys(name for name in needed if name not in given)
+        return dict.fromkeys(name for name in needed if name not in present)
 
     def _untrained(self, never: Collection[str] = ()) -> set[str]:
         """Return the layers that were newly initialized, and frozen or otherwise never trained."""
         new = {*self._new_layers(), *untrained_weights.find_untrained(self.bert)}
-        return new & {*self._parts.frozen, *never}
+        return new & {*self._trained.frozen, *never}
 
     def evaluation(self, engine, run):
         keep_best, dev = self.settings.keep_best, self.dev
@@ -327,7 +327,7 @@ class Finetuning(Recipe):
             else None,
         )
         bert = untrained_weights.with_untrained(bert, self._untrained())
-        if not self._parts.adapted:
+        if not self._trained.adapted:
             return bert
         return with_adapters(bert, engine, self._base_path())
 
@@ -342,32 +342,32 @@ class Finetuning(Recipe):
         return None if find is None else find(self._train, self.bert.tokenizer)
 
     def result(self, last: dict) -> dict:
-        kept = {"weights_of_update": self._update, "metrics": self._metrics}
-        return {"loss": last["loss"]} | kept | {"intervals": self._intervals}
+        chosen = {"weights_of_update": self._update, "metrics": self._metrics}
+        return {"loss": last["loss"]} | chosen | {"intervals": self._intervals}
 
     def describe_training(self, done: int) -> dict[str, str]:
         labels, epoch = self.labels or (), self.batches.steps_per_epoch
-        found = self._describe_models()
-        found["Data"] = f"{self._file_name('train')}{len(self.batches.examples):,} examples"
+        facts = self._describe_models()
+        facts["Data"] = f"{self._file_name('train')}{len(self.batches.examples):,} examples"
         if labels:
             names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
-            found["Data"] += f", {len(labels)} labels: {names}"
+            facts["Data"] += f", {len(labels)} labels: {names}"
         if self.dev is not None:
-            found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} examples"
-        if self._parts.frozen:
-            found["Trained"] = amount_trained(self._parts)
-        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
+            facts["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} examples"
+        if self._trained.frozen:
+            facts["Trained"] = amount_trained(self._trained)
+        return facts | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
     def _describe_models(self) -> dict[str, str]:
         """Say what the run started from, and its teacher: addresses, or names without folders."""
         models = {"Started from": self._sources["source"], "Teacher": self._sources.get("teacher")}
-        found = {}
+        described = {}
         for title, model in models.items():
             if isinstance(model, Bert):
                 model = model.source
             if model is not None:
-                found[title] = str(model) if "://" in str(model) else Path(model).name
-        return found
+                described[title] = str(model) if "://" in str(model) else Path(model).name
+        return described
 
     def _file_name(self, source: str) -> str:
         """Return the name of a file of data, to put before its size; "" for rows in memory."""
@@ -397,8 +397,8 @@ class Finetuning(Recipe):
 
 def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
     """Raise a ValueError for settings of class labels if the labels are not classes."""
-    given = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
-    for name, value in given.items():
+    options = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
+    for name, value in options.items():
         if value and not task.has_classes:
             raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
 
@@ -406,12 +406,13 @@ def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
 def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | None) -> None:
     """Raise a ValueError where a teacher's outputs are not the student's."""
     require_head(teacher, "a teacher (but with alpha 0)", task.head, HEADS[task.head].layers)
-    found, wanted = known_labels(teacher), labels
+    teacher_labels = known_labels(teacher)
     if task.problem_type == "regression" and teacher.spec.num_labels == 1:
         return
-    if found != wanted:
+    if teacher_labels != labels:
         raise ValueError(
-            f"teacher must have the labels of the data, {_listed(wanted)}, got {_listed(found)}: "
+            f"teacher must have the labels of the data, {_listed(labels)}, got "
+            f"{_listed(teacher_labels)}: "
             "fine-tune it on the same labels, or take alpha 0 and hidden_loss"
         )
 
@@ -422,33 +423,33 @@ def _listed(labels: tuple[str, ...] | None) -> str:
     return ", ".join(labels[:6]) + more
 
 
-def with_balanced_classes(examples: Examples, count: int) -> Examples:
-    """Examples whose labels of a class count for all labels / (classes · labels of that class)."""
+def balance_classes(examples: Examples, count: int) -> Examples:
+    """Weight labels: those of a class count for all labels / (classes · labels of that class)."""
     weights = {}
-    for name, rows in examples.labels.items():
-        found = np.concatenate([np.atleast_1d(row) for row in rows])
-        counts = np.bincount(found[found != IGNORED], minlength=count)
+    for name, labels in examples.labels.items():
+        numbers = np.concatenate([np.atleast_1d(label) for label in labels])
+        counts = np.bincount(numbers[numbers != IGNORED], minlength=count)
         weights[name] = counts.sum() / (count * np.maximum(counts, 1))
     return dataclasses.replace(examples, class_weights=weights)
 
 
 def mean_flops(
-    spec: GraphSpec, batches: BucketedBatches, parts: TrainedParts | None = None
+    spec: GraphSpec, batches: BucketedBatches, trained: TrainedParts | None = None
 ) -> float:
     """Return the mean FLOPs of an epoch's steps, padding included: they grow with length."""
     from kbert.graph.accounting import account
 
-    def flops_of(rows: int, length: int) -> int:
-        counted = account(
+    def flops_of(batch_size: int, length: int) -> int:
+        accounting = account(
             spec.config,
             length,
-            rows,
+            batch_size,
             head=spec.head,
             num_labels=spec.num_labels,
             selected_positions=spec.selected_positions,
             packed_texts=batches.batch_size if spec.packed else None,
         )
-        return dataclasses.replace(counted, trained=parts).training_flops
+        return dataclasses.replace(accounting, trained=trained).training_flops
 
     counts = Counter(batches.shapes_in(0))
     total = sum(count * flops_of(*shape) for shape, count in counts.items())

@@ -78,7 +78,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
-    of_vectors: ClassVar[dict] = {
+    embedding_settings: ClassVar[dict] = {
         **{"loss": None, "pooling": None, "dimensions": None},
         **{"scale": 20.0, "margin": 5.0},
     }
@@ -130,6 +130,6 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             raise ValueError(
                 f"head_learning_rate must be for a task with a head, got it for {task.name}"
             )
-        for name, default in self.of_vectors.items():
+        for name, default in self.embedding_settings.items():
             if not task.trains_embeddings and getattr(self, name) != default:
                 raise ValueError(f"{name} must be for the task embed, got {task.name}")

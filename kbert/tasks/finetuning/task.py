@@ -99,10 +99,10 @@ class Task(Protocol):
     def take(self, data, name: str, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return the records of rows in memory (`kbert.data.labelled.in_memory`).
 
-        Each knows its place.
+        Each knows its location.
 
         Raises:
-            ValueError: what is wrong, with the row's place.
+            ValueError: what is wrong, with the row's location.
         """
 
     def labels(self, records: Sequence, /) -> tuple[str, ...] | None:
@@ -193,7 +193,7 @@ def _check_same_kind(*records) -> None:
         "single texts" if getattr(record, "pair", None) is None else "pairs" for record in records
     ]
     if kinds[0] != kinds[1]:
-        train, dev = (data_of(record.place) for record in records)
+        train, dev = (data_of(record.location) for record in records)
         raise ValueError(
             "train and dev must both have pairs of texts or both single texts, got "
             f"{kinds[0]} in {train} and {kinds[1]} in {dev}"

@@ -31,9 +31,9 @@ from kbert.tasks.resume import resume
 from kbert.training.run_settings import Setting as Value
 
 _logger = logging.getLogger("kbert")
-FIGURES = "figures.json"  # of a run that is done, in its folder
+METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
-_CONTENT = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
+_METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
 _OF_THE_GRID = {
     "batch_size": "batch_sizes",
     "learning_rate": "learning_rates",
@@ -88,16 +88,16 @@ def glue(
     wanted = tasks_named(tasks)
     grid = Grid(batch_sizes, learning_rates, epochs, seeds)
     _check(options)
-    places = zip(wanted, folders(data, wanted).items(), strict=True)
-    read = {name: read_task(task, folder) for task, (name, folder) in places}
+    task_folders = folders(data, wanted)
+    read = {task.name: read_task(task, task_folders[task.name]) for task in wanted}
     bert = source if isinstance(source, Bert) else load(source)
     around = {"devices": devices, "progress": progress}
     made_of = {"source": weights_digest(bert), "options": options}
     runs = _Runs(bert, Path(output), grid, options, around, made_of)
     results = [runs.of_task(task, read[task.name]) for task in wanted]
-    found = GlueResult(tuple(results), Path(output))
-    write_glue_page(found, bert)
-    return found
+    result = GlueResult(tuple(results), Path(output))
+    write_glue_page(result, bert)
+    return result
 
 
 def _check(options: dict) -> None:
@@ -133,35 +133,35 @@ class _Runs:
     def of_task(self, task: GlueTask, data: TaskData) -> TaskResult:
         """Make all runs of a task: the grid with seed 0, the best point with the other seeds."""
         made_of = self.made_of | {"data": digest_of(data)}
-        found: list[Run] = []
+        runs: list[Run] = []
         plan = [(setting, 0) for setting in self.grid.settings()]
         for number in range(self.grid.runs):
             if number == len(plan):  # the grid is done
-                best = max(found, key=lambda run: score(task, run.figures)).setting
+                best = max(runs, key=lambda run: score(task, run.metrics)).setting
                 plan += [(best, seed) for seed in range(1, self.grid.seeds)]
             run = self._run(task, data, *plan[number], made_of)
-            found.append(run)
+            runs.append(run)
             _logger.info(
                 "%s, %d of %d: %s, seed %d: %s",
                 *(task.name, number + 1, self.grid.runs, run.setting, run.seed),
-                ", ".join(f"{name} {value:.4f}" for name, value in run.figures.items()),
+                ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items()),
             )
-            _keep_best_model(task, found)
-        tried = found[: len(self.grid.settings())]
-        best = max(tried, key=lambda run: score(task, run.figures)).setting
-        return TaskResult(task.name, best, tuple(found))
+            _keep_best_model(task, runs)
+        tried = runs[: len(self.grid.settings())]
+        best = max(tried, key=lambda run: score(task, run.metrics)).setting
+        return TaskResult(task.name, best, tuple(runs))
 
     def _run(self, task: GlueTask, data: TaskData, setting: Setting, seed: int, made_of) -> Run:
         """Return one run: reuse it if it is finished, else start or resume it."""
         folder = self.folder / task.name / setting.folder(seed)
-        if (folder / FIGURES).is_file():
-            return Run(setting, seed, _figures(folder, made_of), folder)
-        figures = self._figures_of(task, data, setting, seed, folder)
-        text = json.dumps({"figures": figures, "made_of": made_of}, indent=2) + "\n"
-        write_atomically(folder / FIGURES, text.encode())
-        return Run(setting, seed, figures, folder)
+        if (folder / METRICS_FILE).is_file():
+            return Run(setting, seed, _read_metrics(folder, made_of), folder)
+        metrics = self._compute_metrics(task, data, setting, seed, folder)
+        text = json.dumps({"figures": metrics, "made_of": made_of}, indent=2) + "\n"
+        write_atomically(folder / METRICS_FILE, text.encode())
+        return Run(setting, seed, metrics, folder)
 
-    def _figures_of(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
+    def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
         first, *others = data.dev
         files = {"train": data.train, "dev": data.dev[first]}
         if (folder / "settings.json").is_file():
@@ -173,29 +173,31 @@ class _Runs:
             # the last weights, as the paper's: the number of epochs is a point of the grid
             options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
             tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
-        said = {first: tuned.metrics}
+        metrics = {first: tuned.metrics}
         for suffix in others:
-            asked = FinetuningSettings.from_options(self.options).max_length
-            limit = length_of_examples(tuned.bert, asked)
-            said[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
-        return {name + suffix: said[suffix][name] for suffix in data.dev for name in task.metrics}
+            max_length = FinetuningSettings.from_options(self.options).max_length
+            limit = length_of_examples(tuned.bert, max_length)
+            metrics[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
+        return {
+            name + suffix: metrics[suffix][name] for suffix in data.dev for name in task.metrics
+        }
 
 
-def _figures(folder: Path, made_of: dict) -> dict[str, float]:
+def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:
     """Return the metrics of a finished run; raise a ValueError if it was made of something else."""
-    content = js.read(folder / FIGURES, _CONTENT)
+    saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
     for name, value in json.loads(json.dumps(made_of)).items():
-        if content["made_of"].get(name) != value:
+        if saved["made_of"].get(name) != value:
             raise ValueError(
-                f"{folder} was made with other {name}: {content['made_of'].get(name)}, now "
+                f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
                 f"{value}: choose another output"
             )
-    return content["figures"]
+    return saved["figures"]
 
 
 def _keep_best_model(task: GlueTask, runs: list[Run]) -> None:
     """Remove the models of all runs but the best: each of base's is 900 MB."""
-    best = max(runs, key=lambda run: score(task, run.figures))
+    best = max(runs, key=lambda run: score(task, run.metrics))
     for run in runs:
         if run is not best:
             shutil.rmtree(run.folder / "model", ignore_errors=True)

@@ -6,12 +6,12 @@ import os
 from kbert.checkpoints.bert import Bert
 from kbert.tasks.glue.benchmark import TASKS
 from kbert.tasks.glue.results import (
-    Figure,
     GlueResult,
+    Metric,
     Run,
     TaskResult,
     header,
-    rows,
+    make_table,
     score,
     sources,
 )
@@ -39,39 +39,41 @@ def write_glue_page(result: GlueResult, bert: Bert) -> None:
         f"{config.num_hidden_layers} layers × {config.hidden_size}, "
         f"{config.num_attention_heads} heads"
     )
-    parts = [
+    sections = [
         f"<h1>GLUE</h1><p class=dim>{html.escape(result.folder.name)} · {model}</p>",
-        _cards(result.figures),
+        _cards(result.metrics),
         "<h2>Compared with published metrics</h2>",
-        _table(header(), rows(result.figures), words=2),
+        _table(header(), make_table(result.metrics), text_columns=2),
         f"<p class=small>{_NOTE}</p>",
         *(_task(task, result.folder) for task in result.tasks),
         f"<h2>Sources</h2><dl>{_sources()}</dl>",
     ]
-    write_page(result.folder / "report.html", f"{result.folder.name}: GLUE", parts)
+    write_page(result.folder / "report.html", f"{result.folder.name}: GLUE", sections)
 
 
-def _cards(figures: list[Figure]) -> str:
+def _cards(metrics: list[Metric]) -> str:
     inner = "".join(
-        f"<div class=card><b>{html.escape(str(figure))}</b>"
-        f"{html.escape(f'{figure.task}, {figure.metric}')}</div>"
-        for figure in figures
+        f"<div class=card><b>{html.escape(str(metric))}</b>"
+        f"{html.escape(f'{metric.task}, {metric.metric}')}</div>"
+        for metric in metrics
     )
     return f"<div class=cards>{inner}</div>"
 
 
-def _table(head: list[str], lines: list[list[str]], words: int, best: int | None = None) -> str:
-    """Return the table; the first `words` columns are left-aligned, row `best` is bold."""
+def _table(
+    head: list[str], lines: list[list[str]], text_columns: int, best: int | None = None
+) -> str:
+    """Return the table; the first `text_columns` columns are left-aligned, row `best` is bold."""
 
     def cells(row: list[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=n' if place >= words else ''}>{html.escape(cell)}</{tag}>"
-            for place, cell in enumerate(row)
+            f"<{tag}{' class=n' if index >= text_columns else ''}>{html.escape(cell)}</{tag}>"
+            for index, cell in enumerate(row)
         )
 
     body = "".join(
-        f"<tr{' class=best' if place == best else ''}>{cells(row, 'td')}</tr>"
-        for place, row in enumerate(lines)
+        f"<tr{' class=best' if index == best else ''}>{cells(row, 'td')}</tr>"
+        for index, row in enumerate(lines)
     )
     return (
         f"<div class=wide><table><thead><tr>{cells(head, 'th')}</tr></thead>"
@@ -82,10 +84,10 @@ def _table(head: list[str], lines: list[list[str]], words: int, best: int | None
 def _task(result: TaskResult, folder: os.PathLike) -> str:
     """Return a task's runs, folded: the grid and the seeds, with a link to each run's own page."""
     task = TASKS[result.task]
-    names = list(result.runs[0].figures)
+    names = list(result.runs[0].metrics)
     lines = "".join(_run(run, run.setting == result.best, names, folder) for run in result.runs)
     head = "".join(f"<th class=n>{html.escape(name)}</th>" for name in names)
-    best = max(score(task, run.figures) for run in result.runs)
+    best = max(score(task, run.metrics) for run in result.runs)
     return (
         f"<details><summary>{html.escape(task.name)}: {len(result.runs)} runs, the best "
         f"{100 * best:.1f}; {html.escape(str(result.best))}</summary><div class=wide><table>"
@@ -95,11 +97,11 @@ def _task(result: TaskResult, folder: os.PathLike) -> str:
 
 
 def _run(run: Run, chosen: bool, names: list[str], folder: os.PathLike) -> str:
-    figures = "".join(f"<td class=n>{100 * run.figures[name]:.1f}</td>" for name in names)
+    metrics = "".join(f"<td class=n>{100 * run.metrics[name]:.1f}</td>" for name in names)
     link = html.escape((run.folder.relative_to(folder) / "report.html").as_posix())
     return (
         f"<tr{' class=best' if chosen else ''}><td>{html.escape(str(run.setting))}</td>"
-        f"<td class=n>{run.seed}</td>{figures}<td><a href='{link}'>its curves</a></td></tr>"
+        f"<td class=n>{run.seed}</td>{metrics}<td><a href='{link}'>its curves</a></td></tr>"
     )
 
 

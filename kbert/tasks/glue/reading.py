@@ -37,17 +37,17 @@ def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
     data = Path(data)
     if not data.is_dir():
         raise FileNotFoundError(f"{data}: expected one folder per task, found none")
-    there = sorted(place for place in data.iterdir() if place.is_dir())
-    found = {}
+    subfolders = sorted(path for path in data.iterdir() if path.is_dir())
+    task_folders = {}
     for task in tasks:
-        own = [place for place in there if is_folder_of(place.name, task)]
+        own = [path for path in subfolders if is_folder_of(path.name, task)]
         if not own:
-            names = first_few([place.name for place in there], 9) or "nothing"
+            names = first_few([path.name for path in subfolders], 9) or "nothing"
             raise FileNotFoundError(
                 f"{data}: expected a folder {task.name}, got {names}: choose tasks that are there"
             )
-        found[task.name] = own[0]
-    return found
+        task_folders[task.name] = own[0]
+    return task_folders
 
 
 def read_task(task: GlueTask, folder: Path) -> TaskData:
@@ -72,16 +72,16 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
         ValueError: not UTF-8, no header where there must be one, a line with other columns, an
             empty text, a label that the task has not; with file and line. No line at all.
     """
-    rows = ((n, line.split("\t")) for n, line in read_numbered_lines(path) if line.strip())
+    lines = ((n, line.split("\t")) for n, line in read_numbered_lines(path) if line.strip())
     records, broken = [], []
     layout = None
-    for number, cells in rows:
-        place = f"{path}, line {number}"
+    for number, cells in lines:
+        location = f"{path}, line {number}"
         if layout is None:
-            layout, is_header = _layout(task, cells, place)
+            layout, is_header = _layout(task, cells, location)
             if is_header:
                 continue
-        record, problem = _record(task, layout, cells, place)
+        record, problem = _record(task, layout, cells, location)
         if record is not None:
             records.append(record)
         elif task.may_be_broken:
@@ -109,7 +109,7 @@ class _Layout(NamedTuple):
     label: int
 
 
-def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool]:
+def _layout(task: GlueTask, cells: list[str], location: str) -> tuple[_Layout, bool]:
     """Return the columns' positions, and whether the first line is a header."""
     names, columns = [cell.strip() for cell in cells], task.columns
     wanted = [name for name in columns if name is not None]
@@ -119,27 +119,30 @@ def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool
         return _Layout(len(names), text, pair, label), True
     if task.unnamed is None:
         raise ValueError(
-            f"{place}: expected a header of {task.name} with {', '.join(wanted)} between tabs, "
+            f"{location}: expected a header of {task.name} with {', '.join(wanted)} between tabs, "
             f"got {', '.join(names)[:80]!r}"
         )
     return _Layout(task.unnamed.columns, task.unnamed.text, None, task.unnamed.label), False
 
 
 def _record(
-    task: GlueTask, layout: _Layout, cells: list[str], place: str
+    task: GlueTask, layout: _Layout, cells: list[str], location: str
 ) -> tuple[Labelled | None, str]:
     """Return a line's record, or None and what is wrong with it."""
     if len(cells) != layout.columns:
-        return None, f"{place}: expected {layout.columns} columns for {task.name}, got {len(cells)}"
+        return (
+            None,
+            f"{location}: expected {layout.columns} columns for {task.name}, got {len(cells)}",
+        )
     cells = [cell.strip() for cell in cells]
     pair = None if layout.pair is None else cells[layout.pair]
     if not cells[layout.text] or pair == "":
-        return None, f"{place}: expected a text, got an empty column"
+        return None, f"{location}: expected a text, got an empty column"
     label = _label(task, cells[layout.label])
     if label is None:
         wanted = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-        return None, f"{place}: label must be {wanted}, got {cells[layout.label]!r:.60}"
-    return Labelled(cells[layout.text], label, pair, place), ""
+        return None, f"{location}: label must be {wanted}, got {cells[layout.label]!r:.60}"
+    return Labelled(cells[layout.text], label, pair, location), ""
 
 
 def _label(task: GlueTask, cell: str) -> str | float | None:
@@ -154,9 +157,9 @@ def _label(task: GlueTask, cell: str) -> str | float | None:
 
 def digest_of(data: TaskData) -> str:
     """Return a hash of all records, 16 hexadecimal digits."""
-    found = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for records in (data.train, *data.dev.values()):
         for record in records:
-            found.update(f"{record.text}\t{record.pair}\t{record.label}\n".encode())
-        found.update(b"\n")
-    return found.hexdigest()
+            digest.update(f"{record.text}\t{record.pair}\t{record.label}\n".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -19,17 +19,17 @@ class Run:
 
     Attributes:
         setting, seed: its point of the grid, and its seed.
-        figures: metrics on dev data, by name: "accuracy", or "accuracy-mm" for MNLI's second file.
+        metrics: metrics on dev data, by name: "accuracy", or "accuracy-mm" for MNLI's second file.
         folder: its folder.
     """
 
     setting: Setting
     seed: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
     folder: Path
 
 
-class Figure(NamedTuple):
+class Metric(NamedTuple):
     """A metric of a task over the seeds.
 
     Attributes:
@@ -53,8 +53,8 @@ class Figure(NamedTuple):
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def __str__(self) -> str:
-        spread = "" if self.deviation is None else f" ± {100 * self.deviation:.1f}"
-        return f"{100 * self.mean:.1f}{spread}"
+        deviation = "" if self.deviation is None else f" ± {100 * self.deviation:.1f}"
+        return f"{100 * self.mean:.1f}{deviation}"
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,25 @@ class TaskResult:
     runs: tuple[Run, ...]
 
     @property
-    def figures(self) -> list[Figure]:
+    def metrics(self) -> list[Metric]:
         """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
         chosen = sorted(
             (run for run in self.runs if run.setting == self.best), key=lambda run: run.seed
         )
         return [
-            Figure(
-                task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen)
+            Metric(
+                task.name + suffix, metric, tuple(run.metrics[metric + suffix] for run in chosen)
             )
             for suffix in task.dev
             for metric in task.metrics
         ]
 
 
-def score(task: GlueTask, figures: dict[str, float]) -> float:
+def score(task: GlueTask, metrics: dict[str, float]) -> float:
     """Return the mean of the official metrics on the first dev file, which ranks settings."""
     first = next(iter(task.dev))
-    return statistics.fmean(figures[metric + first] for metric in task.metrics)
+    return statistics.fmean(metrics[metric + first] for metric in task.metrics)
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ class GlueResult:
     folder: Path
 
     @property
-    def figures(self) -> list[Figure]:
+    def metrics(self) -> list[Metric]:
         """Metrics of all tasks."""
-        return [figure for task in self.tasks for figure in task.figures]
+        return [metric for task in self.tasks for metric in task.metrics]
 
     def __repr__(self) -> str:
         return f"GlueResult({len(self.tasks)} tasks, {self.folder.name!r})"
 
     def __str__(self) -> str:
-        return "\n".join(_aligned([header(), *rows(self.figures)]))
+        return "\n".join(_aligned([header(), *make_table(self.metrics)]))
 
 
 def header() -> list[str]:
@@ -122,12 +122,12 @@ def header() -> list[str]:
     return ["task", "metric", "dev", *models()]
 
 
-def rows(figures: Sequence[Figure]) -> list[list[str]]:
+def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
     """Return the table: one metric per row, beside the published ones; all are percents."""
     return [
-        [figure.task, figure.metric, str(figure)]
-        + [published().get((model, figure.task, figure.metric), "") for model in models()]
-        for figure in figures
+        [metric.task, metric.metric, str(metric)]
+        + [published().get((model, metric.task, metric.metric), "") for model in models()]
+        for metric in metrics
     ]
 
 
@@ -136,8 +136,8 @@ def _aligned(lines: list[list[str]]) -> list[str]:
     left = 2  # columns of words
     return [
         "  ".join(
-            cell.ljust(width) if place < left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     ]

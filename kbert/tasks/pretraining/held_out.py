@@ -11,23 +11,23 @@ ENOUGH_DOCUMENTS = 100
 
 
 def open_batches(
-    places: dict, settings: PretrainingSettings
+    paths: dict, settings: PretrainingSettings
 ) -> tuple[PretrainingBatches, PretrainingBatches | None]:
     """Return the batches to train with, and those to evaluate with or None.
 
     Args:
-        places: the folders of "shards" and "dev"; the latter may be None.
+        paths: the folders of "shards" and "dev"; the latter may be None.
         settings: the run's.
 
     Raises:
         OSError, ValueError: shards that cannot be read, or do not fit each other.
     """
-    shards, dev = open_shards(places["shards"]), None
-    share = _share(shards, places["dev"], settings.dev_ratio)
-    if places["dev"] is not None:
-        dev = open_shards(places["dev"])
+    shards, dev = open_shards(paths["shards"]), None
+    share = _share(shards, paths["dev"], settings.dev_ratio)
+    if paths["dev"] is not None:
+        dev = open_shards(paths["dev"])
         if dev.tokenizer.tokens != shards.tokenizer.tokens:
-            raise ValueError(f"dev must have the vocabulary of {places['shards']}, got another")
+            raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
     opened = [shards] if dev is None else [shards, dev]
     if share:
         shards, dev = shards.split(share)
@@ -79,9 +79,9 @@ class HeldOutEvaluation:
         part = self._engine.slice_examples(self._batches.batch_size)
         sums: dict[str, np.ndarray] = {}
         for step in range(self._count):
-            found = self._engine.evaluate(self._batches.batch(step, part))
-            for name, pair in found.items():
+            metrics_and_weights = self._engine.evaluate(self._batches.batch(step, part))
+            for name, pair in metrics_and_weights.items():
                 sums[name] = sums.get(name, 0.0) + np.array(pair)
-        figures = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
-        losses = [value for name, value in figures.items() if name.endswith("_loss")]
-        return {"loss": sum(losses)} | figures
+        metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
+        losses = [value for name, value in metrics.items() if name.endswith("_loss")]
+        return {"loss": sum(losses)} | metrics

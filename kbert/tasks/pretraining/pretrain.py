@@ -76,8 +76,8 @@ def pretrain(
     settings = PretrainingSettings.from_options({"steps": steps} | options)
     data, models = {"shards": shards, "dev": dev}, {"init": init}
     models["teacher"] = None if isinstance(teacher, Bert) else teacher
-    places = {name: path and str(Path(path).absolute()) for name, path in data.items()}
-    places |= {name: path and fetching.pin(path) for name, path in models.items()}
-    teacher = places["teacher"] or teacher
-    recipe = Pretraining(settings, places, config, places["init"], teacher=teacher)
+    paths = {name: path and str(Path(path).absolute()) for name, path in data.items()}
+    paths |= {name: path and fetching.pin(path) for name, path in models.items()}
+    teacher = paths["teacher"] or teacher
+    recipe = Pretraining(settings, paths, config, paths["init"], teacher=teacher)
     return runner.start(recipe, output, run_options)

@@ -52,7 +52,7 @@ class Pretraining(Recipe):
 
     Args:
         settings: the run's.
-        places: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
+        paths: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
         config, init: as `pretrain` takes them.
         own_config: that of a resumed run; None: it is made of the two.
         teacher: as `pretrain` takes it.
@@ -65,7 +65,7 @@ class Pretraining(Recipe):
     def __init__(
         self,
         settings: PretrainingSettings,
-        places: dict,
+        paths: dict,
         config: BertConfig | str | os.PathLike | None = None,
         init: str | os.PathLike | None = None,
         own_config: BertConfig | None = None,
@@ -74,11 +74,11 @@ class Pretraining(Recipe):
         distillation_settings.check(settings, teacher)
         self._teacher = teacher
         self._restored: dict[str, float] | None = None  # metrics of weights that a callback set
-        self.settings, self._places = settings, places
+        self.settings, self._paths = settings, paths
         self._preset, self._init = config, init
         for name in ("freeze", "lora_rank"):
             value = getattr(settings, name)
-            if value is not None and not places.get("init"):
+            if value is not None and not paths.get("init"):
                 raise ValueError(
                     f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
                     f"give init, or leave {name} out"
@@ -96,17 +96,17 @@ class Pretraining(Recipe):
             raise ValueError(
                 "teacher must be given to resume the run: it was not started from a file"
             )
-        places = run.data_paths | {
+        paths = run.data_paths | {
             name: str(path) for name, path in moved.items() if path is not None
         }
-        if moved["shards"] is None and not Path(places["shards"]).exists():
+        if moved["shards"] is None and not Path(paths["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
-            raise FileNotFoundError(f"{places['shards']}: {how}")
+            raise FileNotFoundError(f"{paths['shards']}: {how}")
         config = BertConfig.from_dict(run.settings["config"])
-        return cls(settings, places, own_config=config, teacher=teacher)
+        return cls(settings, paths, own_config=config, teacher=teacher)
 
     def read(self) -> None:
-        self.batches, self.held_out = open_batches(self._places, self.settings)
+        self.batches, self.held_out = open_batches(self._paths, self.settings)
         warn_of_corpus(self.batches.shards, pairs=not self.settings.mlm_only)
         if self.held_out is None and self.settings.patience is not None:
             raise ValueError(
@@ -119,13 +119,13 @@ class Pretraining(Recipe):
     def _checked_config(self) -> BertConfig:
         size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
         if self._init is None:
-            found = configuration(self._preset, size, seq_len)
+            config = configuration(self._preset, size, seq_len)
         else:
             from kbert.checkpoints.inspection import inspect
 
-            found = inspect(self._init).config
-            check_fits(found, f"{self._init}", size, seq_len)
-        return found.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
+            config = inspect(self._init).config
+            check_fits(config, f"{self._init}", size, seq_len)
+        return config.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         from kbert.graph.accounting import account
@@ -135,17 +135,17 @@ class Pretraining(Recipe):
         outputs = (names.MLM,) if self.settings.mlm_only else (names.MLM, names.NSP)
         self.losses = {name: LOSSES[HEADS[self.spec.head].loss] for name in outputs}
         self.training_spec = self._choose_variant()
-        asked, size = self.settings, self.batches.batch_size
-        parts = (asked.lora_rank, asked.lora_targets, asked.lora_alpha)
-        self._parts = trained_parts(self.spec, asked.freeze, *parts)
-        counted = account(
+        settings, size = self.settings, self.batches.batch_size
+        lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
+        self._trained = trained_parts(self.spec, settings.freeze, *lora)
+        accounting = account(
             self.config,
             seq_len,
             size,
             max_predictions=predictions,
             selected_positions=self.training_spec.selected_positions,
         )
-        self.flops = dataclasses.replace(counted, trained=self._parts).training_flops
+        self.flops = dataclasses.replace(accounting, trained=self._trained).training_flops
         if self._teacher is not None:
             self._learn_of(self._teacher)
 
@@ -178,17 +178,17 @@ class Pretraining(Recipe):
         return self.settings.as_dict() | {"config": self.config.to_dict()}
 
     def data_paths(self) -> dict[str, str | None]:
-        return self._places
+        return self._paths
 
     def select_weights(self, model):
-        if not self._parts.frozen:
+        if not self._trained.frozen:
             return None
         settings = self.settings
-        return select_weights(model, self._parts, settings.seed, dropout=settings.lora_dropout)
+        return select_weights(model, self._trained, settings.seed, dropout=settings.lora_dropout)
 
     def first_layers(self):
         """Return the layers of `init`, whose vocabulary must be the shards'."""
-        if not (init := self._places.get("init")):
+        if not (init := self._paths.get("init")):
             return {}
         bert = load_of_casing(init, self.batches.shards.tokenizer, "pretraining")
         tokens = self.batches.shards.tokenizer.tokens
@@ -201,10 +201,10 @@ class Pretraining(Recipe):
     def _untrained(self) -> set[str]:
         """Return the layers that were newly initialized, and frozen or otherwise never trained."""
         never = {names.POOLER, names.NSP} if self.settings.mlm_only else set()
-        init = self._places.get("init")
+        init = self._paths.get("init")
         if init is None:
             return never
-        never |= self._parts.frozen
+        never |= self._trained.frozen
         if not never:
             return set()
         try:
@@ -223,43 +223,43 @@ class Pretraining(Recipe):
     def export_bert(self, engine, history) -> Bert:
         if history.restored and self.held_out is not None:  # other weights than the last step's
             self._restored = self._evaluate()
-            found = history.find_evaluation(self._restored)
-            self._restored_step = found["step"] if found else history.updates[-1]["step"]
+            evaluation = history.find_evaluation(self._restored)
+            self._restored_step = evaluation["step"] if evaluation else history.updates[-1]["step"]
         any_length = dataclasses.replace(self.spec, seq_len=None, max_predictions=None)
         model = build_with(any_length, layers_of(engine.model))
         bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
         bert = untrained_weights.with_untrained(bert, self._untrained())
-        if not self._parts.adapted:
+        if not self._trained.adapted:
             return bert
-        return with_adapters(bert, engine, self._places.get("init"))
+        return with_adapters(bert, engine, self._paths.get("init"))
 
     def result(self, last: dict) -> dict:
-        found = {name: value for name, value in last.items() if name not in ("step", "skipped")}
+        metrics = {name: value for name, value in last.items() if name not in ("step", "skipped")}
         if self._restored is None:
-            return found
-        found |= {f"val_{name}": value for name, value in self._restored.items()}
-        return found | {"weights_of_update": self._restored_step, "metrics": self._restored}
+            return metrics
+        metrics |= {f"val_{name}": value for name, value in self._restored.items()}
+        return metrics | {"weights_of_update": self._restored_step, "metrics": self._restored}
 
     def describe_training(self, done: int) -> dict[str, str]:
         batches, epoch = self.batches, self.batches.examples_per_epoch(0)
         vocabulary = f"; a vocabulary of {batches.shards.vocab_size:,}"
-        found = {
+        facts = {
             title: path if "://" in path else Path(path).name
             for title, name in (("Started from", "init"), ("Teacher", "teacher"))
-            if (path := self._places.get(name))
+            if (path := self._paths.get(name))
         }
-        found["Data"] = _amount(batches.shards) + vocabulary
+        facts["Data"] = _amount(batches.shards) + vocabulary
         if self.held_out is not None:
-            found["Dev data"] = _amount(self.held_out.shards)
-        if self._parts.frozen:
-            found["Trained"] = amount_trained(self._parts)
+            facts["Dev data"] = _amount(self.held_out.shards)
+        if self._trained.frozen:
+            facts["Trained"] = amount_trained(self._trained)
         seen = done * batches.batch_size
-        words = f"{seen:,} examples of {batches.seq_len} tokens: {seen / epoch:.2f} epochs"
-        return found | {"Seen": words}
+        seen_text = f"{seen:,} examples of {batches.seq_len} tokens: {seen / epoch:.2f} epochs"
+        return facts | {"Seen": seen_text}
 
     def make_card(self, bert: Bert, result: dict) -> str:
         evaluated = {name[4:]: value for name, value in result.items() if name[:4] == "val_"}
-        init = self._places.get("init")
+        init = self._paths.get("init")
         training = Training(
             verb="pretrained",
             base=init if init and "://" in init else None,

@@ -97,11 +97,11 @@ def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
 
     name = str(config)
     is_preset = not isinstance(config, BertConfig) and not Path(name).is_file()
-    found = get_config(config)
-    if is_preset and (name in PRESETS or found in PRESETS.values()):
-        found = found.replace(vocab_size=vocab_size)
-    check_fits(found, "the configuration", vocab_size, seq_len)
-    return found
+    fitted = get_config(config)
+    if is_preset and (name in PRESETS or fitted in PRESETS.values()):
+        fitted = fitted.replace(vocab_size=vocab_size)
+    check_fits(fitted, "the configuration", vocab_size, seq_len)
+    return fitted
 
 
 def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:

@@ -34,7 +34,7 @@ class Sentence(NamedTuple):
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
 
 
 class TaggedWords(NamedTuple):
@@ -66,7 +66,7 @@ def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) ->
     """
     path = Path(path)
     if objects := read_objects(path):
-        sentences = [_convert_row(row, place, options) for place, row in objects]
+        sentences = [_convert_row(row, location, options) for location, row in objects]
     else:
         sentences = _drop_header(list(_read_conll(path, options)), options)
     if not sentences:
@@ -80,7 +80,7 @@ def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
     names: list[str] = []
     word, label = (1, 3) if universal else (0, -1)
     for number, line in read_numbered_lines(path):
-        place = f"{path}, line {number}"
+        location = f"{path}, line {number}"
         if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
             continue
         if universal and line.startswith("#"):
@@ -92,11 +92,11 @@ def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
             if not names:
                 names = cells
                 if options.text is not None:
-                    word = _index(options.text, cells, place)
+                    word = _index(options.text, cells, location)
                 if options.label is not None:
-                    label = _index(options.label, cells, place)
-            sentence.append((*_select_cells(cells, word, label, universal, place), place))
-            check_width(cells, names, place)  # the last one may be no label
+                    label = _index(options.label, cells, location)
+            sentence.append((*_select_cells(cells, word, label, universal, location), location))
+            check_width(cells, names, location)  # the last one may be no label
         elif sentence:
             yield Sentence(*zip(*sentence, strict=True))
             sentence = []
@@ -104,13 +104,13 @@ def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
         yield Sentence(*zip(*sentence, strict=True))
 
 
-def _index(name: str, cells: list[str], place: str) -> int:
+def _index(name: str, cells: list[str], location: str) -> int:
     """Return the index of a column that was named, or numbered from 1 on."""
     names = {str(n): n - 1 for n in range(1, len(cells) + 1)}
     names |= {cell.strip().lower(): n for n, cell in enumerate(cells)}
     if name.strip().lower() not in names:
         raise ValueError(
-            f"{place}: there is no column {name!r}, only {', '.join(cells)[:60]}: give one of "
+            f"{location}: there is no column {name!r}, only {', '.join(cells)[:60]}: give one of "
             f"these, or a column's number, 1 … {len(cells)}"
         )
     return names[name.strip().lower()]
@@ -123,20 +123,20 @@ def _drop_header(sentences: list[Sentence], options: ColumnOptions) -> list[Sent
         ValueError: a text and its label on each line; a first line that may be a header or not.
     """
     tokens = [token for sentence in sentences for token in zip(*sentence, strict=True)]
-    texts = [(place, text) for text, _, place in tokens if " " in text]
+    texts = [(location, text) for text, _, location in tokens if " " in text]
     if 2 * len(texts) > len(tokens):
-        place, text = texts[0]
+        location, text = texts[0]
         raise ValueError(
-            f"{place}: the task tag expects a word and its label on each line, got a text, "
+            f"{location}: the task tag expects a word and its label on each line, got a text, "
             f"{text!r:.60}: take the task classify for a label per text, or give "
             '{"words": […], "labels": […]} on each line of a .jsonl file'
         )
-    rows = [(place, [word, label]) for word, label, place in tokens]
+    lines = [(location, [word, label]) for word, label, location in tokens]
     named = [name for name in options.names if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
-    if not rows or not is_header(rows, options, _merge_entities, names=_NAMES, few=_MANY):
+    if not lines or not is_header(lines, options, _merge_entities, names=_NAMES, few=_MANY):
         return sentences
-    _logger.warning("%s: read as a header: %s", rows[0][0], ", ".join(rows[0][1]))
+    _logger.warning("%s: read as a header: %s", lines[0][0], ", ".join(lines[0][1]))
     first = Sentence(*(column[1:] for column in sentences[0]))
     return [first, *sentences[1:]] if first.words else sentences[1:]
 
@@ -147,14 +147,14 @@ def _merge_entities(label: str) -> tuple[str, ...]:
 
 
 def _select_cells(
-    cells: list[str], word: int, label: int, universal: bool, place: str
+    cells: list[str], word: int, label: int, universal: bool, location: str
 ) -> tuple[str, str]:
     if universal and len(cells) != _CONLLU_COLUMNS:
-        raise ValueError(f"{place}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}")
+        raise ValueError(f"{location}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}")
     pair = [cells[column] for column in (word, label) if column < len(cells)]
     if len(cells) < 2 or len(pair) < 2 or not all(cell.strip() for cell in pair):
         text = " ".join(cells)[:60]
-        raise ValueError(f"{place}: expected a word and, last, its label, got {text!r}")
+        raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
     return pair[0].strip(), pair[1].strip()
 
 
@@ -171,52 +171,52 @@ def take_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> in_memo
         options: which columns to read.
 
     Raises:
-        ValueError: a row that is none of these, with its place.
+        ValueError: a row that is none of these, with its location.
     """
     sentences = in_memory.LabelledRecords()
     features = getattr(data, "features", None) or {}
     class_names = {key: in_memory.class_names(data, key) for key in features}
-    for place, row in in_memory.iterate_records(data, name):
+    for location, row in in_memory.iterate_records(data, name):
         if isinstance(row, list) and len(row) == 2:
             row = {"words": row[0], "labels": row[1]}
         if not isinstance(row, (Sentence, dict)):
             raise ValueError(
-                f"{place}: expected (words, labels) or a dict with the keys words and labels, got "
-                f"{row!r:.60}"
+                f"{location}: expected (words, labels) or a dict with the keys words and labels, "
+                f"got {row!r:.60}"
             )
         if isinstance(row, dict):
-            sentences.labels = class_names.get(_find_column(row, _LABELS, place, options.label))
-            row = _convert_row(row, place, options, sentences.labels)
+            sentences.labels = class_names.get(_find_column(row, _LABELS, location, options.label))
+            row = _convert_row(row, location, options, sentences.labels)
         sentences.append(row)
     return sentences
 
 
 def _convert_row(
-    row: Mapping, place: str, options: ColumnOptions, class_names: Sequence[str] | None = None
+    row: Mapping, location: str, options: ColumnOptions, class_names: Sequence[str] | None = None
 ) -> Sentence:
-    words = _find_column(row, _WORDS, place, options.text)
-    labels = _find_column(row, _LABELS, place, options.label)
+    words = _find_column(row, _WORDS, location, options.text)
+    labels = _find_column(row, _LABELS, location, options.label)
     for name in (words, labels):
         if not isinstance(row[name], list) or not row[name]:
-            raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
+            raise ValueError(f'{location}: "{name}" must be a list of texts, got {row[name]!r:.60}')
     if len(row[words]) != len(row[labels]):
         raise ValueError(
-            f"{place}: {len(row[words])} words but {len(row[labels])} labels: give each word one"
+            f"{location}: {len(row[words])} words but {len(row[labels])} labels: give each word one"
         )
     return Sentence(
-        tuple(in_memory.text_of(word, words, place) for word in row[words]),
-        tuple(in_memory.label_of(label, labels, place, class_names) for label in row[labels]),
-        (place,) * len(row[words]),
+        tuple(in_memory.text_of(word, words, location) for word in row[words]),
+        tuple(in_memory.label_of(label, labels, location, class_names) for label in row[labels]),
+        (location,) * len(row[words]),
     )
 
 
-def _find_column(row: Mapping, names: Sequence[str], place: str, own_name: str | None) -> str:
+def _find_column(row: Mapping, names: Sequence[str], location: str, own_name: str | None) -> str:
     """Return the column that the user named, else a known one; the first name has precedence."""
     names = names if own_name is None else [own_name]
     columns = [name for name in names if name in row]
     if not columns or (len(columns) > 1 and names[0] not in row):
         raise ValueError(
-            f'{place}: expected a list "{names[0]}", got {", ".join(map(str, row))[:60]}'
+            f'{location}: expected a list "{names[0]}", got {", ".join(map(str, row))[:60]}'
             + (f": it may be one of {', '.join(columns)}" if columns else "")
         )
     return columns[0]
@@ -231,8 +231,10 @@ def list_tags(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     every = [label for sentence in sentences for label in sentence.labels]
     labels = sorted(set(every))
     if len(labels) < 2:
-        place = sentences[0].places[0]
-        raise ValueError(f"{data_of(place)} must have two labels or more, got only {labels[0]!r}")
+        location = sentences[0].locations[0]
+        raise ValueError(
+            f"{data_of(location)} must have two labels or more, got only {labels[0]!r}"
+        )
     warn_of_missing_labels(every, "words")
     class_names = getattr(sentences, "labels", None) or ()
     return tuple(class_names) if set(labels) <= set(class_names) else tuple(labels)
@@ -242,10 +244,10 @@ def check_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> None:
     """Raise a ValueError, with file and line, for a label that is not among `labels`."""
     known = set(labels)
     for sentence in sentences:
-        for label, place in zip(sentence.labels, sentence.places, strict=True):
+        for label, location in zip(sentence.labels, sentence.locations, strict=True):
             if label not in known:
                 first = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
-                raise ValueError(f"{place}: label must be one of {first}, got {label!r}")
+                raise ValueError(f"{location}: label must be one of {first}, got {label!r}")
 
 
 def encode_tagged(

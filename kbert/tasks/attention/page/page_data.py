@@ -13,7 +13,7 @@ from kbert.io import printable
 from kbert.tasks.attention.attention_data import LOOKS, TARGETS, AttentionData, index_of
 
 WHOLE = 2**20  # weights of a page that has them all: base to 85 tokens, a page of 3 MB
-VECTORS = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
+MAX_QUERY_BYTES = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
 LARGEST = 16  # weights of a row, on a page that does not have them all
 SIDE = 64  # pixels of a thumbnail
 WEIGHT_STEPS = 65_535  # a weight w is round(w · 65,535), 16 bits: off by 1/131,070 at most
@@ -180,10 +180,10 @@ def _encode_queries(attention: AttentionData) -> tuple[dict[str, np.ndarray], di
         note = "Queries and keys were not asked for: kbert.attention(…, vectors=True) keeps them."
         return {}, {"vector_size": None, "notes": [note]}
     numbers = queries.size + keys.size
-    if numbers > VECTORS:
+    if numbers > MAX_QUERY_BYTES:
         layers = len(attention.layers)
         fewer = "one head (layer=3, head=5; --layer 3 --head 5)"
-        if layers > 1 and numbers // layers <= VECTORS:
+        if layers > 1 and numbers // layers <= MAX_QUERY_BYTES:
             fewer = "one layer (layer=3, --layer 3)"
         note = f"Queries and keys are left out: {numbers / 1e6:.1f} MB. A page of {fewer} has them."
         return {}, {"vector_size": None, "notes": [note]}

@@ -12,7 +12,7 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.training.trained_weights import TrainedWeights, select_weights
 
 
-def parts_of(
+def choose_trained(
     settings: FinetuningSettings, spec: GraphSpec, source: Bert, adapter: LoraAdapter | None = None
 ) -> TrainedParts:
     """Return the trained parts of a graph. With LoRA, newly initialized layers are trained too.
@@ -27,15 +27,15 @@ def parts_of(
     if adapter is not None:
         new |= adapter.layers(spec.config)
     lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
-    parts = trained_parts(spec, settings.freeze, *lora, also=new)
+    trained = trained_parts(spec, settings.freeze, *lora, also=new)
     if adapter is not None:
-        check_blocks(adapter, parts)
-    return parts
+        check_blocks(adapter, trained)
+    return trained
 
 
-def trained_weights(
+def select_trained(
     model,
-    parts: TrainedParts,
+    trained: TrainedParts,
     settings: FinetuningSettings,
     pairs: Mapping[tuple[int, str], Pair] | None = None,
 ) -> TrainedWeights | None:
@@ -44,8 +44,10 @@ def trained_weights(
     `pairs` are the adapters to continue.
     """
     rate = settings.head_learning_rate
-    if not parts.frozen and settings.layer_decay is None and rate is None:
+    if not trained.frozen and settings.layer_decay is None and rate is None:
         return None
     share = 1.0 if rate is None else rate / settings.learning_rate
     dropout = settings.lora_dropout
-    return select_weights(model, parts, settings.seed, settings.layer_decay, share, dropout, pairs)
+    return select_weights(
+        model, trained, settings.seed, settings.layer_decay, share, dropout, pairs
+    )
