@@ -8,7 +8,7 @@ from from_code.steps import STEPS
 from kbert.graph.closed_form import rows
 from kbert.graph.spec import GraphSpec
 from kbert.show import graphviz
-from kbert.show.diagrams import collapsed, to_dot
+from kbert.show.diagrams import collapse_blocks, to_dot
 
 _WIDTH, _HEIGHT = 330, 150  # of a picture in points: a node and what stands around it
 _FADED = ".node, .edge, .cluster {{ opacity: .3 }} [id='{node}'] {{ opacity: 1 }}"
@@ -16,7 +16,7 @@ _FADED = ".node, .edge, .cluster {{ opacity: .3 }} [id='{node}'] {{ opacity: 1 }
 
 def of_steps() -> dict[str, str]:
     """An SVG a step, by its file's name: the whole figure, all but that layer faded, cut there."""
-    figure = graphviz.draw(to_dot(*collapsed(rows(GraphSpec.of("base")))), "svg").decode()
+    figure = graphviz.draw(to_dot(*collapse_blocks(rows(GraphSpec.of("base")))), "svg").decode()
     return {
         f"steps/{number}.svg": _cut(figure, step.layer.replace("-1-", "-n-"))
         for number, step in enumerate(STEPS, 1)

@@ -6,7 +6,7 @@ from from_code.table import table
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS
-from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.published_totals import reconcile_totals
 from kbert.graph.reference import TEXTS, PublishedTotal, document_004, published_totals
 
 _SIZES = ("T", "L", "H", "A", "FFD", "P")
@@ -37,7 +37,7 @@ def published() -> str:
 
 
 def _bridge():
-    return reconciled_totals(PRESETS["base"])
+    return reconcile_totals(PRESETS["base"])
 
 
 def _line(name: str, config: BertConfig) -> tuple:

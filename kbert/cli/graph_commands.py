@@ -79,7 +79,7 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
     elif form == "markdown":
         click.echo(row_formats.to_markdown(shown), nl=False)
     else:
-        columns = summary_table.trained_columns(rows, parts) if parts else {}
+        columns = summary_table.trainable_columns(rows, parts) if parts else {}
         width = summary_table.width_shown()
         click.echo(summary_table.summary_text(rows, layer_range, width=width, **columns), nl=False)
 

@@ -61,7 +61,7 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
     --memory. --compile needs no TPU and no GPU: it compiles the whole training step for them, in
     minutes (pip install "kbert-keras[tpu]" or "kbert-keras[jax-cuda]").
     """
-    from kbert.show.plan_text import accelerators_text, compiled_text, plan_text
+    from kbert.show.plan_text import accelerators_text, describe_compiled, plan_text
 
     options |= trained
     if compiles and trained:
@@ -85,7 +85,7 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
         return
     click.echo(plan_text(config, result), nl=False)
     if compiles:
-        click.echo("\n" + compiled_text(_compile(result)), nl=False)
+        click.echo("\n" + describe_compiled(_compile(result)), nl=False)
 
 
 def _compile(plan):

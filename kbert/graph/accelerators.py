@@ -87,7 +87,7 @@ def tpu(name: str) -> Devices:
         ValueError: none of that name; names the nearest.
     """
     kind, _, shape = name.partition(":")
-    chip = _known(kind, "TPU", "tpu")
+    chip = _find(kind, "TPU", "tpu")
     if shape not in chip.slices:
         known = [f"{kind}:{known}" for known in chip.slices]
         near = hint(name, known, "there are")
@@ -111,7 +111,7 @@ def gpu(name: str, own: bool = False) -> Devices:
     chip = names.get(_plain(kind))
     if chip is None and own:
         chip = Accelerator(kind, "GPU", 0, 0, None, None, True, (), "")
-    chip = chip or _known(kind, "GPU", "gpu")
+    chip = chip or _find(kind, "GPU", "gpu")
     if colon and not (count.isdecimal() and int(count)):
         raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
     return Devices(name, chip, int(count or 1))
@@ -130,7 +130,7 @@ def _plain(name: str) -> str:
     return re.sub(r"nvidia|geforce|tesla|rtx|[\s_-]", "", name.lower())
 
 
-def _known(name: str, kind: str, argument: str) -> Accelerator:
+def _find(name: str, kind: str, argument: str) -> Accelerator:
     names = [one.name for one in accelerators().values() if one.kind == kind]
     if name not in names:
         way = "for any other GPU give --peak-flops and --memory, in Python peak_flops= and memory="

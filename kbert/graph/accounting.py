@@ -223,8 +223,8 @@ class Account:
 
     def _totals(self, group: str) -> Totals:
         counts = ("params", "flops", "activation_bytes")
-        rows = [row for row in self.rows if row.group == group]
-        sums = [sum(getattr(row, count) for row in rows) for count in counts]
+        layers = [row for row in self.rows if row.group == group]
+        sums = [sum(getattr(row, count) for row in layers) for count in counts]
         wholes = [getattr(self, count) for count in counts]
         return Totals(*sums, *map(Fraction, sums, wholes))
 
@@ -297,7 +297,7 @@ def account(
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
-    rows = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
+    pairs = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     return Account(
         config,
         spec.head,
@@ -305,7 +305,7 @@ def account(
         batch_size,
         max_predictions,
         dtype,
-        tuple(_account_layer(layer, row, letters) for layer, row in rows),
+        tuple(_account_layer(layer, row, letters) for layer, row in pairs),
         trained,
         spec.selected,
         packed_texts,

@@ -50,8 +50,8 @@ def no_command(name: str) -> str | None:
 
 def no_option(command: str | None, name: str, has_config: bool) -> str | None:
     """Return what to do instead of an option that a command does not have, such as --layers."""
-    plain, rows = name.lstrip("-").replace("-", "_"), table()["no option"]
-    return rows.get(f"{command} {plain}") or (rows.get(plain) if has_config else None)
+    plain, hints = name.lstrip("-").replace("-", "_"), table()["no option"]
+    return hints.get(f"{command} {plain}") or (hints.get(plain) if has_config else None)
 
 
 def setting(name: str) -> str | None:
@@ -65,8 +65,8 @@ def option(command: str | None, name: str) -> str:
     A name in capitals, such as SRC, is an argument.
     """
     plain = name.lstrip("-").replace("-", "_")
-    rows = table()["option"]
-    if new := rows.get(f"{command} {plain}") or rows.get(plain):
+    options = table()["option"]
+    if new := options.get(f"{command} {plain}") or options.get(plain):
         return new
     no = "no_" if plain.startswith("no_") else ""
     return "--" + (no + (setting(plain.removeprefix(no)) or plain[len(no) :])).replace("_", "-")

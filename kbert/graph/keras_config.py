@@ -164,13 +164,13 @@ def _dtype(layers: dict[str, dict]) -> str | None:
     """Return the dtype policy that all the layers have, by its name; None where they differ."""
     inside = [layer for layer in layers.values() if layer["class_name"] != "InputLayer"]
     policies = [layer["config"].get("dtype") for layer in inside]
-    found = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
-    return found.pop() if len(found) == 1 else None
+    dtypes = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
-def _differences(layers: dict[str, dict], found: GraphSpec) -> list[str]:
+def _differences(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
     """Return every layer that is missing, added, connected or set otherwise than kbert's."""
-    expected = {row.layer: row for row in closed_form.rows(found)}
+    expected = {row.layer: row for row in closed_form.rows(spec)}
     differences = [f"no {name}" for name in expected if name not in layers]
     for name, layer in layers.items():
         if name not in expected:
@@ -182,7 +182,7 @@ def _differences(layers: dict[str, dict], found: GraphSpec) -> list[str]:
         elif connected != row.connected_to:
             differences.append(f"{name} is connected to {connected}, not to {row.connected_to}")
         else:
-            differences += _changed_settings(name, layer, found)
+            differences += _list_changed_settings(name, layer, spec)
     return differences
 
 
@@ -204,7 +204,7 @@ def _connection(tensor) -> str:
     return f"{name}[{node}][{output}]"
 
 
-def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
+def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]:
     settings = layer["config"]
     if layer["class_name"] == "LayerNormalization" and settings.get("axis") == [2]:
         settings = settings | {"axis": [-1]}  # the same of (B, S, H): what Keras 3.16 saves
@@ -216,17 +216,17 @@ def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
         return [f"{name} has the dtype policy {kind}, not a plain one"]
     return [
         f"{name} has {key} {_plain(settings[key])!r}, not {value!r}"
-        for key, value in _settings(name, layer["class_name"], found).items()
+        for key, value in _settings(name, layer["class_name"], spec).items()
         if key in settings and _plain(settings[key]) != value
     ]
 
 
-def _settings(name: str, kind: str, found: GraphSpec) -> dict:
+def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
     """Return the settings that decide a layer's output, apart from its weights."""
-    config = found.config
+    config = spec.config
     of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
-    rate = found.classifier_rate if of_classifier else config.hidden_dropout_prob
-    rate = found.answer_rate if name == names.SPAN_DROPOUT else rate
+    rate = spec.classifier_rate if of_classifier else config.hidden_dropout_prob
+    rate = spec.answer_rate if name == names.SPAN_DROPOUT else rate
     attention = {
         "num_heads": config.num_attention_heads,
         "key_dim": config.head_size,
@@ -246,10 +246,10 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm | {"rms_scaling": False},
         "Dense": {
-            "activation": _activation(name, config, "first_token" in found.variant.parts),
+            "activation": _activation(name, config, "first_token" in spec.variant.parts),
             "use_bias": True,
         },
-        "Gather": {"first": found.selected_positions and found.has_pooler},
+        "Gather": {"first": spec.selected_positions and spec.has_pooler},
         "Slice": {"start": 1, "stop": None} if name == names.MLM_SLICE else {"start": 0, "stop": 1},
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }

@@ -54,28 +54,28 @@ def layers(spec: GraphSpec) -> list[Layer]:
     """Return the graph's layers in the order of the summary."""
     blocks = spec.config.num_hidden_layers
     segments = spec.config.type_vocab_size if spec.config.family.segments else None
-    found = before_encoder(segments, spec.packed)
+    result = embedding_layers(segments, spec.packed)
     for n in range(1, blocks):
-        found += encoder_block(n, names.encoder_output(n - 1))
-    found += _last_block(spec, blocks, names.encoder_output(blocks - 1))
+        result += encoder_block(n, names.encoder_output(n - 1))
+    result += _last_block(spec, blocks, names.encoder_output(blocks - 1))
     last, mlm_input = names.encoder_output(blocks), "all"
     if spec.max_predictions is not None:
         mlm_input = "selected" if spec.selected_positions else "gathered"
     if spec.packed and spec.has_pooler and not spec.selected_positions:
-        found += _filled("first-tokens", n=blocks)
+        result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
     texts = "X" if spec.packed else "B"
-    return found + after_encoder(spec.variant.rows, mlm_input, last, spec.num_labels, texts)
+    return result + head_layers(spec.variant.rows, mlm_input, last, spec.num_labels, texts)
 
 
-def before_encoder(segments: int | str | None, packed: bool = False) -> list[Layer]:
+def embedding_layers(segments: int | str | None, packed: bool = False) -> list[Layer]:
     """Return the embeddings' layers; a text, here and below, is what stands for a number or a name.
 
     None: there are no segments.
     """
     graphs = ["unsegmented" if segments is None else "embeddings"] + ["packed"] * packed
     inputs = (names.PACKED_POSITIONS, names.PACKED_TEXTS) if packed else ()
-    return _filled(
+    return _fill(
         *graphs,
         segments=segments,
         summed=names.TOKEN_EMBEDDING if segments is None else names.TOKEN_PLUS_SEGMENT,
@@ -85,14 +85,14 @@ def before_encoder(segments: int | str | None, packed: bool = False) -> list[Lay
 
 def encoder_block(n: int | str, hidden: str) -> list[Layer]:
     """Return the layers of encoder block n, which reads the hidden state `hidden`."""
-    return _filled("block", n=n, hidden=hidden, residual=hidden, R="S", positions="B·S")
+    return _fill("block", n=n, hidden=hidden, residual=hidden, R="S", positions="B·S")
 
 
 def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
     """Return the layers of the last block, which may compute selected positions alone."""
     if not spec.selected_positions:
         return encoder_block(n, hidden)
-    return _filled(
+    return _fill(
         f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
         "selected-block",
         n=n,
@@ -105,34 +105,34 @@ def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
     )
 
 
-def after_encoder(
-    rows: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
+def head_layers(
+    graph_name: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
 ) -> list[Layer]:
     """Return the layers of a head, which reads the last hidden state.
 
     Args:
-        rows: as in `kbert.heads.head.Variant`.
+        graph_name: as in `kbert.heads.head.Variant`.
         mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
             or "selected" in the last block.
         hidden: the last hidden state.
         labels: how many there are.
         texts: the letter for the number of texts.
     """
-    dropped = rows == "dropped-classifier"
+    dropped = graph_name == "dropped-classifier"
     first = names.FIRST_TOKEN_DROPOUT if dropped else names.FIRST_TOKEN
     braces = {"hidden": hidden, "labels": labels, "first": first, "texts": texts}
     if mlm_input == "all":
-        return _filled(rows, S="S", states=hidden, marks=names.MASKED, **braces)
+        return _fill(graph_name, S="S", states=hidden, marks=names.MASKED, **braces)
     states = names.MLM_GATHER
     if mlm_input == "selected":
-        states = hidden if rows == "mlm" else names.MLM_SLICE
-    graph = f"mlm-{mlm_input}" if rows == "mlm" else mlm_input
-    return _filled(graph, S="M", states=states, marks=names.MASKED_POSITIONS, **braces)
+        states = hidden if graph_name == "mlm" else names.MLM_SLICE
+    graph = f"mlm-{mlm_input}" if graph_name == "mlm" else mlm_input
+    return _fill(graph, S="M", states=states, marks=names.MASKED_POSITIONS, **braces)
 
 
-def _filled(*graphs: str, **braces) -> list[Layer]:
-    rows = [row for row in _table() if not set(graphs).isdisjoint(row[0].split())]
-    return [Layer(*(text.format(**braces) for text in row)) for row in rows]
+def _fill(*graphs: str, **braces) -> list[Layer]:
+    templates = [row for row in _table() if not set(graphs).isdisjoint(row[0].split())]
+    return [Layer(*(text.format(**braces) for text in row)) for row in templates]
 
 
 @cache

@@ -9,7 +9,7 @@ from kbert.io import bounds
 from kbert.io.wording import first_few, hint
 
 
-def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
+def _config(layers: int, hidden: int, **changes) -> BertConfig:
     """Return a released configuration: heads of 64, feed-forward 4·H, by default uncased."""
     sizes = {
         "vocab_size": 30_522,
@@ -22,7 +22,7 @@ def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
 
 
 base = BertConfig()
-large = _of_width(24, 1024, vocab_size=30_000)
+large = _config(24, 1024, vocab_size=30_000)
 
 # Sources: the paper (section 3) and the article "Understanding BERT architecture" for `base` and
 # `large`; google-research/bert's README and the `vocab_size` of its released `bert_config.json`
@@ -30,18 +30,18 @@ large = _of_width(24, 1024, vocab_size=30_000)
 PRESETS: dict[str, BertConfig] = {
     "base": base,
     "large": large,
-    "base_uncased": _of_width(12, 768),
-    "base_cased": _of_width(12, 768, vocab_size=28_996),
-    "large_uncased": _of_width(24, 1024),
-    "large_cased": _of_width(24, 1024, vocab_size=28_996),
-    "base_multilingual_cased": _of_width(12, 768, vocab_size=119_547),
-    "base_chinese": _of_width(12, 768, vocab_size=21_128),
-    "tiny": _of_width(2, 128),
-    "mini": _of_width(4, 256),
-    "small": _of_width(4, 512),
-    "medium": _of_width(8, 512),
+    "base_uncased": _config(12, 768),
+    "base_cased": _config(12, 768, vocab_size=28_996),
+    "large_uncased": _config(24, 1024),
+    "large_cased": _config(24, 1024, vocab_size=28_996),
+    "base_multilingual_cased": _config(12, 768, vocab_size=119_547),
+    "base_chinese": _config(12, 768, vocab_size=21_128),
+    "tiny": _config(2, 128),
+    "mini": _config(4, 256),
+    "small": _config(4, 512),
+    "medium": _config(8, 512),
 } | {
-    f"L{layers}_H{hidden}": _of_width(layers, hidden)
+    f"L{layers}_H{hidden}": _config(layers, hidden)
     for layers in (2, 4, 6, 8, 10, 12)
     for hidden in (128, 256, 512, 768)
 }
@@ -85,7 +85,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
         return BertConfig.from_json(text)
     if text and Path(text).is_dir():
         raise ValueError(f"{text} is a folder: give the config.json or bert_config.json in it")
-    released = _released_name(text)
+    released = _resolve_release(text)
     if released in PRESETS:
         return PRESETS[released]
     expected = "a preset's name or a configuration that ends in .json, such as config.json"
@@ -100,10 +100,10 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
 
 def is_preset(text: str) -> bool:
     """Return whether a text is the name of a preset, or of a release with a preset's sizes."""
-    return _released_name(text) in PRESETS
+    return _resolve_release(text) in PRESETS
 
 
-def _released_name(text: str) -> str:
+def _resolve_release(text: str) -> str:
     if text in _RELEASES:
         return _RELEASES[text]
     miniature = re.fullmatch(r"(?:google/bert_)?uncased_L-(\d+)_H-(\d+)_A-(\d+)", text)

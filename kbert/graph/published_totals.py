@@ -16,7 +16,7 @@ class Step:
     text: str
 
 
-def reconciled_totals(config: BertConfig) -> list[Step]:
+def reconcile_totals(config: BertConfig) -> list[Step]:
     """Return the published totals around base and large.
 
     For another configuration its own heads.
@@ -24,7 +24,7 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
     uncased = (get_config("base_uncased"), get_config("large_uncased"))
     if config not in (base, large, *uncased):
         if not config.family.next_sentence:
-            return _of_family(config)
+            return _family_totals(config)
         return [*_to_heads(config, "encoder and pooler", "both heads")]
     return [
         *_vocabulary(
@@ -45,7 +45,7 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
     ]
 
 
-def _of_family(config: BertConfig) -> list[Step]:
+def _family_totals(config: BertConfig) -> list[Step]:
     """Return the steps of a model without NSP, whose MLM head does not use the pooler."""
     without = account(config, head="tokens", num_labels=1).groups
     encoder = sum(without[name].params for name in ("embeddings", "encoder"))
@@ -79,10 +79,10 @@ def _from_heads(config: BertConfig, both: str, without: str) -> list[Step]:
 
 
 def _heads(config: BertConfig, sign: str) -> list[Step]:
-    rows = [row for row in account(config).rows if row.params]
+    layers = [row for row in account(config).rows if row.params]
     steps = []
     for group in ("MLM", "NSP"):
-        chosen = [row for row in rows if row.group == group]
+        chosen = [row for row in layers if row.group == group]
         if not chosen:  # of the family, what has no next sentences
             continue
         total = sum(row.params for row in chosen)

@@ -51,9 +51,9 @@ class GraphSpec:
         if not isinstance(self.head, str) or self.head not in HEADS:
             raise ValueError(unknown_choice("head", HEADS, self.head))
         if self.seq_len is not None:
-            self._set("seq_len", self._checked_length(self.seq_len))
+            self._set("seq_len", self._check_length(self.seq_len))
         if self.max_predictions is not None:
-            self._set("max_predictions", self._checked_predictions(self.max_predictions))
+            self._set("max_predictions", self._check_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
         head = HEADS[self.head]
         self._set("num_labels", labels if head.has_labels else head.num_outputs)
@@ -163,7 +163,7 @@ class GraphSpec:
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)
 
-    def _checked_length(self, seq_len: int) -> int:
+    def _check_length(self, seq_len: int) -> int:
         positions = self.config.positions
         seq_len = require_positive("seq_len", seq_len)
         if seq_len > positions:
@@ -177,7 +177,7 @@ class GraphSpec:
         first = self.config.first_position
         return "max_position_embeddings" + (f" - {first}" if first else "")
 
-    def _checked_predictions(self, predictions: int) -> int:
+    def _check_predictions(self, predictions: int) -> int:
         if HEADS[self.head].reads != "predicted":
             raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
         most = self.seq_len or self.config.positions

@@ -27,7 +27,7 @@ def width_shown() -> int | None:
 
 
 def summary_text(
-    rows: Sequence[Row],
+    layers: Sequence[Row],
     layer_range: Sequence[str] | None = None,
     *,
     width: int | None = None,
@@ -38,74 +38,74 @@ def summary_text(
     """Return a graph's table and its closing lines, which count the model's own parameters alone.
 
     Args:
-        rows: of the whole graph.
+        layers: of the whole graph.
         layer_range: see `select`.
-        width, positions: see `format_rows`.
+        width, positions: see `format_table`.
         counts: parameters, and how many of them are trainable; None: those of the rows, all.
         mark: what one more column, "Trainable", says of a row.
     """
-    shown = select(rows, layer_range)
-    marks = None if mark is None else [mark(row) for row in shown]
-    text = format_rows(shown, width, positions, marks)
+    shown = select(layers, layer_range)
+    cells = None if mark is None else [mark(row) for row in shown]
+    text = format_table(shown, width, positions, cells)
     if layer_range is not None:
         params = sum(row.params for row in shown)
-        text += f"Shown: {len(shown)} of {len(rows)} rows, {params:,} params\n"
-    total, trainable = counts or [sum(row.params for row in rows)] * 2
+        text += f"Shown: {len(shown)} of {len(layers)} rows, {params:,} params\n"
+    total, trainable = counts or [sum(row.params for row in layers)] * 2
     return text + (
         f"Total params: {total:,}\nTrainable params: {trainable:,}\n"
         f"Non-trainable params: {total - trainable:,}\n"
     )
 
 
-def trained_columns(rows: Sequence[Row], parts: TrainedParts) -> dict:
+def trainable_columns(layers: Sequence[Row], trained: TrainedParts) -> dict:
     """Return `counts` and `mark` of `summary_text` for partial training: Y, N, or LoRA (frozen).
 
     Adapters count as parameters of the model: all, and those that are trained.
     """
-    adapted = {one.layer for one in parts.adapted}
+    adapted = {one.layer for one in trained.adapted}
 
     def mark(row: Row) -> str:
         if row.layer in adapted:
             return "LoRA"
-        return "-" if not row.params else "N" if row.layer in parts.frozen else "Y"
+        return "-" if not row.params else "N" if row.layer in trained.frozen else "Y"
 
-    total = sum(row.params for row in rows)
-    frozen = sum(row.params for row in rows if row.layer in parts.frozen)
-    added = parts.adapter_params
+    total = sum(row.params for row in layers)
+    frozen = sum(row.params for row in layers if row.layer in trained.frozen)
+    added = trained.adapter_params
     return {"counts": (total + added, total - frozen + added), "mark": mark}
 
 
-def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
+def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
     """Return the rows from the first match of one pattern to the last match of the other.
 
     Raises:
         ValueError: not two patterns, or a pattern that no layer matches.
     """
     if layer_range is None:
-        return tuple(rows)
+        return tuple(layers)
     if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
         raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
-    first, last = (_matching(rows, pattern) for pattern in layer_range)
+    first, last = (_matching(layers, pattern) for pattern in layer_range)
     if min(first) > max(last):  # the wrong way round, as Keras takes it too
         first, last = last, first
-    return tuple(rows[min(first) : max(last) + 1])
+    return tuple(layers[min(first) : max(last) + 1])
 
 
-def _matching(rows: Sequence[Row], pattern: str) -> list[int]:
+def _matching(layers: Sequence[Row], pattern: str) -> list[int]:
     try:
-        places = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
+        indices = [index for index, row in enumerate(layers) if re.match(pattern, row.layer)]
     except re.error as error:
         raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
-    if not places:
+    if not indices:
         raise ValueError(
             f"layer_range must match layers, got {pattern!r}, which matches none: "
             "see their names in the whole summary"
         )
-    return places
+    return indices
 
 
-def format_rows(
-    rows: Sequence[Row],
+def format_table(
+    layers: Sequence[Row],
     width: int | None = None,
     positions: Sequence[float] | None = None,
     trainable: Sequence[str] | None = None,
@@ -113,7 +113,7 @@ def format_rows(
     """Return the table, rules and header included; nothing is cut at any width.
 
     Args:
-        rows: what to print.
+        layers: what to print.
         width: of a line; None: as wide as the longest cells need.
         positions: where columns end, as shares of the width or in characters.
         trainable: marks for one more column.
@@ -122,8 +122,8 @@ def format_rows(
     cells = [
         [f"{row.layer} ({row.type})", row.output_shape, str(row.params)]
         + [row.connected_to.replace(", ", "\n")]
-        + ([trainable[place]] if trainable else [])
-        for place, row in enumerate(rows)
+        + ([trainable[number]] if trainable else [])
+        for number, row in enumerate(layers)
     ]
     natural = [
         max(len(line) for cell in column for line in cell.split("\n"))
@@ -136,13 +136,13 @@ def format_rows(
     elif width is None or width >= full:
         widths = natural
     else:
-        return _stacked(header, cells, natural, width)
-    return _ruled(
+        return _stack(header, cells, natural, width)
+    return _draw_rules(
         [_columns(header, widths)] + [_columns(row, widths) for row in cells], width or full
     )
 
 
-def _stacked(header, cells, natural, width: int) -> str:
+def _stack(header, cells, natural, width: int) -> str:
     """Return a name on its own lines, the other columns below it, connections where they fit."""
     for shape in (natural[1], min(natural[1], 18)):
         widths = [shape, natural[2], *natural[4:]]
@@ -159,38 +159,36 @@ def _stacked(header, cells, natural, width: int) -> str:
             below = _columns(columns, [shape, natural[2], rest, *natural[4:]], right=1)
         else:
             below = "\n".join(
-                [_columns(columns, widths, right=1), *_wrapped(connections, width - 2 * _INDENT)]
+                [_columns(columns, widths, right=1), *_wrap(connections, width - 2 * _INDENT)]
             )
-        return (
-            "\n".join(_wrapped(name, width)) + "\n" + textwrap.indent(below.rstrip(), " " * _INDENT)
-        )
+        return "\n".join(_wrap(name, width)) + "\n" + textwrap.indent(below.rstrip(), " " * _INDENT)
 
-    return _ruled([block(header)] + [block(row) for row in cells], width)
+    return _draw_rules([block(header)] + [block(row) for row in cells], width)
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str:
     """Return cells side by side, each wrapped within its width; column `right` is set right."""
-    columns = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    columns = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for number in range(max(map(len, columns))):
-        parts = [column[number] if number < len(column) else "" for column in columns]
-        parts = [
-            part.rjust(width) if place == right else part.ljust(width)
-            for place, (part, width) in enumerate(zip(parts, widths, strict=True))
+        pieces = [column[number] if number < len(column) else "" for column in columns]
+        pieces = [
+            piece.rjust(width) if index == right else piece.ljust(width)
+            for index, (piece, width) in enumerate(zip(pieces, widths, strict=True))
         ]
-        lines.append((" " * _GAP).join(parts).rstrip())
+        lines.append((" " * _GAP).join(pieces).rstrip())
     return "\n".join(lines)
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
+def _wrap(cell: str, width: int) -> list[str]:
     return [
         piece for line in cell.split("\n") for piece in textwrap.wrap(line, max(width, 1)) or [""]
     ]
 
 
-def _ruled(blocks: Sequence[str], width: int) -> str:
-    header, *rows = blocks
-    body = f"\n{'_' * width}\n".join(rows)
+def _draw_rules(blocks: Sequence[str], width: int) -> str:
+    header, *body_blocks = blocks
+    body = f"\n{'_' * width}\n".join(body_blocks)
     return f"{'_' * width}\n{header}\n{'=' * width}\n{body}\n{'=' * width}\n"
 
 

@@ -14,7 +14,7 @@ from kbert.graph.layer_table import encoder_block
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 
-PARTS = ("embeddings", "encoder", "pooler", "head")  # that `freeze` names, beside blocks
+FREEZABLE = ("embeddings", "encoder", "pooler", "head")  # that `freeze` names, beside blocks
 LORA_TARGETS = "query,value"  # the paper's (arXiv 2106.09685, section 4.2) and PEFT's for BERT
 
 
@@ -44,7 +44,7 @@ MATRICES = {
 
 
 # What the two settings must, in words.
-FREEZE = f"name parts between commas, of {', '.join(PARTS)}, and blocks, 3 or 1-8"
+FREEZE = f"name parts between commas, of {', '.join(FREEZABLE)}, and blocks, 3 or 1-8"
 ON = f"name matrices between commas, of {', '.join(MATRICES)}"
 
 
@@ -103,17 +103,17 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
     Raises:
         ValueError: something that is neither a part nor blocks.
     """
-    parts, blocks = set(), []
-    for word in _words(text):
+    groups, blocks = set(), []
+    for word in _names(text):
         first, dash, last = word.partition("-")
         last = last if dash else first
-        if word in PARTS:
-            parts.add(word)
+        if word in FREEZABLE:
+            groups.add(word)
         elif _is_number(first) and _is_number(last) and 1 <= int(first) <= int(last):
             blocks.append(range(int(first), int(last) + 1))
         else:
             raise ValueError(f"freeze must {FREEZE}, got {text!r}")
-    return frozenset(parts), tuple(blocks)
+    return frozenset(groups), tuple(blocks)
 
 
 def read_lora_targets(text: str) -> tuple[str, ...]:
@@ -122,10 +122,10 @@ def read_lora_targets(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: a name that is none of them.
     """
-    found = set(_words(text))
-    if not found <= set(MATRICES):
+    targets = set(_names(text))
+    if not targets <= set(MATRICES):
         raise ValueError(f"lora_targets must {ON}, got {text!r}")
-    return tuple(name for name in MATRICES if name in found)
+    return tuple(name for name in MATRICES if name in targets)
 
 
 def trained_parts(
@@ -158,25 +158,25 @@ def trained_parts(
     lora_rank = None if lora_rank is None else require_positive("lora_rank", lora_rank)
     owners = [layer for layer in graph_layers(spec) if layer.params]
     if lora_rank is None:
-        found = TrainedParts(spec, frozen)
+        result = TrainedParts(spec, frozen)
     else:
-        kept = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
-        base = frozenset(one.name for one in owners if one.name not in kept - frozen)
+        unfrozen = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
+        base = frozenset(one.name for one in owners if one.name not in unfrozen - frozen)
         free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
         if not free:
             raise ValueError(
                 f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
             )
         alpha = float(lora_rank) if lora_alpha is None else lora_alpha
-        found = TrainedParts(
-            spec, base, _adapted(spec, free, lora_rank, lora_targets), lora_rank, alpha
+        result = TrainedParts(
+            spec, base, _list_adapted(spec, free, lora_rank, lora_targets), lora_rank, alpha
         )
-    if not found.adapted and all(layer.name in found.frozen for layer in owners):
+    if not result.adapted and all(layer.name in result.frozen for layer in owners):
         raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
-    return found
+    return result
 
 
-def rate_shares(
+def learning_rate_factors(
     spec: GraphSpec, layer_decay: float | None = None, head_share: float = 1.0
 ) -> dict[str, float]:
     """Return the factor of the learning rate for each layer.
@@ -200,19 +200,19 @@ def rate_shares(
 
 
 def part_of(group: str) -> str:
-    """Return the one of `PARTS` that a group of `kbert.graph.closed_form.GROUPS` belongs to."""
-    return group if group in PARTS else "head"
+    """Return the one of `FREEZABLE` that a group of `kbert.graph.closed_form.GROUPS` belongs to."""
+    return group if group in FREEZABLE else "head"
 
 
 def _depths(spec: GraphSpec) -> dict[str, int]:
     blocks = spec.config.num_hidden_layers
     of_part = {"embeddings": 0, "pooler": blocks + 1, "head": blocks + 2}
-    found = {
+    depths = {
         layer.name: of_part[part_of(layer.group)]
         for layer in graph_layers(spec)
         if layer.group != "encoder"
     }
-    return found | {
+    return depths | {
         layer.name: number for number in range(1, blocks + 1) for layer in encoder_block(number, "")
     }
 
@@ -221,17 +221,17 @@ def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[in
     """Return the layers that `freeze` names, and the encoder blocks among them."""
     if freeze is None:
         return frozenset(), set()
-    parts, ranges = read_freeze(freeze)
+    groups, ranges = read_freeze(freeze)
     count = spec.config.num_hidden_layers
     if beyond := [one for one in ranges if one[-1] > count]:
         raise ValueError(f"freeze must name blocks of 1 … {count}, got {beyond[0][-1]}")
-    if "pooler" in parts and not any(layer.group == "pooler" for layer in graph_layers(spec)):
+    if "pooler" in groups and not any(layer.group == "pooler" for layer in graph_layers(spec)):
         raise ValueError(
             f"freeze must name parts that the graph has, got 'pooler', which the head {spec.head} "
             "has not"
         )
     blocks = {number for one in ranges for number in one}
-    if "encoder" in parts:
+    if "encoder" in groups:
         blocks = set(range(1, count + 1))
     numbers = _depths(spec)
     frozen = frozenset(
@@ -241,31 +241,33 @@ def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[in
         and (
             numbers[layer.name] in blocks
             if layer.group == "encoder"
-            else part_of(layer.group) in parts
+            else part_of(layer.group) in groups
         )
     )
     return frozen, blocks
 
 
-def _adapted(spec: GraphSpec, blocks: list[int], rank: int, on: str) -> tuple[AdaptedMatrix, ...]:
+def _list_adapted(
+    spec: GraphSpec, blocks: list[int], rank: int, on: str
+) -> tuple[AdaptedMatrix, ...]:
     letters = config_letters(spec.config)
-    found = tuple(
+    matrices = tuple(
         AdaptedMatrix(block, name, letters[matrix.inputs], letters[matrix.outputs])
         for block in blocks
         for name, matrix in MATRICES.items()
         if name in read_lora_targets(on)
     )
-    most = min(min(one.inputs, one.outputs) for one in found)
+    most = min(min(one.inputs, one.outputs) for one in matrices)
     if rank > most:
-        small = next(one for one in found if min(one.inputs, one.outputs) == most)
+        small = next(one for one in matrices if min(one.inputs, one.outputs) == most)
         raise ValueError(
             f"lora_rank must be at most {most}, the smaller side of {small.name}'s "
             f"{small.inputs} × {small.outputs}, got {rank}"
         )
-    return found
+    return matrices
 
 
-def _words(text) -> list[str]:
+def _names(text) -> list[str]:
     return [word.strip() for word in text.split(",")] if isinstance(text, str) else [""]
 
 

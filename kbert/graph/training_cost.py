@@ -17,29 +17,29 @@ _AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is anot
 
 
 def training_cost(
-    rows: Iterable[Any], parts: TrainedParts, tokens: int, queries: int, width: int
+    layers: Iterable[Any], trained: TrainedParts, tokens: int, queries: int, width: int
 ) -> tuple[int, int]:
     """Return FLOPs of a step, and bytes of activations that it keeps.
 
     Args:
-        rows: the graph's `LayerAccount`s, of a batch.
-        parts: what of it is trained.
+        layers: the graph's `LayerAccount`s, of a batch.
+        trained: what of it is trained.
         tokens: of the batch, B·S.
         queries: positions of the batch that the last block computes.
         width: bytes of a kept number.
     """
     adapted: dict[str, list[AdaptedMatrix]] = {}
-    for one in parts.adapted:
+    for one in trained.adapted:
         adapted.setdefault(one.layer, []).append(one)
-    flops = kept = 0
+    flops = stored = 0
     reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
-    table = names.TOKEN_EMBEDDING not in parts.frozen
-    square = 2 * parts.spec.config.hidden_size**2
-    last = names.encoder(parts.spec.config.num_hidden_layers, names.ATTENTION)
-    final = names.encoder(parts.spec.config.num_hidden_layers, "")
-    for row in rows:
-        before = _before(row.group, reached)
-        own = row.params > 0 and row.layer not in parts.frozen
+    table = names.TOKEN_EMBEDDING not in trained.frozen
+    square = 2 * trained.spec.config.hidden_size**2
+    last = names.encoder(trained.spec.config.num_hidden_layers, names.ATTENTION)
+    final = names.encoder(trained.spec.config.num_hidden_layers, "")
+    for row in layers:
+        before = _needs_gradient(row.group, reached)
+        own = row.params > 0 and row.layer not in trained.frozen
         on = {one.name for one in adapted.get(row.layer, ())}
         computed = queries if row.layer == last else tokens
         squares = {"query": computed * square, "key": tokens * square, "value": tokens * square}
@@ -49,14 +49,14 @@ def training_cost(
             products = (2 + reaches) * one.inputs + 3 * one.outputs
             of_all = one.name in ("key", "value") or not row.layer.startswith(final)
             reads = tokens if of_all else queries
-            flops += 2 * reads * parts.rank * products
-            kept += reads * parts.rank * width
+            flops += 2 * reads * trained.rank * products
+            stored += reads * trained.rank * width
         reached[row.group] = now = before or own or bool(on)
-        kept += row.activation_bytes if now else 0
-    return flops, kept
+        stored += row.activation_bytes if now else 0
+    return flops, stored
 
 
-def _before(group: str, reached: dict[str, bool]) -> bool:
+def _needs_gradient(group: str, reached: dict[str, bool]) -> bool:
     """Return whether the input of the next layer of a group needs a gradient."""
     if group in reached:
         return reached[group]

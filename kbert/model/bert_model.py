@@ -11,7 +11,7 @@ from kbert.graph import aliases, names
 from kbert.graph.config import require_positive
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
-from kbert.graph.summary_table import summary_text, trained_columns, width_shown
+from kbert.graph.summary_table import summary_text, trainable_columns, width_shown
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
@@ -85,20 +85,20 @@ class BertModel(keras.Model):
             require_positive("line_length", line_length)
         elif print_fn is None:
             line_length = width_shown()
-        rows = model_rows(self)
+        layers = model_rows(self)
         if freeze is not None or lora_rank is not None:
             if self.spec is None:
                 raise ValueError(
                     "freeze and lora_rank must be of a whole graph, got a view into one"
                 )
             trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
-            options = trained_columns(rows, trained)
+            options = trainable_columns(layers, trained)
         else:
             trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
             options = {"counts": (self.count_params(), trainable)}
             if show_trainable:
                 options["mark"] = lambda row: trainable_mark(self.get_layer(row.layer))
-        text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
+        text = summary_text(layers, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)
 

@@ -65,12 +65,12 @@ def _states_to_predict(spec: GraphSpec, x, inputs: dict):
     return Slice(1, **name_layer(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
 
 
-def _mlm_head(spec: GraphSpec, x, table, marks):
+def _mlm_head(spec: GraphSpec, x, table, mask):
     function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
     x = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
     x = make_norm(spec, names.MLM_NORM)(x)
     logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([x, table])
-    return Masked(**name_layer(spec, names.MLM))([logits, marks])
+    return Masked(**name_layer(spec, names.MLM))([logits, mask])
 
 
 def _pooler(spec: GraphSpec, x):

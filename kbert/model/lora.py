@@ -70,26 +70,26 @@ def merge(kernel: np.ndarray, a: np.ndarray, b: np.ndarray, scale: float) -> np.
 
 
 def add_adapters(
-    model, parts: TrainedParts, seed: int, dropout: float = 0.0, pairs: Mapping | None = None
+    model, trained: TrainedParts, seed: int, dropout: float = 0.0, pairs: Mapping | None = None
 ) -> None:
     """Add the adapters of trained parts to a model's layers, within the engine's scope.
 
     Args:
-        model, parts: of one graph; the model without adapters.
+        model, trained: of one graph; the model without adapters.
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
         dropout: dropout rate of the adapters' inputs.
         pairs: A and B to begin with, by block and matrix; None: new ones.
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
-    for number, matrix in enumerate(parts.adapted):
+    for number, matrix in enumerate(trained.adapted):
         if pairs is not None:
             a, b, _ = pairs[matrix.block, matrix.name]
         else:
             bound, random = matrix.inputs**-0.5, np.random.default_rng([seed, number])
-            a = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
-            b = np.zeros((matrix.outputs, parts.rank))
+            a = random.uniform(-bound, bound, (trained.rank, matrix.inputs))
+            b = np.zeros((matrix.outputs, trained.rank))
         dtype = model.get_layer(matrix.layer).dtype_policy
-        adapter = LoraAdapter(matrix, a, b, parts.alpha / parts.rank, dropout, dtype=dtype)
+        adapter = LoraAdapter(matrix, a, b, trained.alpha / trained.rank, dropout, dtype=dtype)
         with keras.name_scope(matrix.layer):
             adapter.build((None, None, matrix.inputs))
         added.setdefault(matrix.layer, {})[matrix.name] = adapter

@@ -75,18 +75,18 @@ def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
         )
 
 
-def _third_input(model, token_ids: np.ndarray, marks) -> np.ndarray:
+def _third_input(model, token_ids: np.ndarray, values) -> np.ndarray:
     expected = model.inputs[-1]
     width = expected.shape[1] or token_ids.shape[1]
     shape = (len(token_ids), width)
-    if marks is None:
+    if values is None:
         return np.zeros(shape, "int32")
-    marks = np.atleast_2d(_whole(marks, "marks"))
-    if marks.shape != shape:
-        raise ValueError(f"marks ({expected.name}) must have the shape {shape}, got {marks.shape}")
+    values = np.atleast_2d(_whole(values, "marks"))
+    if values.shape != shape:
+        raise ValueError(f"marks ({expected.name}) must have the shape {shape}, got {values.shape}")
     if expected.name == names.MASKED_POSITIONS:
-        check_ids(marks, token_ids.shape[1], "marks", "the sequence")
-    return marks
+        check_ids(values, token_ids.shape[1], "marks", "the sequence")
+    return values
 
 
 def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None:

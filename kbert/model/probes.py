@@ -25,7 +25,7 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
     Raises:
         ValueError: a block that the model does not have.
     """
-    chosen = _chosen(model, blocks, first=0)
+    chosen = _choose_blocks(model, blocks, first=0)
     states = [model.get_layer(names.encoder_output(block)).output for block in chosen]
     return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
@@ -48,19 +48,21 @@ def build_attention_maps(
     Raises:
         ValueError: a block that the model does not have.
     """
-    maps, of_vectors = [], []
-    for block in _chosen(model, blocks, first=1):
+    maps, queries_and_keys = [], []
+    for block in _choose_blocks(model, blocks, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
         policy, name = attention.dtype_policy, attention.name
         maps.append(AttentionWeights(attention, dtype=policy, name=f"{name}-Weights")(before))
         if vectors:
-            of_vectors += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(before)
-    inputs, outputs = ids_of(model), [*maps, *of_vectors]
+            queries_and_keys += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(
+                before
+            )
+    inputs, outputs = ids_of(model), [*maps, *queries_and_keys]
     return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
 
 
-def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
+def _choose_blocks(model, blocks: Sequence[int] | None, first: int) -> list[int]:
     suffix = f"-{names.ATTENTION}"
     last = sum(layer.name.endswith(suffix) for layer in model.layers)
     if not last:
@@ -157,7 +159,7 @@ class TokenPooling(Maskless):
         return (input_shape[0], input_shape[2])
 
 
-def build_vectors(model: keras.Model, pooling, layers: int = 1, dense=(), skip: int = 0):
+def build_pooled(model: keras.Model, pooling, layers: int = 1, dense=(), skip: int = 0):
     """Build a model from Input-Token and Input-Segment to one vector per text; shares the weights.
 
     Args:
@@ -173,11 +175,11 @@ def build_vectors(model: keras.Model, pooling, layers: int = 1, dense=(), skip: 
     blocks = list(range(-layers, 0)) if pooling == "last" else [-1]
     states = build_hidden_states(model, blocks=blocks)
     if pooling == "last":
-        vectors = [TokenPooling("mean", skip)(state) for state in states.outputs]
+        embeddings = [TokenPooling("mean", skip)(state) for state in states.outputs]
     else:
         several = (pooling,) if isinstance(pooling, str) else pooling
-        vectors = [_pool(model, states.outputs[0], how, skip) for how in several]
-    vector = keras.layers.Concatenate()(vectors) if len(vectors) > 1 else vectors[0]
+        embeddings = [_pool(model, states.outputs[0], how, skip) for how in several]
+    vector = keras.layers.Concatenate()(embeddings) if len(embeddings) > 1 else embeddings[0]
     for weights in dense:
         has_bias = weights.bias is not None
         layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)

@@ -105,22 +105,22 @@ def plot(
     if isinstance(model, (str, os.PathLike, BertConfig)):
         model = GraphSpec.of(model)
     if isinstance(model, GraphSpec):
-        rows = closed_form.rows(model)
+        layers = closed_form.rows(model)
     else:
         from kbert.model.summary import model_rows
 
-        rows = model_rows(model)
-    rows, blocks = collapsed(rows) if collapse else (rows, 0)
+        layers = model_rows(model)
+    layers, blocks = collapse_blocks(layers) if collapse else (layers, 0)
     ending = path.suffix.lower()
     if ending == ".mmd":
-        content = to_mermaid(rows, blocks).encode()
+        picture = to_mermaid(layers, blocks).encode()
     elif ending == ".dot":
-        content = to_dot(rows, blocks).encode()
+        picture = to_dot(layers, blocks).encode()
     else:
-        content = _draw(to_dot(rows, blocks), ending[1:])
+        picture = _draw(to_dot(layers, blocks), ending[1:])
         if ending == ".svg":
-            content = _with_dark_colours(content)
-    write_atomically(path, content)
+            picture = _with_dark_colours(picture)
+    write_atomically(path, picture)
     return path
 
 
@@ -159,7 +159,7 @@ def check_path(path: str | os.PathLike) -> Path:
     return path
 
 
-def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
+def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     """Return the rows with a single encoder block, named `Encoder-n-…`, and how many it stands for.
 
     An additional row, `Encoder-n-Input`, is the input of block n, for its skip connection too: the
@@ -170,34 +170,34 @@ def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     last.
     """
     blocks: dict[int, list[Row]] = {}
-    for row in rows:
+    for row in layers:
         blocks.setdefault(_block(row.layer), []).append(row)
     outside = blocks.pop(0, [])
     count = len(blocks)
     last = names.encoder_output(count)
-    alike = {_as_block_n(block, number) for number, block in blocks.items()}
+    alike = {_rename_to_block_n(block, number) for number, block in blocks.items()}
     if count < 2 or len(alike) > 1:
-        return tuple(rows), 0
+        return tuple(layers), 0
     (block,) = alike
     read = {source for source in _sources(outside) if _block(source)}
     if _PREVIOUS not in _sources(block) or read - {last}:
-        return tuple(rows), 0
+        return tuple(layers), 0
     inside = [
         Row(_INPUT_N, _HIDDEN_STATES, block[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
-        *(_renamed(row, {_PREVIOUS: _INPUT_N}) for row in block),
+        *(_rename(row, {_PREVIOUS: _INPUT_N}) for row in block),
     ]
-    outside = [_renamed(row, {last: _OUTPUT_N}) for row in outside]
-    place = next(place for place, row in enumerate(rows) if _block(row.layer))
-    return (*outside[:place], *inside, *outside[place:]), count
+    outside = [_rename(row, {last: _OUTPUT_N}) for row in outside]
+    first = next(first for first, row in enumerate(layers) if _block(row.layer))
+    return (*outside[:first], *inside, *outside[first:]), count
 
 
-def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
+def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
     """Return the graph in Graphviz's language, from bottom to top; node ids are layer names.
 
     `blocks` is the number of blocks that the rows named `Encoder-n-…` stand for; 0: no frame.
     """
-    framed, others = _split(rows, blocks)
-    width = _block_width(rows)
+    framed, others = _split(layers, blocks)
+    width = _block_width(layers)
     # right angles run together in a graph of many blocks
     way = _RIGHT_ANGLES if framed else "splines=spline"
     lines = [
@@ -217,7 +217,7 @@ def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
             *(_dot_node(row, width) for row in framed),
             "}",
         ]
-    return "\n".join([*lines, *_dot_edges(rows, bool(framed)), "}"]) + "\n"
+    return "\n".join([*lines, *_dot_edges(layers, bool(framed)), "}"]) + "\n"
 
 
 def _with_dark_colours(svg: bytes) -> bytes:
@@ -231,10 +231,10 @@ def _with_dark_colours(svg: bytes) -> bytes:
     return svg.replace(graph, style.encode() + graph + b" kbert", 1)
 
 
-def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
+def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     """Return the graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
-    ids = {row.layer: f"n{place}" for place, row in enumerate(rows)}
-    framed, others = _split(rows, blocks)
+    ids = {row.layer: f"n{number}" for number, row in enumerate(layers)}
+    framed, others = _split(layers, blocks)
     lines = [_MERMAID, "flowchart BT", *(_mermaid_node(row, ids) for row in others)]
     if framed:
         lines += [
@@ -243,7 +243,7 @@ def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
             "end",
             f"style block fill:{_FRAME},stroke:{_LINE},color:{_INK}",
         ]
-    for source, target, label in _edges(rows):
+    for source, target, label in _edges(layers):
         arrow = f"-->|{label}|" if label else "-->"
         lines.append(f"{ids[source]} {arrow} {ids[target]}")
     for kind, (fill, line) in _COLOURS.items():
@@ -251,39 +251,39 @@ def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sources(rows: Sequence[Row]) -> set[str]:
-    return {source for row in rows for source, _ in sources(row)}
+def _sources(layers: Sequence[Row]) -> set[str]:
+    return {source for row in layers for source, _ in sources(row)}
 
 
 def _block(name: str) -> int:
     """Return the number of a layer's encoder block; 0: none."""
-    found = re.match(r"Encoder-(\d+)-", name)
-    return int(found[1]) if found else 0
+    match = re.match(r"Encoder-(\d+)-", name)
+    return int(match[1]) if match else 0
 
 
-def _as_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
+def _rename_to_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
     """Return one block's rows as those of block n, which reads the output of block n-1."""
     own = names.encoder(number, "")
     new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
     new[names.encoder_output(number - 1)] = _PREVIOUS
-    return tuple(_renamed(row, new) for row in block)
+    return tuple(_rename(row, new) for row in block)
 
 
-def _renamed(row: Row, new: dict[str, str]) -> Row:
-    parts = [connection.partition("[") for connection in row.connected_to.split(", ")]
-    connected_to = ", ".join(new.get(name, name) + sign + rest for name, sign, rest in parts)
+def _rename(row: Row, new: dict[str, str]) -> Row:
+    connections = [connection.partition("[") for connection in row.connected_to.split(", ")]
+    connected_to = ", ".join(new.get(name, name) + sign + rest for name, sign, rest in connections)
     return replace(row, layer=new.get(row.layer, row.layer), connected_to=connected_to)
 
 
-def _split(rows: Sequence[Row], blocks: int) -> tuple[list[Row], list[Row]]:
+def _split(layers: Sequence[Row], blocks: int) -> tuple[list[Row], list[Row]]:
     """Split the rows into those inside the frame, if there is one, and the others."""
-    framed = [row for row in rows if blocks and row.layer.startswith(_N)]
-    return framed, [row for row in rows if row not in framed]
+    framed = [row for row in layers if blocks and row.layer.startswith(_N)]
+    return framed, [row for row in layers if row not in framed]
 
 
-def _edges(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
+def _edges(layers: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
     """Yield each edge's source, target and label; a layer's first output needs no label."""
-    for row in rows:
+    for row in layers:
         for source, tensor in sources(row):
             label = "table" if source == names.TOKEN_EMBEDDING else f"output {tensor}"
             yield source, row.layer, label if tensor else ""
@@ -313,9 +313,9 @@ def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str
     )
 
 
-def _block_width(rows: Sequence[Row]) -> float:
+def _block_width(layers: Sequence[Row]) -> float:
     """Return one width for the layers of all blocks, in inches, so that edges are straight."""
-    return max((_width(row) for row in rows if _in_block(row)), default=0.0)
+    return max((_width(row) for row in layers if _is_in_block(row)), default=0.0)
 
 
 def _width(row: Row) -> float:
@@ -328,16 +328,16 @@ def _width(row: Row) -> float:
     return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
 
 
-def _in_block(row: Row) -> bool:
+def _is_in_block(row: Row) -> bool:
     return bool(_block(row.layer)) or row.layer.startswith(_N)
 
 
 def _dot_node(row: Row, block_width: float) -> str:
-    kind, name = kind_of(row.layer, row.type), _quoted(row.layer)
+    kind, name = kind_of(row.layer, row.type), _quote(row.layer)
     fill, line = _COLOURS[kind]
-    width = block_width if _in_block(row) else _width(row)
-    label = f'<b><font point-size="10">{_escaped(row.layer)}</font></b>'
-    label += "".join(f"<br/>{_escaped(fact)}" for fact in _facts(row))
+    width = block_width if _is_in_block(row) else _width(row)
+    label = f'<b><font point-size="10">{_escape(row.layer)}</font></b>'
+    label += "".join(f"<br/>{_escape(fact)}" for fact in _facts(row))
     looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
     return f"{name} [id={name} {looks} label=<{label}>]"
 
@@ -354,34 +354,34 @@ def _dot_frame_label(framed: Sequence[Row], blocks: int, width: float) -> str:
     )
 
 
-def _dot_edges(rows: Sequence[Row], framed: bool) -> Iterator[str]:
+def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:
     """Yield the edges: those to the next step short and straight, the others curved around."""
     step: dict[str, int] = {}
-    for row in rows:
+    for row in layers:
         # a layer that is used twice may come before what it reads, or read itself
         step[row.layer] = 1 + max((step.get(source, 0) for source, _ in sources(row)), default=0)
-    for source, target, label in _edges(rows):
+    for source, target, label in _edges(layers):
         looks = "weight=12"
         if label:
             looks = f'weight=1 taillabel="{label}" labelangle=-45 labeldistance=2.2'
         elif step[source] > 1 and step[target] - step[source] != 1:
             looks = "weight=1" if framed else "weight=0 tailport=e headport=e"
-        yield f"{_quoted(source)} -> {_quoted(target)} [{looks}]"
+        yield f"{_quote(source)} -> {_quote(target)} [{looks}]"
 
 
 def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
     name, *facts = (
-        _escaped(text.replace("#", "#35;")).replace('"', "#quot;")
+        _escape(text.replace("#", "#35;")).replace('"', "#quot;")
         for text in (row.layer, *_facts(row))
     )
     text = "<br/>".join([f"<b>{name}</b>", *facts])
     return f'{ids[row.layer]}["{text}"]:::{kind_of(row.layer, row.type)}'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

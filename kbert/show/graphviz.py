@@ -39,10 +39,10 @@ def draw(dot: str, format: str) -> bytes:
     """
     program = command()
     if format == "png":
-        dpi = _dpi(_rendered(program, dot, "svg"))
+        dpi = _dpi(_render(program, dot, "svg"))
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
-    picture = _rendered(program, dot, format)
-    return _NODE.sub(_centred, picture) if format == "svg" else picture
+    picture = _render(program, dot, format)
+    return _NODE.sub(_centre, picture) if format == "svg" else picture
 
 
 def layouts(dots: Sequence[str]) -> list[dict]:
@@ -52,13 +52,13 @@ def layouts(dots: Sequence[str]) -> list[dict]:
         ImportError: Graphviz is not installed.
         RuntimeError: Graphviz failed; the message has its last line.
     """
-    text = _rendered(command(), _NEXT.join(dots), "json0").decode()
-    found, decoder = [], json.JSONDecoder()
+    text = _render(command(), _NEXT.join(dots), "json0").decode()
+    graphs, decoder = [], json.JSONDecoder()
     while text := text.lstrip():
         layout, end = decoder.raw_decode(text)
-        found.append(layout)
+        graphs.append(layout)
         text = text[end:]
-    return found
+    return graphs
 
 
 def command() -> list[str]:
@@ -104,12 +104,12 @@ def lend_to_pydot() -> None:
     def create(self, prog=None, format="ps", encoding=None):
         if (prog or self.prog) != "dot" or shutil.which("dot"):
             return by_program(self, prog, format, encoding)
-        return _rendered(command(), self.to_string(), format)
+        return _render(command(), self.to_string(), format)
 
     pydot.Dot.create = create
 
 
-def _rendered(program: list[str], dot: str, format: str) -> bytes:
+def _render(program: list[str], dot: str, format: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         # a fixed date for the PDF; what the user has set counts more
         environment = {"SOURCE_DATE_EPOCH": "0"} | _fonts(Path(folder)) | os.environ
@@ -124,7 +124,7 @@ def _rendered(program: list[str], dot: str, format: str) -> bytes:
     return re.sub(rb"(?<=/CreationDate \(D:)\d{14}", b"19700101000000", run.stdout)
 
 
-def _centred(node: re.Match) -> bytes:
+def _centre(node: re.Match) -> bytes:
     """Centre a node's lines in an SVG, however wide the reader's letters are.
 
     Graphviz anchors the lines of an HTML label at their start, where its own font wants them.

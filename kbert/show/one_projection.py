@@ -55,7 +55,9 @@ def compare_heads(
     length = require_positive("length", length)
     heads, size = config.num_attention_heads, config.head_size
     x = np.random.default_rng(0).standard_normal((length, config.hidden_size), "float32")
-    kernels, output_kernel, output = (_of_keras if built else _of_numpy)(x, heads, size)
+    kernels, output_kernel, output = (_compute_with_keras if built else _compute_with_numpy)(
+        x, heads, size
+    )
     differences, projected = {}, {}
     for name, kernel in zip(MATRICES, kernels, strict=True):  # (H, A, D)
         whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
@@ -71,7 +73,7 @@ def compare_heads(
     return HeadsReport(config, slices, differences, built)
 
 
-def _of_keras(x, heads: int, size: int):
+def _compute_with_keras(x, heads: int, size: int):
     """Return a new layer's query, key, value and output kernels, and its output for x."""
     from kbert.model.layers.encoder import MultiHeadAttention
 
@@ -81,16 +83,16 @@ def _of_keras(x, heads: int, size: int):
     return kernels, _array(layer.output_dense.kernel), output
 
 
-def _of_numpy(x, heads: int, size: int):
-    """Compute the same as `_of_keras` with NumPy: all heads at once, with whole matrices."""
+def _compute_with_numpy(x, heads: int, size: int):
+    """Compute the same with NumPy: all heads at once, with whole matrices."""
     random, hidden = np.random.default_rng(1), x.shape[-1]
 
     width = np.float32((12 / hidden) ** 0.5)  # of a uniform distribution of variance 1/H
 
-    def drawn(*shape):  # a normal distribution takes five times as long
+    def draw(*shape):  # a normal distribution takes five times as long
         return (random.random(shape, "float32") - np.float32(0.5)) * width
 
-    kernels, output_kernel = drawn(3, hidden, heads, size), drawn(heads, size, hidden)
+    kernels, output_kernel = draw(3, hidden, heads, size), draw(heads, size, hidden)
     whole = [x @ kernel.reshape(hidden, heads * size) for kernel in kernels]  # (S, A·D)
     query, key, value = (part.reshape(-1, heads, size).swapaxes(0, 1) for part in whole)
     context = _attend(query, key, value).swapaxes(0, 1).reshape(-1, heads * size)

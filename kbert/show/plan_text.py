@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kbert.graph.accelerators import Accelerator, accelerators
 from kbert.graph.plan import Plan, plan
 from kbert.io.units import duration
-from kbert.show.texts import aligned
+from kbert.show.texts import align
 
 if TYPE_CHECKING:
     from kbert.training.compiled.compiler import CompiledUpdate
@@ -18,32 +18,36 @@ _BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow"}
 _KINDS = 10  # of kernels that are shown
 
 
-def plan_text(title: str, found: Plan) -> str:
+def plan_text(title: str, result: Plan) -> str:
     """Memory by part, FLOPs, time, and what would make it fit."""
-    return "\n\n".join([_head(title, found), _memory(found), _update(found)]) + "\n"
+    return "\n\n".join([_head(title, result), _memory(result), _update(result)]) + "\n"
 
 
-def _head(title: str, found: Plan) -> str:
-    chip, chips = found.devices.accelerator, found.devices.chips
-    options = [found.precision]
-    options += [f"{found.accumulation_steps} micro-batches"] if found.accumulation_steps > 1 else []
-    options += ["gradient checkpointing"] if found.gradient_checkpointing else []
-    options += [f"{found.freeze} frozen"] if found.freeze else []
+def _head(title: str, result: Plan) -> str:
+    chip, chips = result.devices.accelerator, result.devices.chips
+    options = [result.precision]
     options += (
-        [f"adapters of rank {found.lora_rank} on {found.lora_targets}"] if found.lora_rank else []
+        [f"{result.accumulation_steps} micro-batches"] if result.accumulation_steps > 1 else []
+    )
+    options += ["gradient checkpointing"] if result.gradient_checkpointing else []
+    options += [f"{result.freeze} frozen"] if result.freeze else []
+    options += (
+        [f"adapters of rank {result.lora_rank} on {result.lora_targets}"]
+        if result.lora_rank
+        else []
     )
     return (
-        f"{title} on {found.devices.name}, {', '.join(options)}\n"
+        f"{title} on {result.devices.name}, {', '.join(options)}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
-        f"{found.seq_len} tokens per sequence, {found.max_predictions} predicted; "
-        f"{found.batch_size:,} sequences per step, {found.batch_size // chips:,} per chip"
+        f"{result.seq_len} tokens per sequence, {result.max_predictions} predicted; "
+        f"{result.batch_size:,} sequences per step, {result.batch_size // chips:,} per chip"
     )
 
 
-def _memory(found: Plan) -> str:
-    memory = found.memory
-    parts = {
+def _memory(result: Plan) -> str:
+    memory = result.memory
+    sizes = {
         "weights": memory.weights,
         "Adam's moments": memory.moments,
         "gradients": memory.gradients,
@@ -52,16 +56,16 @@ def _memory(found: Plan) -> str:
         "available": memory.capacity,
     }
     lines: list[Sequence[str]] = [("MEMORY PER CHIP", "MiB")]
-    lines += [(name, f"{size / 2**20:,.1f}") for name, size in parts.items()]
+    lines += [(name, f"{size / 2**20:,.1f}") for name, size in sizes.items()]
     # Gradients come as activations go: the parts are more than is there at once.
-    largest = f"the largest batch that fits: {found.largest_batch:,}"
+    largest = f"the largest batch that fits: {result.largest_batch:,}"
     if memory.fits:
-        return f"{aligned(lines)}\nfits; {largest}"
-    return f"{aligned(lines)}\nDOES NOT FIT; {largest if found.largest_batch else _way(found)}"
+        return f"{align(lines)}\nfits; {largest}"
+    return f"{align(lines)}\nDOES NOT FIT; {largest if result.largest_batch else _way(result)}"
 
 
-def _way(found: Plan) -> str:
-    memory = found.memory
+def _way(result: Plan) -> str:
+    memory = result.memory
     if memory.fixed > memory.capacity:
         return (
             "not even one sequence fits: weights, moments and gradients are larger than the memory"
@@ -69,16 +73,16 @@ def _way(found: Plan) -> str:
     return "not even one sequence per chip fits"
 
 
-def _update(found: Plan) -> str:
-    lines = [("PER STEP", ""), ("FLOPs", f"{found.flops:.4e}")]
-    if found.recomputed_flops:
-        lines.append(("recomputed FLOPs", f"{found.recomputed_flops:.4e}"))
-    if found.seconds is None or found.hours is None:
-        return aligned(lines) + "\nno time: the table has no peak for float32, give --peak-flops"
-    seconds = [(f"seconds, at {found.utilization:.0%} of the peak", f"{found.seconds:,.4g}")]
-    run = duration(found.hours * 3600)
-    seconds += [(f"{found.steps:,} steps", run), ("chip-hours", f"{found.chip_hours:,.0f}")]
-    return aligned([*lines, *seconds])
+def _update(result: Plan) -> str:
+    lines = [("PER STEP", ""), ("FLOPs", f"{result.flops:.4e}")]
+    if result.recomputed_flops:
+        lines.append(("recomputed FLOPs", f"{result.recomputed_flops:.4e}"))
+    if result.seconds is None or result.hours is None:
+        return align(lines) + "\nno time: the table has no peak for float32, give --peak-flops"
+    seconds = [(f"seconds, at {result.utilization:.0%} of the peak", f"{result.seconds:,.4g}")]
+    run = duration(result.hours * 3600)
+    seconds += [(f"{result.steps:,} steps", run), ("chip-hours", f"{result.chip_hours:,.0f}")]
+    return align([*lines, *seconds])
 
 
 def accelerators_text(title: str, **options) -> str:
@@ -94,9 +98,9 @@ def accelerators_text(title: str, **options) -> str:
         bandwidth = f"{(one.bandwidth or 0) / 1e9:,.0f}"
         sizes = (f"{one.memory / 2**30:,.0f}", bandwidth, f"{one.peak_flops / 1e12:,.4g}")
         lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
-    asked = f"{options['seq_len']} tokens per sequence, {options['precision']}"
+    settings = f"{options['seq_len']} tokens per sequence, {options['precision']}"
     return (
-        f"{title}, {asked}\n\n{aligned(lines)}\n\n"
+        f"{title}, {settings}\n\n{align(lines)}\n\n"
         "chip-hours: of all steps of 256 sequences; more: kbert plan --tpu or --gpu\n"
     )
 
@@ -106,73 +110,73 @@ def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, st
         return "no bfloat16", "-"
     slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
     whole = {"tpu": slice_, "gpu": None if slice_ else one.name}
-    found = plan(title, **(options | whole | {"batch_size": 256 * options["accumulation_steps"]}))
-    largest = found.largest_batch // found.devices.chips
-    hours = found.chip_hours and found.chip_hours / options["accumulation_steps"]
+    result = plan(title, **(options | whole | {"batch_size": 256 * options["accumulation_steps"]}))
+    largest = result.largest_batch // result.devices.chips
+    hours = result.chip_hours and result.chip_hours / options["accumulation_steps"]
     return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"
 
 
-def compiled_text(found: "CompiledUpdate") -> str:
+def describe_compiled(step: "CompiledUpdate") -> str:
     """Memory and FLOPs beside the plan's, collectives, a GPU's kernels, estimated time by part."""
-    parts = [_beside(found), _collectives(found)]
-    parts += [_kernels(found)] * bool(found.kernels)
-    parts.append(_estimate(found))
-    title = f"COMPILED in {found.seconds:,.0f} s: the step of {_BACKENDS[found.backend]}"
-    return "\n\n".join([title, *parts]) + "\n"
+    texts = [_compare(step), _collectives(step)]
+    texts += [_kernels(step)] * bool(step.kernels)
+    texts.append(_estimate(step))
+    title = f"COMPILED in {step.seconds:,.0f} s: the step of {_BACKENDS[step.backend]}"
+    return "\n\n".join([title, *texts]) + "\n"
 
 
-def _beside(found: "CompiledUpdate") -> str:
-    plan, chips, turns = found.plan, found.plan.devices.chips, found.plan.accumulation_steps
-    flops = (found.model_flops + plan.recomputed_flops) / chips / turns
+def _compare(step: "CompiledUpdate") -> str:
+    plan, chips, turns = step.plan, step.plan.devices.chips, step.plan.accumulation_steps
+    flops = (step.model_flops + plan.recomputed_flops) / chips / turns
     of_turns = f" of one of {turns} turns" if turns > 1 else ""
     held = plan.memory.weights + plan.memory.moments
     rest = plan.memory.total - held
     pairs = {
-        "weights, moments, batch, MiB": (found.arguments / 2**20, held / 2**20),
+        "weights, moments, batch, MiB": (step.arguments / 2**20, held / 2**20),
         "gradients, activations, MiB": (
-            (found.temporary + found.outputs) / 2**20,
+            (step.temporary + step.outputs) / 2**20,
             rest / 2**20,
         ),
-        "all, MiB": (found.memory / 2**20, plan.memory.total / 2**20),
-        f"GFLOP{of_turns}": (found.flops / 1e9, flops / 1e9),
+        "all, MiB": (step.memory / 2**20, plan.memory.total / 2**20),
+        f"GFLOP{of_turns}": (step.flops / 1e9, flops / 1e9),
     }
     lines: list[Sequence[str]] = [("OF A CHIP", "compiler", "accounting", "ratio")]
     for name, (one, other) in pairs.items():
         lines.append((name, f"{one:,.1f}", f"{other:,.1f}", f"{one / other:.2f}"))
     note = _NOTES.get(plan.devices.accelerator.name)
-    return "\n".join([aligned(lines), note] if note else [aligned(lines)])
+    return "\n".join([align(lines), note] if note else [align(lines)])
 
 
-def _collectives(found: "CompiledUpdate") -> str:
+def _collectives(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("BETWEEN CHIPS", "number", "MiB")]
-    for kind, (count, size) in found.collectives.items():
+    for kind, (count, size) in step.collectives.items():
         lines.append((kind, f"{count:,}", f"{size / 2**20:,.1f}"))
-    return aligned(lines) if found.collectives else "BETWEEN CHIPS  nothing"
+    return align(lines) if step.collectives else "BETWEEN CHIPS  nothing"
 
 
-def _kernels(found: "CompiledUpdate") -> str:
+def _kernels(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
-    largest = sorted(found.kernels.items(), key=lambda one: -one[1][2])
+    largest = sorted(step.kernels.items(), key=lambda one: -one[1][2])
     sums = {
-        name: [sum(one[place] for _, one in rows) for place in range(3)]
-        for name, rows in {"others": largest[_KINDS:], "all": largest}.items()
+        name: [sum(one[column] for _, one in kernels) for column in range(3)]
+        for name, kernels in {"others": largest[_KINDS:], "all": largest}.items()
     }
     for kind, (count, moved, seconds) in [*largest[:_KINDS], *sums.items()]:
         lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
-    return aligned(lines)
+    return align(lines)
 
 
-def _estimate(found: "CompiledUpdate") -> str:
+def _estimate(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("ESTIMATE, MS", "products", "other", "share")]
-    for name, (products, other) in found.estimate.items():
-        share = (products + other) / (found.estimated_seconds or 1)
-        figures = f"{products * 1e3:,.2f}", f"{other * 1e3:,.2f}", f"{share:.1%}"
-        lines.append((name.replace("_", " "), *figures))
+    for name, (products, other) in step.estimate.items():
+        share = (products + other) / (step.estimated_seconds or 1)
+        cells = f"{products * 1e3:,.2f}", f"{other * 1e3:,.2f}", f"{share:.1%}"
+        lines.append((name.replace("_", " "), *cells))
     source = "the compiler's cycles"
-    if found.kernels:
+    if step.kernels:
         source = "bytes, FLOPs and launches of kernels; not the traffic of GPUs"
     return (
-        f"{aligned(lines)}\n{found.estimated_seconds * 1e3:,.4g} ms a step, "
-        f"{found.utilization:.1%} of the datasheet's peak\n"
+        f"{align(lines)}\n{step.estimated_seconds * 1e3:,.4g} ms a step, "
+        f"{step.utilization:.1%} of the datasheet's peak\n"
         f"Estimated from {source}\nNot measured."
     )

@@ -8,7 +8,7 @@ from kbert.checkpoints.weight_names import group, named_parameters
 from kbert.graph import names
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig
-from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.published_totals import reconcile_totals
 
 _WIDTH = 80
 _LETTERS = {
@@ -25,16 +25,16 @@ _LETTERS = {
 
 def account_text(title: str, full: Account, every_row: bool = False) -> str:
     """Return an account: steps, groups, training cost, the bridge between totals, conventions."""
-    parts = [_account_head(title, full)]
+    sections = [_account_head(title, full)]
     if full.head == "pretraining" and full.max_predictions is None:
-        parts.append(_steps(full))
+        sections.append(_steps(full))
     if every_row:
-        parts.append(_rows(full))
-    parts += [_groups(full), _training(full)]
+        sections.append(_layers(full))
+    sections += [_groups(full), _training(full)]
     if full.head == "pretraining":
-        parts.append(_bridge(full.config))
-    parts.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in full.conventions))
-    return "\n\n".join(parts) + "\n"
+        sections.append(_bridge(full.config))
+    sections.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in full.conventions))
+    return "\n\n".join(sections) + "\n"
 
 
 def _account_head(title: str, full: Account) -> str:
@@ -51,7 +51,7 @@ def _account_head(title: str, full: Account) -> str:
 
 def _steps(full: Account) -> str:
     """Return the 14 steps of the summary; steps 6 to 9 stand for every encoder block."""
-    rows = {row.layer: row for row in full.rows}
+    accounts = {row.layer: row for row in full.rows}
     blocks = full.config.num_hidden_layers
     attention, feed_forward = names.ATTENTION, names.FEED_FORWARD
     layers = [
@@ -73,7 +73,7 @@ def _steps(full: Account) -> str:
     title = 'THE 14 STEPS OF "UNDERSTANDING BERT ARCHITECTURE"'
     lines = [f"{title:<52}{'parameters':>28}"]
     for number, name in enumerate(layers, start=1):
-        if (row := rows.get(name)) is None:  # of the family, what has no such layer
+        if (row := accounts.get(name)) is None:  # of the family, what has no such layer
             continue
         label, times = name, ""
         if number == 1:
@@ -86,12 +86,12 @@ def _steps(full: Account) -> str:
     return "\n".join(_paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
 
 
-def _rows(full: Account) -> str:
+def _layers(full: Account) -> str:
     lines: list[Sequence[str]] = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
     for row in full.rows:
         numbers = (row.params, row.flops, row.activation_bytes)
         lines.append((row.layer, *(f"{number:,}" for number in numbers)))
-    return aligned(lines, gap=1)
+    return align(lines, gap=1)
 
 
 def _groups(full: Account) -> str:
@@ -108,17 +108,17 @@ def _groups(full: Account) -> str:
         lines.append(cells)
     sums = (full.params, full.flops, full.activation_bytes)
     lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
-    return f"{aligned(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
+    return f"{align(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
 
 
-def aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
+def align(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
     """Return columns as wide as their longest cell and a gap; all but the first are set right."""
     widths = [max(map(len, column)) + gap for column in zip(*lines, strict=True)]
     widths[0] -= gap
-    return "\n".join(_aligned_line(line, widths) for line in lines)
+    return "\n".join(_align_line(line, widths) for line in lines)
 
 
-def _aligned_line(line: Sequence[str], widths: Sequence[int]) -> str:
+def _align_line(line: Sequence[str], widths: Sequence[int]) -> str:
     numbers = zip(line[1:], widths[1:], strict=True)
     return (line[0].ljust(widths[0]) + "".join(cell.rjust(n) for cell, n in numbers)).rstrip()
 
@@ -132,15 +132,15 @@ def _per_block(full: Account) -> str:
         max_predictions=full.max_predictions,
         dtype="mixed_bfloat16",
     )
-    kept = half.groups["encoder"].activation_bytes
-    return f"{kept / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
+    size = half.groups["encoder"].activation_bytes
+    return f"{size / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
 
 
 def _training(full: Account) -> str:
     """Return FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
     if full.trained is not None:
-        lines.append(_trained(full))
+        lines.append(_count_trained(full))
     variants = {"": full}
     if full.head == "pretraining" and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
@@ -168,7 +168,7 @@ def _training(full: Account) -> str:
     return "\n".join(lines)
 
 
-def _trained(full: Account) -> str:
+def _count_trained(full: Account) -> str:
     """Return how many parameters are trained, of how many."""
     share = full.trainable_params / full.params
     text = f"{full.trainable_params:,} of {full.params:,} parameters are trained ({share:.2%})"
@@ -184,13 +184,13 @@ def _with(full: Account, **changes) -> Account:
         "max_predictions": full.max_predictions,
         "dtype": full.dtype,
     }
-    found = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
-    return dataclasses.replace(found, trained=full.trained)
+    variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    return dataclasses.replace(variant, trained=full.trained)
 
 
 def _bridge(config: BertConfig) -> str:
     lines = ["FROM ONE TOTAL TO THE NEXT"]
-    lines += [f"{step.sign + step.amount:>13}  {step.text}" for step in reconciled_totals(config)]
+    lines += [f"{step.sign + step.amount:>13}  {step.text}" for step in reconcile_totals(config)]
     return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ class VerificationReport:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """Values that differ, each with the row, the expected and the found value."""
-        return tuple(found for part in self.comparisons for found in part.differences)
+        return tuple(difference for part in self.comparisons for difference in part.differences)
 
     @property
     def ok(self) -> bool:
@@ -174,30 +174,30 @@ def config_of(model) -> BertConfig:
     return BertConfig(**values)
 
 
-def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Difference, ...]:
+def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[Difference, ...]:
     """Return every missing, additional, moved or different row, by name."""
-    found_by_name = {row.layer: row for row in found}
+    summary_by_name = {row.layer: row for row in summary}
     expected_by_name = {row.layer: row for row in expected}
     differences = [
         Difference(name, "row", "present", "missing")
         for name in expected_by_name
-        if name not in found_by_name
+        if name not in summary_by_name
     ]
     differences += [
         Difference(name, "row", "none", f"{row.type}, {row.params:,} parameters")
-        for name, row in found_by_name.items()
+        for name, row in summary_by_name.items()
         if name not in expected_by_name
     ]
-    common = [row.layer for row in expected if row.layer in found_by_name]
-    order = [row.layer for row in found if row.layer in expected_by_name]
-    for place, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
+    common = [row.layer for row in expected if row.layer in summary_by_name]
+    order = [row.layer for row in summary if row.layer in expected_by_name]
+    for number, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
         if wanted != name:
-            differences.append(Difference(f"row {place}", "layer", wanted, name))
+            differences.append(Difference(f"row {number}", "layer", wanted, name))
             break
     for name in common:
         for column in COLUMNS[1:]:
             wanted = getattr(expected_by_name[name], column)
-            value = getattr(found_by_name[name], column)
+            value = getattr(summary_by_name[name], column)
             if wanted != value:
                 differences.append(Difference(name, column, wanted, value))
     return tuple(differences)
@@ -207,7 +207,7 @@ def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
     from kbert.model.summary import model_rows, read_spec_arguments
 
     expected = closed_form.rows(GraphSpec(config, **read_spec_arguments(model)))
-    differences = compare_rows(model_rows(model), expected)
+    differences = compare_summaries(model_rows(model), expected)
     return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
 
 
@@ -221,8 +221,8 @@ def _weights(model, config: BertConfig) -> Comparison:
     for entry, parameter in zip(entries, weight_names.named_parameters(config), strict=False):
         where = f"{entry.layer}/{entry.variable}"
         weights = layers[entry.layer].weights if entry.layer in layers else ()
-        found = next((w for w in weights if w.path.endswith(f"/{entry.variable}")), None)
-        count = None if found is None else math.prod(found.shape)
+        weight = next((w for w in weights if w.path.endswith(f"/{entry.variable}")), None)
+        count = None if weight is None else math.prod(weight.shape)
         if count != parameter.numel:
             differences.append(Difference(where, "parameters", parameter.numel, count))
     amount = f"{len(entries)} variables"
@@ -233,12 +233,12 @@ def _document_004(model, config: BertConfig) -> list[Comparison]:
     from kbert.model.summary import model_rows
 
     table = reference.document_004()
-    found, closed = model_rows(model), closed_form.rows(GraphSpec(config, seq_len=512))
+    built, closed = model_rows(model), closed_form.rows(GraphSpec(config, seq_len=512))
     amount = f"{len(table)} rows × 5 columns"
     total = model.count_params()
     return [
-        Comparison("graph", _ARTICLE, amount, compare_rows(found, table)),
-        Comparison("closed forms", _ARTICLE, amount, compare_rows(closed, table)),
+        Comparison("graph", _ARTICLE, amount, compare_summaries(built, table)),
+        Comparison("closed forms", _ARTICLE, amount, compare_summaries(closed, table)),
         Comparison(
             "graph",
             _ARTICLE,
@@ -252,7 +252,7 @@ def _all_tables() -> list[Comparison]:
     return [
         *_tables_of(get_config("base_uncased")),
         *_tables_of(get_config("large_uncased")),
-        _published(),
+        _published_totals(),
     ]
 
 
@@ -262,16 +262,16 @@ def _tables_of(config: BertConfig) -> list[Comparison]:
     preset = next((name for name in documents if _sizes(get_config(name)) == _sizes(config)), None)
     if preset is None:
         return []
-    expected, found = reference.named_parameters(preset), weight_names.named_parameters(config)
-    differences = list(_unequal(preset, "named parameters", len(expected), len(found)))
-    for wanted, value in zip(expected, found, strict=False):
+    expected, computed = reference.named_parameters(preset), weight_names.named_parameters(config)
+    differences = list(_unequal(preset, "named parameters", len(expected), len(computed)))
+    for wanted, value in zip(expected, computed, strict=False):
         differences += _unequal(wanted.parameter, "entry", wanted, value)
     total = sum(entry.numel for entry in expected)
     amount = f"{len(expected)} parameters, {total:,}"
     return [Comparison("closed forms", documents[preset], amount, tuple(differences))]
 
 
-def _published() -> Comparison:
+def _published_totals() -> Comparison:
     totals = reference.published_totals()
     differences: list[Difference] = []
     for entry in totals:
@@ -282,8 +282,8 @@ def _published() -> Comparison:
             num_attention_heads=entry.heads,
             intermediate_size=entry.feed_forward,
         )
-        found = account(config, head="encoder").params
-        differences += _unequal(entry.model, "total", entry.params_encoder_and_pooler, found)
+        params = account(config, head="encoder").params
+        differences += _unequal(entry.model, "total", entry.params_encoder_and_pooler, params)
     return Comparison(
         "closed forms", "published totals", f"{len(totals)} models", tuple(differences)
     )
@@ -300,5 +300,5 @@ def _is_document_graph(model) -> bool:
     return read_spec_arguments(model) == {"head": "pretraining", "seq_len": 512}
 
 
-def _unequal(where: str, what: str, expected, found) -> tuple[Difference, ...]:
-    return () if expected == found else (Difference(where, what, expected, found),)
+def _unequal(where: str, what: str, expected, value) -> tuple[Difference, ...]:
+    return () if expected == value else (Difference(where, what, expected, value),)

@@ -11,7 +11,7 @@ from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert, merge_adapter
 from kbert.graph.accounting import account
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.graph.trained_parts import TrainedParts, part_of, rate_shares
+from kbert.graph.trained_parts import TrainedParts, learning_rate_factors, part_of
 from kbert.model.lora import adapters_of, add_adapters, is_adapter
 
 
@@ -41,11 +41,11 @@ def select_weights(
 ) -> TrainedWeights:
     """Add the adapters of trained parts to a model, and return the variables that are trained.
 
-    It is called within the engine's scope. See `kbert.graph.trained_parts.rate_shares` for
-    `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
+    It is called within the engine's scope. See `kbert.graph.trained_parts.learning_rate_factors`
+    for `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
     """
     add_adapters(model, selection, seed, dropout, pairs)
-    factors = rate_shares(selection.spec, layer_decay, head_share)
+    factors = learning_rate_factors(selection.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []
     for layer in model.layers:
         for weight in layer.trainable_weights:

@@ -19,7 +19,7 @@ from kbert.graph.closed_form import Row
 from kbert.graph.reference import document_004
 from kbert.io import row_formats
 from kbert.show.explorer import page as pages
-from kbert.show.explorer.weights import describe_rows
+from kbert.show.explorer.weights import describe_layers
 
 pytestmark = pytest.mark.full
 
@@ -471,7 +471,7 @@ def test_another_model_is_drawn_as_it_is(open_page, tmp_path):
         Row("other", "Dense", "(None, 5)", 40, "<b>given[0][0]"),
         Row("sum", "Add", "(None, 5)", 0, "wide & 'deep'[0][0], other[0][0]"),
     ]
-    data = {"title": "</script>own", "origin": "a built model", "generic": describe_rows(rows)}
+    data = {"title": "</script>own", "origin": "a built model", "generic": describe_layers(rows)}
     path = tmp_path / "own.html"
     path.write_text(pages.page("own", data | {"tensors": {}}, []), encoding="utf-8")
     page = open_page(path)

@@ -9,7 +9,7 @@ from helpers.sizes import ODD
 from kbert import PRESETS, BertConfig, account
 from kbert.graph import reference
 from kbert.graph.accounting import DTYPES, default_predictions
-from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.published_totals import reconcile_totals
 from kbert.heads import HEADS
 
 LABELS = 5
@@ -221,7 +221,7 @@ def number(amount: str) -> int:
 def test_reconciliation_of_published_totals_adds_up(odd, name):
     """From each total over what is added and taken away to the next."""
     total, carried, checked = None, None, 0
-    for step in reconciled_totals(PRESETS.get(name, odd)):
+    for step in reconcile_totals(PRESETS.get(name, odd)):
         if step.sign:
             carried += number(step.amount) * (1 if step.sign == "+" else -1)
         elif step.amount.endswith("M"):
@@ -238,7 +238,7 @@ def test_reconciliation_of_published_totals_adds_up(odd, name):
 def test_reconciliation_has_every_published_total(shared):
     """The totals that errata.md reconciles, each of them and in one chain."""
     errata = (shared / "reference" / "errata.md").read_text(encoding="utf-8")
-    totals = [step.amount for step in reconciled_totals(PRESETS["base"]) if not step.sign]
+    totals = [step.amount for step in reconcile_totals(PRESETS["base"]) if not step.sign]
     assert totals == [
         "109,705,010",
         "110,106,428",

@@ -9,7 +9,7 @@ import kbert
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import MATRICES, rate_shares, trained_parts
+from kbert.graph.trained_parts import MATRICES, learning_rate_factors, trained_parts
 
 SMALL = BertConfig(**SIZES)  # H 24, FFD 40, 3 blocks, 4 heads
 H, F = 24, 40
@@ -65,7 +65,7 @@ def test_layer_decay_equals_electras_code():
     depths = {"/embeddings/": 0, "task_specific/": layers + 2}
     depths |= {f"encoder/layer_{layer}/": layer + 1 for layer in range(layers)}
     theirs = {key: rate * decay ** (layers + 2 - depth) for key, depth in depths.items()}
-    ours = rate_shares(GraphSpec(SMALL, "classifier"), decay)
+    ours = learning_rate_factors(GraphSpec(SMALL, "classifier"), decay)
     for layer in range(layers):
         for part in ("MultiHeadSelfAttention", "FeedForward-Norm"):
             found = rate * ours[f"Encoder-{layer + 1}-{part}"]
@@ -73,7 +73,7 @@ def test_layer_decay_equals_electras_code():
     assert rate * ours["Embedding-Position"] == pytest.approx(theirs["/embeddings/"])
     assert rate * ours["Classifier"] == pytest.approx(theirs["task_specific/"])
     assert ours["NSP-Dense"] == pytest.approx(decay)  # the pooler, which ELECTRA has not
-    assert rate_shares(GraphSpec(SMALL, "qa"), decay, head_share=7.0)["Span"] == 7.0
+    assert learning_rate_factors(GraphSpec(SMALL, "qa"), decay, head_share=7.0)["Span"] == 7.0
 
 
 def test_training_flops_without_freezing_are_3_times_forward():

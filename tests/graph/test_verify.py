@@ -10,7 +10,7 @@ from kbert.graph import closed_form, reference
 from kbert.graph.reference.errata import errata
 from kbert.graph.spec import GraphSpec
 from kbert.show.texts import verify_text
-from kbert.show.verification import compare_rows, config_of
+from kbert.show.verification import compare_summaries, config_of
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_report_names_missing_added_and_moved_rows(small):
     rows = closed_form.rows(GraphSpec(small, seq_len=7))
     added = dataclasses.replace(rows[4], layer="Extra")
     moved = (rows[1], rows[0], *rows[2:9], added, *rows[10:])
-    texts = [str(difference) for difference in compare_rows(moved, rows)]
+    texts = [str(difference) for difference in compare_summaries(moved, rows)]
     assert texts == [
         "Encoder-1-MultiHeadSelfAttention-Dropout: row expected present, found missing",
         "Extra: row expected none, found Add, 0 parameters",
@@ -129,7 +129,7 @@ def test_report_names_missing_added_and_moved_rows(small):
 def test_report_names_a_changed_connection(small):
     rows = closed_form.rows(GraphSpec(small, seq_len=7))
     changed = dataclasses.replace(rows[10], connected_to="Embedding-Norm[0][0]")
-    (difference,) = compare_rows((*rows[:10], changed, *rows[11:]), rows)
+    (difference,) = compare_summaries((*rows[:10], changed, *rows[11:]), rows)
     assert (difference.where, difference.what) == (rows[10].layer, "connected_to")
 
 

@@ -9,9 +9,9 @@ from helpers.sizes import ROOT
 
 import kbert
 from benchmarks import report
-from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.published_totals import reconcile_totals
 from kbert.graph.reference import document_004
-from kbert.show.diagrams import collapsed, to_mermaid
+from kbert.show.diagrams import collapse_blocks, to_mermaid
 
 sys.path.append(str(ROOT / "docs"))
 from from_code import speed_chart
@@ -25,7 +25,7 @@ def page(name: str) -> str:
 
 def test_mermaid_block_is_the_graph_of_bert_base():
     (block,) = re.findall(r"```mermaid\n(.*?)```", page("concepts/mermaid.md"), re.DOTALL)
-    assert block == to_mermaid(*collapsed(document_004()))
+    assert block == to_mermaid(*collapse_blocks(document_004()))
 
 
 @pytest.mark.full
@@ -53,7 +53,7 @@ def test_readme_is_at_most_120_lines():
 
 
 def test_totals_page_shows_what_the_command_prints():
-    for step in reconciled_totals(kbert.base):
+    for step in reconcile_totals(kbert.base):
         assert f"{step.sign + step.amount:>13}  {step.text}\n" in page("concepts/totals.md")
 
 

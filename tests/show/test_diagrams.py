@@ -196,18 +196,18 @@ OTHER_BLOCKS = {
 def test_blocks_that_differ_are_not_collapsed(difference):
     rows = OTHER_BLOCKS[difference]
     assert rows != DOCUMENT
-    assert diagrams.collapsed(rows) == (rows, 0)
-    assert read_dot(diagrams.to_dot(*diagrams.collapsed(rows))) == (*shown(rows), [])
+    assert diagrams.collapse_blocks(rows) == (rows, 0)
+    assert read_dot(diagrams.to_dot(*diagrams.collapse_blocks(rows))) == (*shown(rows), [])
 
 
 def test_one_block_alone_is_drawn_under_its_own_name():
     rows = tuple(row for row in DOCUMENT if re.match(r"Embedding|Input-[TS]|Encoder-1-", row.layer))
     assert len(rows) == 16
-    assert diagrams.collapsed(rows) == (rows, 0)
+    assert diagrams.collapse_blocks(rows) == (rows, 0)
 
 
 def test_layers_beside_the_blocks_stay_in_their_order():
-    rows, count = diagrams.collapsed(DOCUMENT)
+    rows, count = diagrams.collapse_blocks(DOCUMENT)
     names = [row.layer for row in rows]
     ours = [row.layer.replace("Encoder-1-", "Encoder-n-") for row in DOCUMENT]
     ours.insert(ours.index("Embedding-Norm") + 1, "Encoder-n-Input")

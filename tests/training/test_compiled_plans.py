@@ -13,7 +13,7 @@ import kbert
 from kbert.graph import accelerators
 from kbert.heads import HEADS
 from kbert.io import extras
-from kbert.show.plan_text import compiled_text
+from kbert.show.plan_text import describe_compiled
 from kbert.training.compiled import compiler, gpu_text, hlo_text
 from kbert.training.compiled.hlo_text import SCOPES
 
@@ -83,7 +83,7 @@ def test_compiled_text_names_one_turn_or_core():
         sizes = {"backend": "jax", "seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
         found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
         of_a_turn = found.model_flops / chips / plan.accumulation_steps
-        return compiled_text(dataclasses.replace(found, flops=of_a_turn))
+        return describe_compiled(dataclasses.replace(found, flops=of_a_turn))
 
     four = text("v5e:2x2", accumulation_steps=4)
     (line,) = (line for line in four.splitlines() if "GFLOP" in line)

@@ -168,9 +168,9 @@ def sentence_vector(model, sentence: SentenceSettings):
     """Return `kbert.embed`'s embedding of a text, a symbolic tensor (B, D) of the model's graph."""
     import keras
 
-    from kbert.model.probes import build_vectors
+    from kbert.model.probes import build_pooled
 
-    embeddings = build_vectors(model, sentence.pooling, dense=sentence.dense).outputs[0]
+    embeddings = build_pooled(model, sentence.pooling, dense=sentence.dense).outputs[0]
     if sentence.normalize and sentence.dimensions is None:
         return keras.layers.UnitNormalization(name=SENTENCE)(embeddings)
     if sentence.normalize:

@@ -48,10 +48,10 @@ class PublishedTotal:
 
 def document_004() -> tuple[Row, ...]:
     """Return the summary of the article "Understanding BERT architecture", row by row."""
-    rows = read_package_table(__name__, "keras_bert_base.tsv")
+    table = read_package_table(__name__, "keras_bert_base.tsv")
     return tuple(
         Row(layer, type_, shape, int(params), connected)
-        for layer, type_, shape, params, connected in rows
+        for layer, type_, shape, params, connected in table
     )
 
 

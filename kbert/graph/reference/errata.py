@@ -55,20 +55,20 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def _structure() -> list[Erratum]:
-    rows = document_004()
-    block = [row for row in rows if row.layer.startswith("Encoder-1-")]
-    encoder = [row for row in rows if row.layer.startswith("Encoder-")]
-    before = [row for row in rows if row.layer.startswith(("Input-T", "Input-S", "Embedding-"))]
-    after = len(rows) - len(encoder) - len(before)
-    inputs = [row.layer for row in rows if row.type == "InputLayer"]
+    summary = document_004()
+    block = [row for row in summary if row.layer.startswith("Encoder-1-")]
+    encoder = [row for row in summary if row.layer.startswith("Encoder-")]
+    before = [row for row in summary if row.layer.startswith(("Input-T", "Input-S", "Embedding-"))]
+    after = len(summary) - len(encoder) - len(before)
+    inputs = [row.layer for row in summary if row.type == "InputLayer"]
     return [
         Erratum(
             "004",
             "9 steps in each encoder, 108 lines for 12",
             "8 rows in each encoder, 96 lines for 12, 112 rows in all",
             f"{len(block)}·12 = {len(encoder)}; {len(before)} + {len(encoder)} + {after} = "
-            f"{len(rows)}",
-            (len(block), len(encoder), len(before), after, len(rows)) == (8, 96, 8, 8, 112),
+            f"{len(summary)}",
+            (len(block), len(encoder), len(before), after, len(summary)) == (8, 96, 8, 8, 112),
             (_ATTENTION,),
         ),
         Erratum(
@@ -84,16 +84,16 @@ def _structure() -> list[Erratum]:
             "Embedding-Dropout, then Embedding-Norm",
             "keras_bert's order; the paper's code and transformers normalize first. Equal at "
             "inference, different in training",
-            "rows 7 and 8: " + ", ".join(row.layer for row in rows[6:8]),
-            [row.type for row in rows[6:8]] == ["Dropout", "LayerNormalization"],
+            "rows 7 and 8: " + ", ".join(row.layer for row in summary[6:8]),
+            [row.type for row in summary[6:8]] == ["Dropout", "LayerNormalization"],
             (names.EMBEDDING_DROPOUT, names.EMBEDDING_NORM),
         ),
     ]
 
 
 def _meaning() -> list[Erratum]:
-    rows = {row.layer: row for row in document_004()}
-    norm, similarity = rows["Embedding-Norm"], rows["MLM-Sim"]
+    layers = {row.layer: row for row in document_004()}
+    norm, similarity = layers["Embedding-Norm"], layers["MLM-Sim"]
     return [
         Erratum(
             "004",
@@ -101,7 +101,7 @@ def _meaning() -> list[Erratum]:
             "GELU: keras_bert's default, and hidden_act in the released configurations",
             "an activation has no parameters: (768·3072 + 3072) + (3072·768 + 768) = "
             f"{(768 * 3072 + 3072) + (3072 * 768 + 768):,} either way",
-            rows["Encoder-1-FeedForward"].params == (768 * 3072 + 3072) + (3072 * 768 + 768),
+            layers["Encoder-1-FeedForward"].params == (768 * 3072 + 3072) + (3072 * 768 + 768),
             (_FEED_FORWARD,),
         ),
         Erratum(
@@ -143,7 +143,7 @@ def _totals() -> list[Erratum]:
     encoder_and_pooler = sum(groups.values())
     both_heads = encoder_and_pooler + _heads(30_522, 768)
     large_both = large + _heads(30_522, 1024)
-    parts = " + ".join(f"{numel:,}" for numel in groups.values())
+    terms = " + ".join(f"{numel:,}" for numel in groups.values())
     return [
         Erratum(
             "004",
@@ -157,7 +157,7 @@ def _totals() -> list[Erratum]:
             "001",
             "pooler 0",
             "590,592: the cell adds to another variable, so its total stayed 0",
-            f"768·768 + 768 = {768 * 768 + 768:,}; {parts} = {encoder_and_pooler:,}",
+            f"768·768 + 768 = {768 * 768 + 768:,}; {terms} = {encoder_and_pooler:,}",
             groups["pooler"] == 590_592 and encoder_and_pooler == 109_482_240,
             (names.POOLER,),
         ),

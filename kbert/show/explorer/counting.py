@@ -70,9 +70,9 @@ class AttentionPart:
     note: str
 
 
-def _projection(name: str, title: str, kept: str, note: str) -> AttentionPart:
+def _projection(name: str, title: str, activations: str, note: str) -> AttentionPart:
     params, flops = "A·H·(H/A) + H", "2·B·S·H·H"
-    return AttentionPart(name, title, "(N, S, A, (H/A))", params, flops, kept, note)
+    return AttentionPart(name, title, "(N, S, A, (H/A))", params, flops, activations, note)
 
 
 ATTENTION_PARTS = (
@@ -99,9 +99,9 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
     labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
-            BEFORE: layer_table.before_encoder("G"),
+            BEFORE: layer_table.embedding_layers("G"),
             BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
-            AFTER: layer_table.after_encoder(spec.variant.rows, kind, "{last}", labels),
+            AFTER: layer_table.head_layers(spec.variant.rows, kind, "{last}", labels),
         }
         for kind in kinds
     }
@@ -109,10 +109,10 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
 def list_formulas(graphs: dict[str, dict[str, list[Layer]]]) -> list[str]:
     """Return every formula that the page computes."""
-    rows: list[Layer | AttentionPart] = [*ATTENTION_PARTS]
+    costs: list[Layer | AttentionPart] = [*ATTENTION_PARTS]
     for graph in graphs.values():
-        rows += [row for layers in graph.values() for row in layers]
-    return sorted({text for row in rows for text in (row.params, row.flops, row.kept)})
+        costs += [row for layers in graph.values() for row in layers]
+    return sorted({text for row in costs for text in (row.params, row.flops, row.kept)})
 
 
 def counting_data(spec: GraphSpec, batch_size: int) -> dict:
@@ -124,7 +124,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     return {
         "head": spec.head,
         "graphs": {
-            kind: {place: list(map(_row, layers)) for place, layers in graph.items()}
+            kind: {section: list(map(_row, layers)) for section, layers in graph.items()}
             for kind, graph in graphs(spec).items()
         },
         "parts": [asdict(part) for part in ATTENTION_PARTS],
@@ -185,11 +185,11 @@ def list_variables(head: str) -> list[dict]:
 
 def _shapes(part: str, column: str) -> dict[tuple[str, str], str]:
     return {
-        (entry.layer, entry.variable): _in_letters(entry.shape)
+        (entry.layer, entry.variable): _write_letters(entry.shape)
         for entry in weight_names.entries(part, _SIZES, column, _LABELS)
     }
 
 
-def _in_letters(shape: tuple[int, ...]) -> str:
+def _write_letters(shape: tuple[int, ...]) -> str:
     letters = ", ".join(_LETTER_OF_SIZE[size] for size in shape)
     return f"({letters},)" if len(shape) == 1 else f"({letters})"

@@ -36,10 +36,10 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
     Raises:
         ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
     """
-    found = graphviz.layouts([_dot(drawing) for drawing in drawings.values()])
+    layouts = graphviz.layouts([_dot(drawing) for drawing in drawings.values()])
     return {
         key: _geometry(drawing, layout)
-        for (key, drawing), layout in zip(drawings.items(), found, strict=True)
+        for (key, drawing), layout in zip(drawings.items(), layouts, strict=True)
     }
 
 
@@ -72,7 +72,7 @@ def _header() -> str:
 
 
 def _ids(drawing: Drawing) -> dict[str, str]:
-    return {name: f"n{place}" for place, name in enumerate(drawing.nodes)}
+    return {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
 
 
 def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
@@ -90,25 +90,25 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     _, _, width, height = map(float, layout["bb"].split(","))
     objects = {entry["name"]: entry for entry in layout["objects"]}
     nodes, frames = {}, {}
-    for name, place in _ids(drawing).items():
-        x, y = map(float, objects[place]["pos"].split(","))
+    for name, id_ in _ids(drawing).items():
+        x, y = map(float, objects[id_]["pos"].split(","))
         wide, high = drawing.nodes[name]
-        nodes[name] = _rounded(x - wide / 2, height - y - high / 2, wide, high)
+        nodes[name] = _round(x - wide / 2, height - y - high / 2, wide, high)
     for frame in drawing.frames:
         left, low, right, top = map(float, objects[f"cluster_{frame}"]["bb"].split(","))
-        frames[frame] = _rounded(left, height - top, right - left, top - low)
-    drawn = _positions(layout["edges"])
+        frames[frame] = _round(left, height - top, right - left, top - low)
+    positions = _positions(layout["edges"])
     ids = _ids(drawing)
     edges = []
     for source, target, tensor in drawing.edges:
         if drawing.curved:
             ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
-            points = _points(drawn[ends].pop(0), height)
+            points = _points(positions[ends].pop(0), height)
         else:
             obstacles = _obstacles({source, target}, drawing, nodes, frames)
             points = right_angles(nodes[source], nodes[target], obstacles)
         edges.append([source, target, tensor, points])
-    size = _rounded(width, height)
+    size = _round(width, height)
     return {"size": size, "nodes": nodes, "frames": frames, "edges": edges}
 
 
@@ -117,17 +117,17 @@ def _positions(edges: Sequence[Mapping]) -> dict[tuple[int, int], list[str]]:
 
     Graphviz gives the edges in an order of its own.
     """
-    found: dict[tuple[int, int], list[str]] = {}
+    positions: dict[tuple[int, int], list[str]] = {}
     for entry in edges:
-        found.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
-    return found
+        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
+    return positions
 
 
 def _points(position: str, height: float) -> list[float]:
     """Read an edge's Bézier points from Graphviz's text; the arrow's tip is the last."""
     tip, *rest = position.split(" ")
     points = [tuple(map(float, point.split(","))) for point in (*rest, tip.removeprefix("e,"))]
-    return [number for x, y in points for number in _rounded(x, height - y)]
+    return [number for x, y in points for number in _round(x, height - y)]
 
 
 def _obstacles(
@@ -162,15 +162,15 @@ def right_angles(
     low, high = max(_free(*shared, between), key=lambda part: part[1] - part[0])
     if high > low:
         x = (low + high) / 2
-        return _rounded(x, start, x, end)
+        return _round(x, start, x, end)
     centres = source[0] + source[2] / 2, target[0] + target[2] / 2
     if not between:
         middle = (start + end) / 2
-        return _rounded(centres[0], start, centres[0], middle, centres[1], middle, centres[1], end)
+        return _round(centres[0], start, centres[0], middle, centres[1], middle, centres[1], end)
     low, high = min(low for low, _ in between), max(high for _, high in between)
     x = low if sum(centres) < low + high + 2 else high  # left, where it is no farther
     points = [*_leave(source, x, start), *reversed(_leave(target, x, end))]
-    return _rounded(*(number for point in points for number in point))
+    return _round(*(number for point in points for number in point))
 
 
 def _free(
@@ -193,5 +193,5 @@ def _leave(box: Sequence[float], x: float, edge: float) -> list[tuple[float, flo
     return [(left if x <= left else left + width, middle), (x, middle)]
 
 
-def _rounded(*numbers: float) -> list[float]:
+def _round(*numbers: float) -> list[float]:
     return [round(number, 1) for number in numbers]

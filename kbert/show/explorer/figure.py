@@ -58,35 +58,35 @@ def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]
         ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
     """
     drawings = {
-        f"{kind}/{state.key}": _Rows(rows, state).drawing()
-        for kind, rows in graphs.items()
+        f"{kind}/{state.key}": _Figure(layers, state).drawing()
+        for kind, layers in graphs.items()
         for state in STATES
     }
     return geometries(drawings)
 
 
 @dataclass
-class _Rows:
+class _Figure:
     """One graph in one state, on the way to its drawing."""
 
-    rows: Mapping[str, Sequence]
+    layers: Mapping[str, Sequence]
     state: State
     edges: list[tuple[str, str, int]] = field(default_factory=list)
 
     def drawing(self) -> Drawing:
-        nodes = {row.name: _size(row, BEFORE) for row in self.rows[BEFORE]}
+        nodes = {row.name: _size(row, BEFORE) for row in self.layers[BEFORE]}
         frames: dict[str, list[str]] = {}
         if self.state.blocks is None:
             nodes[ENCODER] = _CLOSED
             self.edges.append((names.EMBEDDING_NORM, ENCODER, 0))
         else:
-            nodes |= self._opened(frames)
-        nodes |= {row.name: _size(row, AFTER) for row in self.rows[AFTER]}
-        for place in (BEFORE, AFTER):
-            self._connect(self.rows[place])
+            nodes |= self._open_block(frames)
+        nodes |= {row.name: _size(row, AFTER) for row in self.layers[AFTER]}
+        for section in (BEFORE, AFTER):
+            self._connect(self.layers[section])
         return Drawing(nodes, self.edges, frames)
 
-    def _opened(self, frames: dict[str, list[str]]) -> Iterator[tuple[str, tuple[int, int]]]:
+    def _open_block(self, frames: dict[str, list[str]]) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the boxes of a block and of those before and after it.
 
         Frames and edges are filled.
@@ -100,23 +100,23 @@ class _Rows:
         if self.state.attention:
             frames["attention"] = [name for name in inside if name.startswith(f"{ATTENTION}/")]
         yield from inside.items()
-        self._connect(self.rows[BLOCK])
+        self._connect(self.layers[BLOCK])
         if after:
             yield BLOCKS_AFTER, _PILL
             self.edges.append((OUTPUT, BLOCKS_AFTER, 0))
 
     def _block(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for row in self.rows[BLOCK]:
+        for row in self.layers[BLOCK]:
             if row.name == ATTENTION and self.state.attention:
                 for part in ATTENTION_PARTS:
                     yield f"{ATTENTION}/{part.name}", _PART_SIZES.get(part.name, _PART)
             else:
                 yield row.name, _size(row, BLOCK)
 
-    def _connect(self, rows: Sequence) -> None:
-        for row in rows:
+    def _connect(self, layers: Sequence) -> None:
+        for row in layers:
             for source, tensor in sources(row):
-                self.edges += self._into(self._shown(source), row.name, tensor)
+                self.edges += self._into(self._visible_box(source), row.name, tensor)
 
     def _into(self, source: str, target: str, tensor: int) -> list[tuple[str, str, int]]:
         """Return the edge to a layer, or through the parts of the attention that is open."""
@@ -127,7 +127,7 @@ class _Rows:
         into = [(source, part, tensor) for part in first]
         return [*into, *((part, heads, 0) for part in first), (heads, output, 0)]
 
-    def _shown(self, source: str) -> str:
+    def _visible_box(self, source: str) -> str:
         """Return the box that a row's input comes from."""
         before, after = self.state.blocks or (False, False)
         if source == "{hidden}":
@@ -141,7 +141,7 @@ class _Rows:
         return source
 
 
-def _size(row, place: str) -> tuple[int, int]:
+def _size(row, section: str) -> tuple[int, int]:
     widths = {BEFORE: _EMBEDDING_WIDTH, BLOCK: _BLOCK_WIDTH, AFTER: _OTHER_WIDTH}
-    width = _OTHER_WIDTH if row.type == "InputLayer" else widths[place]
+    width = _OTHER_WIDTH if row.type == "InputLayer" else widths[section]
     return width, _LOW if row.type in _PLAIN else _HIGH

@@ -12,7 +12,7 @@ def javascript(formula: str) -> str:
     """Return an arrow function of an object of BigInts by letter: `({H, T}) => H * T`; "" is 0."""
     if not formula:
         return "() => 0n"
-    _, tree = _parsed(formula)
+    _, tree = _parse(formula)
     letters = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
     return f"({{{', '.join(letters)}}}) => {_js(tree)}"
 
@@ -25,11 +25,11 @@ def functions(formulas: Iterable[str]) -> str:
 
 def mathml(formula: str) -> str:
     """Return the formula as MathML, which browsers set without a script; its brackets are kept."""
-    source, tree = _parsed(formula)
+    source, tree = _parse(formula)
     return f"<math>{_ml(tree, source)}</math>"
 
 
-def _parsed(formula: str) -> tuple[str, ast.expr]:
+def _parse(formula: str) -> tuple[str, ast.expr]:
     source = formula.replace("·", "*")
     try:
         return source, ast.parse(source, mode="eval").body
@@ -45,8 +45,8 @@ def _js(node: ast.expr) -> str:
             return f"({_js(left)} + {_js(right)})"
         case ast.BinOp(left, ast.Mult(), right):
             return f"{_js(left)} * {_js(right)}"
-        case ast.BinOp(ast.Name(whole), ast.Div(), ast.Name(parts)):
-            return f"({whole} / {parts})"  # of BigInts: rounded down
+        case ast.BinOp(ast.Name(whole), ast.Div(), ast.Name(heads)):
+            return f"({whole} / {heads})"  # of BigInts: rounded down
         case ast.Constant(int(number)):
             return f"{number}n"
         case ast.Name(letter):
@@ -68,10 +68,10 @@ def _ml(node: ast.expr, source: str) -> str:
             return f"<mi>{letter}</mi>"
         case _:
             raise ValueError(f"a formula must not have {ast.unparse(node)!r}")
-    return f"<mrow><mo>(</mo>{inner}<mo>)</mo></mrow>" if _bracketed(node, source) else inner
+    return f"<mrow><mo>(</mo>{inner}<mo>)</mo></mrow>" if _has_brackets(node, source) else inner
 
 
-def _bracketed(node: ast.expr, source: str) -> bool:
+def _has_brackets(node: ast.expr, source: str) -> bool:
     """Return whether a node has brackets in the source; the tree alone does not tell."""
     before = source.encode()[: node.col_offset].rstrip()
     after = source.encode()[node.end_col_offset :].lstrip()

@@ -58,28 +58,28 @@ def page(title: str, data: dict, formulas: Iterable[str]) -> str:
 def script(data: dict, formulas: list[str]) -> str:
     """Return all of the page's JavaScript, in a function of its own."""
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
-    parts = [
+    scripts = [
         f"const MATHML = {_json(mathml)};",
         counting_script(data, formulas),
         *map(_text, SCRIPTS),
     ]
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();"
+    return '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
     """Return the part that needs no browser: what counts, and what refuses a configuration."""
-    parts = [
+    scripts = [
         f"const DATA = {_json(data)};",
         f"const FORMULAS = {formula_code.functions(formulas)};",
         *map(_text, COUNTING),
     ]
-    return "\n".join(parts)
+    return "\n".join(scripts)
 
 
 def font() -> str:
     """Return the font as a data URL."""
-    content = files(__package__).joinpath("page", FONT).read_bytes()
-    return f"data:font/woff;base64,{base64.b64encode(content).decode()}"
+    data = files(__package__).joinpath("page", FONT).read_bytes()
+    return f"data:font/woff;base64,{base64.b64encode(data).decode()}"
 
 
 def _text(name: str) -> str:

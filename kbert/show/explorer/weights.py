@@ -65,7 +65,7 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
     if spec is None:
         from kbert.model.summary import model_rows
 
-        facts["generic"] = describe_rows(model_rows(model))
+        facts["generic"] = describe_layers(model_rows(model))
     import keras
 
     readers = {
@@ -78,14 +78,14 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
     return spec, facts | {"tensors": _describe_all(readers)}
 
 
-def describe_rows(rows: Sequence[Row]) -> dict:
+def describe_layers(layers: Sequence[Row]) -> dict:
     """Return the rows of a model that kbert did not build, and one figure of them."""
-    if len(rows) > MOST_LAYERS:
+    if len(layers) > MOST_LAYERS:
         raise ValueError(
-            f"explore draws models of at most {MOST_LAYERS:,} layers, got {len(rows):,}"
+            f"explore draws models of at most {MOST_LAYERS:,} layers, got {len(layers):,}"
         )
-    edges = [(source, row.layer, tensor) for row in rows for source, tensor in sources(row)]
-    nodes = {row.layer: (_width(row), _HEIGHT) for row in rows}
+    edges = [(source, row.layer, tensor) for row in layers for source, tensor in sources(row)]
+    nodes = {row.layer: (_width(row), _HEIGHT) for row in layers}
     return {
         "rows": [
             {
@@ -96,7 +96,7 @@ def describe_rows(rows: Sequence[Row]) -> dict:
                 "connected_to": row.connected_to,
                 "kind": kind_of(row.layer, row.type),
             }
-            for row in rows
+            for row in layers
         ],
         "figure": geometries({"model": Drawing(nodes, edges, {}, curved=True)}),
     }

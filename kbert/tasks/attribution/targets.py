@@ -17,7 +17,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
-from kbert.model.probes import build_vectors, cut_after_embeddings
+from kbert.model.probes import build_pooled, cut_after_embeddings
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
 
 COSINE = "cosine"
@@ -76,7 +76,7 @@ def build_masked(model: keras.Model, activation: str) -> TargetFunctions:
 
 def build_cosine(model: keras.Model, settings: SentenceSettings) -> TargetFunctions:
     """Build the functions of the cosine of a text's embedding with another embedding."""
-    pooled = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
+    pooled = build_pooled(model, settings.pooling, dense=settings.dense).outputs[0]
     rest = cut_after_embeddings(model, pooled[:, : settings.dimensions])
 
     def answers(states, mask):

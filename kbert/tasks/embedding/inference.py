@@ -19,7 +19,7 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.io.wording import unknown_choice
-from kbert.model.probes import build_vectors
+from kbert.model.probes import build_pooled
 from kbert.tasks.checks import (
     check_max_length,
     listed,
@@ -212,7 +212,7 @@ def _get_function(
     return get_function(
         bert,
         ("embed", pooling, depth, dense, skip),
-        lambda model: build_vectors(model, pooling, depth, dense, skip),
+        lambda model: build_pooled(model, pooling, depth, dense, skip),
         precision,
     )
 

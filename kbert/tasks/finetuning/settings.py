@@ -55,7 +55,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         warmup_ratio: share of the steps that are warm-up, in which the rate grows from 0.
         head_learning_rate: peak learning rate of the head. None: `learning_rate`.
         layer_decay: factor of the learning rate from each layer to the one below, from the head
-            down, as in ELECTRA (`kbert.graph.trained_parts.rate_shares`). None: 1.
+            down, as in ELECTRA (`kbert.graph.trained_parts.learning_rate_factors`). None: 1.
         keep_best: whether the result has the weights with the best score on the dev data, or the
             last ones.
         evaluate_every: number of steps between two evaluations. None: one epoch.
