@@ -118,15 +118,24 @@ class LabelledEvaluation:
         batch_size: examples per batch.
         pad_id: the padding token.
         lengths: allowed sequence lengths of batches, ascending.
+        packed: whether the model is of the packed graph; its rows then have one text each.
     """
 
     def __init__(
-        self, task: Task, records, examples: Examples, labels, batch_size, pad_id, lengths
+        self,
+        task: Task,
+        records,
+        examples: Examples,
+        labels,
+        batch_size,
+        pad_id,
+        lengths,
+        packed: bool = False,
     ):
         self._task, self._records, self._examples, self._labels = task, records, examples, labels
         self._batch_size, self._pad_id = require_positive("batch_size", batch_size), pad_id
         longest = max((len(row) for row in examples.ids), default=1)
-        self._lengths = fitting_lengths(lengths, longest)
+        self._lengths, self._packed = fitting_lengths(lengths, longest), packed
         self.scores: dict[str, Scores] = {}
 
     def __len__(self) -> int:
@@ -160,35 +169,12 @@ class LabelledEvaluation:
             count_for=lambda count: self._batch_size,  # one shape
         )
         for indices, token_ids, segment_ids in batches:
-            outputs = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
+            inputs = {TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}
+            outputs = predict(one_per_row(inputs, self._pad_id) if self._packed else inputs)
             for name, logits in zip(names, outputs, strict=True):
                 for index, row in zip(indices, np.asarray(logits, np.float32), strict=False):
                     results[name][index] = row if per_text else row[: len(ids[index])]
         return {name: self._examples.group_sequences(each) for name, each in results.items()}
-
-
-class PackedEvaluation:
-    """An evaluation by a model of the packed graph, one text per row.
-
-    Args:
-        evaluation: the evaluation.
-        pad_id: the padding token.
-    """
-
-    def __init__(self, evaluation: Evaluation, pad_id: int):
-        self._evaluation, self._pad_id = evaluation, pad_id
-
-    def __len__(self) -> int:
-        return len(self._evaluation)
-
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
-        """Compute the metrics; see `Evaluation`."""
-        return self._evaluation(lambda inputs: predict(one_per_row(inputs, self._pad_id)), outputs)
-
-    @property
-    def scores(self) -> Mapping[str, Scores]:
-        """See `Evaluation`."""
-        return self._evaluation.scores
 
 
 def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float | None:

@@ -43,7 +43,6 @@ from kbert.tasks.finetuning.continued_adapter import open_source
 from kbert.tasks.finetuning.evaluate import (
     Evaluation,
     LabelledEvaluation,
-    PackedEvaluation,
     known_labels,
 )
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -229,7 +228,14 @@ class Finetuning(Recipe):
         self.dev: Evaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
-                self.task, self._dev, dev, self.labels, size, pad_id, self._of_dev or lengths
+                self.task,
+                self._dev,
+                dev,
+                self.labels,
+                size,
+                pad_id,
+                self._of_dev or lengths,
+                self.packing,
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
         return lengths
@@ -303,10 +309,7 @@ class Finetuning(Recipe):
         return new & {*self._trained.frozen, *never}
 
     def evaluation(self, engine, run):
-        keep_best, dev = self.settings.keep_best, self.dev
-        if dev is not None and self.training_spec.packed:
-            dev = PackedEvaluation(dev, self.bert.config.pad_token_id)
-        self._best = BestWeights(engine, dev, self.score, keep_best, run)
+        self._best = BestWeights(engine, self.dev, self.score, self.settings.keep_best, run)
         return self._best.evaluate if self.dev else None
 
     def export_bert(self, engine, history) -> Bert:

@@ -43,7 +43,7 @@ def write_glue_page(result: GlueResult, bert: Bert) -> None:
         f"<h1>GLUE</h1><p class=dim>{html.escape(result.folder.name)} · {model}</p>",
         _cards(result.metrics),
         "<h2>Compared with published metrics</h2>",
-        _table(header(), make_table(result.metrics), text_columns=2),
+        _table(header(), make_table(result.metrics)),
         f"<p class=small>{_NOTE}</p>",
         *(_task(task, result.folder) for task in result.tasks),
         f"<h2>Sources</h2><dl>{_sources()}</dl>",
@@ -60,21 +60,16 @@ def _cards(metrics: list[Metric]) -> str:
     return f"<div class=cards>{inner}</div>"
 
 
-def _table(
-    head: list[str], lines: list[list[str]], text_columns: int, best: int | None = None
-) -> str:
-    """Return the table; the first `text_columns` columns are left-aligned, row `best` is bold."""
+def _table(head: list[str], lines: list[list[str]]) -> str:
+    """Return the table; task and metric, its first two columns, are left-aligned."""
 
     def cells(row: list[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=n' if index >= text_columns else ''}>{html.escape(cell)}</{tag}>"
-            for index, cell in enumerate(row)
+            f"<{tag}{' class=n' if column >= 2 else ''}>{html.escape(cell)}</{tag}>"
+            for column, cell in enumerate(row)
         )
 
-    body = "".join(
-        f"<tr{' class=best' if index == best else ''}>{cells(row, 'td')}</tr>"
-        for index, row in enumerate(lines)
-    )
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in lines)
     return (
         f"<div class=wide><table><thead><tr>{cells(head, 'th')}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
