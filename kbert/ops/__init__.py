@@ -17,7 +17,11 @@ _OPERATIONS = {
     *("layer_norm", "linear", "project_heads", "self_attention", "tied_logits"),
 }
 # The modules with a backend's versions on a device, the fastest first; else the backend's own
-_MODULES: dict[tuple, tuple] = {("tensorflow", "tpu"): (), ("jax", "gpu"): ("jax_gpu", "jax")}
+_MODULES: dict[tuple, tuple] = {
+    ("tensorflow", "tpu"): (),
+    ("tensorflow", "gpu"): ("tensorflow_gpu", "tensorflow"),
+    ("jax", "gpu"): ("jax_gpu", "jax"),
+}
 _device: str | None = None  # of a program that is compiled for a device that is not here
 
 
@@ -37,6 +41,11 @@ def _device_here() -> str:
     name = device_names()[0].lower()
     kind = next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
     return "old gpu" if kind == "gpu" and is_old_gpu() else kind
+
+
+def device_kind() -> str:
+    """Return the device that operations are selected for: "cpu", "gpu", "old gpu" or "tpu"."""
+    return _device or _device_here()
 
 
 @functools.cache

@@ -102,6 +102,17 @@ def call_with_gradient(function: Callable, inputs: Sequence, gradient: Callable)
     return outputs
 
 
+def hide_from_xla(tensors: list) -> list:
+    """Return TensorFlow's tensors such that XLA does not know them to be equal to those given.
+
+    It then computes again what it would else keep. Tried: `tf.raw_ops` has all operations but this
+    one, and `tf.recompute_grad` keeps a gradient and its graph for each trace.
+    """
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    return gen_xla_ops.xla_optimization_barrier(tensors)
+
+
 class Calls(NamedTuple):
     """An operation of a graph: its output and input tensors, and the source of each input.
 

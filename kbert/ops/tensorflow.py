@@ -17,7 +17,7 @@ import tensorflow as tf
 from kbert.ops.activations import gelu, gelu_tanh
 
 
-def _traced(formula: Callable) -> Callable:
+def traced(formula: Callable) -> Callable:
     """Return a function of tensors or variables, traced once per shape, dtype and options."""
 
     @functools.cache
@@ -36,7 +36,7 @@ def linear(x, kernel, bias=None, transpose: bool = False):
     y = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype), transpose_b=transpose)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
-    return tf.reshape(y, [*_shape(x)[:-1], y.shape[-1]])
+    return tf.reshape(y, [*shape_of(x)[:-1], y.shape[-1]])
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
@@ -47,7 +47,7 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     bias = None
     if biases[0] is not None:
         bias = tf.concat([tf.reshape(one, [-1]) for one in biases], 0)
-    batch, length, _ = _shape(x)
+    batch, length, _ = shape_of(x)
     y = tf.reshape(linear(x, kernel, bias), [batch, length, count, heads, size])
     return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
 
@@ -63,20 +63,20 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     if rate:
         context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
     else:
-        context = tf.matmul(_probs(query, key, mask), value)
-    batch, heads, length, size = _shape(context)
+        context = tf.matmul(compute_probs(query, key, mask), value)
+    batch, heads, length, size = shape_of(context)
     return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [batch, length, heads * size])
 
 
-def _probs(query, key, mask):
+def compute_probs(query, key, mask):
     scores = tf.matmul(query, key, transpose_b=True)
     # Half of the lowest number: a masked score is finite in every dtype.
     return tf.nn.softmax(scores + tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2))
 
 
-@_traced
+@traced
 def _attend(query, key, value, mask, seed, rate: float):
-    probs = _probs(query, key, mask)
+    probs = compute_probs(query, key, mask)
     keep, scale = _keep_mask(probs, rate, seed)
     dropped_probs = _where(keep, probs)
     context = tf.matmul(dropped_probs, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
@@ -113,10 +113,10 @@ def dense(x, kernel, bias, activation: Callable):
         y = tf.nn.gelu(y, approximate=True)
     else:
         y = activation(y)
-    return tf.reshape(y, [*_shape(x)[:-1], kernel.shape[-1]])
+    return tf.reshape(y, [*shape_of(x)[:-1], kernel.shape[-1]])
 
 
-@_traced
+@traced
 def _gelu(x):
     wide = tf.cast(x, tf.float32)
     scaled = wide * 0.5**0.5
@@ -137,7 +137,7 @@ def dropout(x, rate: float, seed):
     return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
 
 
-@_traced
+@traced
 def _drop(x, seed, rate: float):
     keep, scale = _keep_mask(x, rate, seed)
 
@@ -168,7 +168,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
     return _normalize(x, gamma, beta, epsilon=epsilon)
 
 
-@_traced
+@traced
 def _normalize(x, gamma, beta, epsilon: float):
     wide = tf.cast(_flatten(x), tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
@@ -196,7 +196,7 @@ def embedding_lookup(table, ids):
     return (_lookup_in_few if table.shape[0] <= 16 else tf.gather)(table, ids)
 
 
-@_traced
+@traced
 def _lookup_in_few(table, ids):
     def grad(lookup_gradient):
         chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=lookup_gradient.dtype)
@@ -214,7 +214,7 @@ def embedding_lookup_and_table(table, ids, dtype: str):
     return tf.cast(embeddings, dtype), whole
 
 
-@_traced
+@traced
 def _lookup_and_table(table, ids, dtype: str):
     def grad(lookup_gradient, table_gradient):
         dense = tf.cast(table_gradient, table.dtype)
@@ -249,7 +249,7 @@ def _flatten(x):
     return tf.reshape(x, [-1, x.shape[-1]])
 
 
-def _shape(x) -> list:
+def shape_of(x) -> list:
     """Return each size, an int where it is known."""
     sizes = tf.shape(x)
     return [sizes[n] if known is None else known for n, known in enumerate(x.shape)]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from kbert import ops as kops
 from kbert.ops import keras_internals
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add
@@ -18,6 +19,7 @@ from kbert.training.state import Counts, Values
 from kbert.training.step import TrainingStep
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
+_LARGE, _ROWS = 2**17, 128  # elements of a gradient; rows that keep a GPU busy
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -155,6 +157,8 @@ class TensorFlowBackend(Backend):
         return tf.distribute.get_replica_context().replica_id_in_sync_group
 
     def global_norm(self, gradients: list):
+        if kops.device_kind() == "gpu":
+            return _norm_of_rows(gradients)
         # outside of the step's function: XLA would write every square down before it adds them up
         return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
 
@@ -179,6 +183,24 @@ def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient)
     weight.assign(new, read_value=False)
     for name, slot in slots.items():
         slot.assign(new_slots[name], read_value=False)
+
+
+def _norm_of_rows(gradients: list):
+    """Return the global norm by one kernel per large matrix on a GPU, and one for all of the rest.
+
+    XLA would make two of each sum, and take sums of sums apart; square roots keep them apart.
+    """
+
+    def norms(gradient):
+        if gradient.shape.num_elements() < _LARGE:
+            return tf.reshape(gradient, [-1])
+        rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
+        if gradient.shape[0] >= _ROWS:
+            rows = tf.reshape(gradient, [gradient.shape[0], -1])
+        return tf.sqrt(tf.reduce_sum(tf.square(rows), -1))
+
+    each = tf.concat([norms(tf.convert_to_tensor(one)) for one in gradients], 0)
+    return tf.sqrt(tf.reduce_sum(tf.square(each)))
 
 
 class _Program(Program):
