@@ -1,8 +1,8 @@
 """torch's versions of `kbert.ops.reference`: its own operations; torch compiles nothing.
 
 Dropout on a CPU draws from a generator that the layer's seed starts. On a GPU, where reading the
-seed would make the host wait, it draws from torch's own generator: whoever trains seeds that for
-each micro-batch.
+seed would make the host wait, and under `torch.compile`, it draws from torch's own generator:
+whoever trains seeds that for each micro-batch.
 
 Dimensions as in `kbert.ops.reference`.
 """
@@ -46,7 +46,7 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         masked = attends & ~mask
         mask = query.new_zeros(masked.shape).masked_fill(masked, torch.finfo(query.dtype).min / 2)
     query = query * scale
-    if rate and query.device.type == "cpu":
+    if rate and _draws_by_seed(query):
         scores = query @ key.mT
         probs = (scores if mask is None else scores.add_(mask)).softmax(-1)
         # contiguous: as a view it would keep query and key in memory too
@@ -101,7 +101,7 @@ def dropout(x, rate: float, seed):
     """
     if not rate:
         return x
-    if x.device.type != "cpu":
+    if not _draws_by_seed(x):
         return functional.dropout(x, rate)
     return _Dropout.apply(x, *_draw(x, rate, seed))
 
@@ -120,6 +120,11 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx, gradient):
         (keep,) = ctx.saved_tensors
         return _keep(gradient, keep).mul_(ctx.scale), None, None
+
+
+def _draws_by_seed(x) -> bool:
+    """Return whether dropout draws from the layer's seed: eager on a CPU, see the module."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _draw(x, rate: float, seed) -> tuple:
@@ -238,6 +243,7 @@ def _onednn_is_faster(x, y) -> bool:
     """Return whether oneDNN computes x yᵀ in less time; x (N, in), y (out, in)."""
     return (
         x.device.type == "cpu"
+        and not torch.compiler.is_compiling()
         and x.dtype == y.dtype == torch.float32
         and x.numel() * len(y) >= _SMALLEST
         and torch.backends.mkldnn.enabled

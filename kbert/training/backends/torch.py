@@ -118,7 +118,8 @@ class TorchBackend(Backend):
     def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Change the tensors of `values` in place, where torch's own AdamW does the same."""
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
-        if step.optimizer.name != "adamw" or not wide:
+        compiling = torch.compiler.is_compiling()  # it fuses by itself, and refuses torch's AdamW
+        if step.optimizer.name != "adamw" or not wide or compiling:
             return super().apply(step, decision, values, gradients, counts)
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
