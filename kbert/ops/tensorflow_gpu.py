@@ -18,7 +18,7 @@ _traced = tensorflow_ops.traced
 
 @tf.function(jit_compile=True, autograph=False)  # also where the step itself is not compiled
 def _hide(*tensors):
-    return keras_internals.hide_from_xla(tensors)
+    return keras_internals.hide_from_xla(list(tensors))
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
