@@ -22,7 +22,7 @@ _A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
 
 def run(command: click.Command, arguments=None) -> None:
     """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
-    _hold_places_of_closed_streams()
+    _reopen_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
@@ -58,7 +58,7 @@ def run(command: click.Command, arguments=None) -> None:
         _fail(f"not enough memory for the model: {error}"[:300])
 
 
-def _hold_places_of_closed_streams() -> None:
+def _reopen_closed_streams() -> None:
     """So that no file that is opened is taken for a stream that was closed (`<&-`, `>&-`).
 
     A closed stdout ends the command: what it prints would be lost without a word.
@@ -151,8 +151,8 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    said = _wrap(f"kbert: {printable.line(' '.join(message.split()))}").removeprefix("kbert:")
-    click.echo(f"{name}{said}", err=True, color=colour())
+    line = _wrap(f"kbert: {printable.line(' '.join(message.split()))}").removeprefix("kbert:")
+    click.echo(f"{name}{line}", err=True, color=colour())
     sys.exit(status)
 
 

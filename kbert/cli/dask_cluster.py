@@ -41,10 +41,10 @@ def _connected(address: str):
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
-        found: Future = Future()
+        future: Future = Future()
         # A thread of its own: Dask waits far longer for what takes a connection and says nothing
-        threading.Thread(target=_connect, args=(found, Client, address), daemon=True).start()
-        return found.result(CONNECT_S + 1)
+        threading.Thread(target=_connect, args=(future, Client, address), daemon=True).start()
+        return future.result(CONNECT_S + 1)
     except (OSError, ValueError) as error:
         raise ConnectionError(
             f"--dask must be the address of a Dask scheduler that answers within {CONNECT_S:g} "
@@ -52,11 +52,11 @@ def _connected(address: str):
         ) from None
 
 
-def _connect(found: Future, client, address: str) -> None:
+def _connect(future: Future, client, address: str) -> None:
     try:
-        found.set_result(client(address, timeout=CONNECT_S, set_as_default=False))
+        future.set_result(client(address, timeout=CONNECT_S, set_as_default=False))
     except Exception as error:  # for whoever waits
-        found.set_exception(error)
+        future.set_exception(error)
 
 
 class _Waiting(ThreadPoolExecutor):
@@ -72,5 +72,5 @@ class _Waiting(ThreadPoolExecutor):
 
     def submit(self, function, /, *arguments, **options):
         # no block comes twice: pure would hash each for nothing
-        found = self._client.submit(function, *arguments, pure=False, **options)
-        return super().submit(found.result)
+        future = self._client.submit(function, *arguments, pure=False, **options)
+        return super().submit(future.result)

@@ -215,8 +215,10 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @output_format("json")
 def evaluate(source, task, data, form, **options):
     """Print the metrics of the model SRC on labelled data."""
-    found = task_of(task)
-    check_source(source, f"--task {task}", None if found.trains_embeddings else found.head)
+    definition = task_of(task)
+    check_source(
+        source, f"--task {task}", None if definition.trains_embeddings else definition.head
+    )
     check_file(data)
     with starting_keras():
         import kbert.checkpoints.bert

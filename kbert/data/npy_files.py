@@ -26,10 +26,10 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
     try:
         with warnings.catch_warnings():  # NumPy warns of headers that it has to mend
             warnings.simplefilter("ignore")
-            found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+            array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except Exception as error:  # NumPy's parser of headers raises those of Python's own, too
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ValueError(f"{path} must be a whole .npy file, got: {reason:.120}") from None
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} must be a whole .npy file, got an archive of several arrays")
-    return np.asarray(found)
+    return np.asarray(array)

@@ -110,7 +110,7 @@ def test_no_example_is_lost_or_seen_twice_over_epochs(shards, options):
         count = source.examples_per_epoch(epoch)
         alone = batches(few, seed=8, batch_size=count, **options)
         plan, rest = alone._plan(epoch), rows[start : start + count]
-        filled = alone._examples.rows(epoch, plan).fill(few, SEQ_LEN).ids
+        filled = alone._examples.select(epoch, plan).fill(few, SEQ_LEN).ids
         assert np.array_equal(filled, rest)
         assert len(np.unique(plan)) == count
         start += count
@@ -274,7 +274,7 @@ def test_packed_sequences_are_the_joined_documents(shards):
     source = batches(shards, mlm_only=True, seed=3, batch_size=source.examples_per_epoch(1))
     examples = source._examples
     plan = np.sort(examples.plan(1))
-    ids = examples.rows(1, plan).fill(shards, SEQ_LEN).ids
+    ids = examples.select(1, plan).fill(shards, SEQ_LEN).ids
     text = []
     for row in ids:
         end = np.flatnonzero(row == special.sep_id)[-1]
@@ -301,7 +301,7 @@ def test_held_out_split_shares_no_document(shards):
     assert held.fingerprint != train.fingerprint != shards.fingerprint
     # examples of the held-out part are made of its documents alone
     source = batches(held, batch_size=200)
-    rows = source._rows(0)
+    rows = source._select_examples(0)
     for start in (rows.a_start, rows.b_start):
         sentence = np.searchsorted(shards.offsets, start, "right") - 1
         document = np.searchsorted(shards.starts, sentence, "right") - 1
@@ -320,7 +320,7 @@ def test_random_draws_of_the_hash_are_splitmix64():
 @pytest.mark.parametrize("options", [{}, {"mlm_only": True}])
 def test_maskable_counts_are_known_before_reading_tokens(shards, options):
     source = batches(shards, batch_size=700, mlm_probability=1.0, **options)
-    rows = source._rows(1)
+    rows = source._select_examples(1)
     filled = rows.fill(shards, SEQ_LEN)
     assert np.array_equal(rows.maskable, filled.maskable.sum(1))
     assert len(set(rows.lengths - rows.maskable)) == (2 if options else 1)  # a [SEP] within some

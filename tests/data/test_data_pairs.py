@@ -20,7 +20,7 @@ def within(hits: int, trials: int, share: float, sigmas: float = 5.0) -> bool:
 def epochs(pairs: Pairs, count: int):
     """The rows of some epochs, joined, and the first sentences."""
     plans = [pairs.plan(epoch) for epoch in range(count)]
-    rows = [pairs.rows(epoch, plan) for epoch, plan in enumerate(plans)]
+    rows = [pairs.select(epoch, plan) for epoch, plan in enumerate(plans)]
     return rows[0].joined(rows), np.concatenate(plans)
 
 
@@ -113,7 +113,7 @@ def test_every_sentence_is_walked_once_an_epoch(shards):
     first = np.sort(pairs.plan(2))
     assert len(np.unique(first)) == len(first)
     assert np.isin(shards.starts, first).all()
-    rows = pairs.rows(2, first)
+    rows = pairs.select(2, first)
     offsets = shards.offsets
     here, following = offsets[first], offsets[np.append(first[1:], shards.ends[-1])]
     whole = rows.lengths < 301  # nothing is cut off
@@ -130,7 +130,7 @@ def test_every_sentence_is_walked_once_an_epoch(shards):
 def test_truncation_cuts_front_and_back_equally(shards):
     pairs = Pairs(shards, 21, 0.0, seed=7)
     first = np.concatenate([pairs.plan(0)])
-    rows = pairs.rows(0, first)
+    rows = pairs.select(0, first)
     offsets = shards.offsets
     cut = rows.is_random & (
         rows.a_length == 9
@@ -173,7 +173,7 @@ def test_long_documents_in_parts_have_the_same_statistics(shards, monkeypatch):
     pairs = Pairs(shards, SEQ_LEN, 0.1, 0)
     first = np.sort(pairs.plan(0))
     assert whole < len(first) < 1.1 * whole  # a cut example a part more
-    rows = pairs.rows(0, first)
+    rows = pairs.select(0, first)
     document = np.searchsorted(shards.starts, first, "right") - 1
     sentence = np.searchsorted(shards.offsets, rows.b_start, "right") - 1
     other = np.searchsorted(shards.starts, sentence, "right") - 1

@@ -172,8 +172,8 @@ class BucketedBatches:
             weights[name] = (own * share).astype(np.float32)
         sequences = self._sequences[chosen]
 
-        def pad(rows: Sequence[Sequence[int]], value: int) -> np.ndarray:
-            padded = pad_sequences([rows[n] for n in sequences.ravel()], length, value)
+        def pad(lists: Sequence[Sequence[int]], value: int) -> np.ndarray:
+            padded = pad_sequences([lists[n] for n in sequences.ravel()], length, value)
             return padded.reshape(*sequences.shape, length)
 
         inputs = {
@@ -197,8 +197,8 @@ class BucketedBatches:
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        rows = self.batch_size * self._sequences[0].size
-        return [(rows, length) for length in self.lengths_in(epoch)]
+        count = self.batch_size * self._sequences[0].size
+        return [(count, length) for length in self.lengths_in(epoch)]
 
     def _length(self, indices: np.ndarray) -> int:
         return pick_length(self.lengths, int(self._tokens[indices].max()))

@@ -4,7 +4,8 @@ google-research/bert, create_pretraining_data.py: round(15 %) of the tokens, [CL
 but never chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -12,6 +13,30 @@ from kbert.data.counter_rng import below, fork, uniform
 
 _CHOICE, _KIND, _TOKEN, _WORD = range(101, 105)
 _LAST = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples as slices of the shards' tokens: each array has an entry per example.
+
+    Attributes:
+        keys: uint64, of the random numbers.
+    """
+
+    keys: np.ndarray
+
+    def part(self, part: slice) -> Self:
+        """Return some of the examples."""
+        return replace(self, **{name: array[part] for name, array in self._arrays().items()})
+
+    def join(self, others: list[Self]) -> Self:
+        """Return these examples, then the others."""
+        groups = [group._arrays() for group in (self, *others)]
+        joined = {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
+        return replace(self, **joined)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
 
 @dataclass(frozen=True)
@@ -39,12 +64,12 @@ def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:
 
 def choose_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
     """So many tokens of each example, at random: bool (B, S)."""
-    place = np.arange(filled.ids.shape[1])
-    scores = fork(fork(keys, _CHOICE)[:, None], place)
+    index = np.arange(filled.ids.shape[1])
+    scores = fork(fork(keys, _CHOICE)[:, None], index)
     scores[~filled.maskable] = _LAST
     order = np.argsort(scores, axis=1, kind="stable")[:, : int(counts.max(initial=0))]
     chosen = np.zeros(filled.ids.shape, bool)
-    np.put_along_axis(chosen, order, place[: order.shape[1]] < counts[:, None], axis=1)
+    np.put_along_axis(chosen, order, index[: order.shape[1]] < counts[:, None], axis=1)
     return chosen
 
 
@@ -60,42 +85,42 @@ def choose_whole_words(
     """
     begins = filled.maskable & (~continues[filled.ids] | filled.first)
     word = np.where(filled.maskable, np.cumsum(begins, axis=1) - 1, -1)  # (B, S)
-    rows, words = len(keys), int(word.max(initial=-1)) + 1
-    sizes = np.zeros((rows, words), np.int64)
-    row = np.broadcast_to(np.arange(rows)[:, None], word.shape)
+    examples, longest = len(keys), int(word.max(initial=-1)) + 1
+    sizes = np.zeros((examples, longest), np.int64)
+    row = np.broadcast_to(np.arange(examples)[:, None], word.shape)
     np.add.at(sizes, (row[filled.maskable], word[filled.maskable]), 1)
-    scores = fork(fork(keys, _WORD)[:, None], np.arange(words))
+    scores = fork(fork(keys, _WORD)[:, None], np.arange(longest))
     scores[sizes == 0] = _LAST
     order = np.argsort(scores, axis=1, kind="stable")
     sizes = np.take_along_axis(sizes, order, axis=1)
-    taken, left = np.zeros((rows, words), bool), counts.copy()
-    for rank in range(words):
+    taken, left = np.zeros((examples, longest), bool), counts.copy()
+    for rank in range(longest):
         if not left.any():
             break
         size = sizes[:, rank]
         taken[:, rank] = fits = (size > 0) & (size <= left)
         left -= size * fits
-    by_word = np.zeros((rows, words), bool)
+    by_word = np.zeros((examples, longest), bool)
     np.put_along_axis(by_word, order, taken, axis=1)
     return filled.maskable & np.take_along_axis(by_word, np.maximum(word, 0), axis=1)
 
 
 def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Places of the chosen tokens, in order: int32 (B, width), 0 where there is none, and bool."""
-    row, place = np.nonzero(chosen)
+    row, index = np.nonzero(chosen)
     counts = chosen.sum(1)
     number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     positions = np.zeros((len(chosen), width), np.int32)
-    positions[row, number] = place
+    positions[row, number] = index
     return positions, np.arange(width) < counts[:, None]
 
 
 def mask_tokens(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
     """Replace most of the chosen ids by [MASK] or by a random one of the `ordinary` ids."""
-    row, place = np.nonzero(chosen)
-    own = fork(fork(keys, _KIND)[row], place)
+    row, index = np.nonzero(chosen)
+    own = fork(fork(keys, _KIND)[row], index)
     kind = uniform(own, _KIND)
     random = ordinary[below(own, _TOKEN, len(ordinary))]
     ids = ids.copy()
-    ids[row, place] = np.select([kind < 0.8, kind < 0.9], [mask_id, ids[row, place]], random)
+    ids[row, index] = np.select([kind < 0.8, kind < 0.9], [mask_id, ids[row, index]], random)
     return ids

@@ -11,7 +11,7 @@ import numpy as np
 
 from kbert.data.corpus.shards import Shards
 from kbert.data.counter_rng import below, fork, key_of
-from kbert.data.pretraining.masking import Filled
+from kbert.data.pretraining.masking import Examples, Filled
 
 _SHIFT, _ORDER = range(2)
 _EPOCH = 2  # of the keys that a seed starts
@@ -24,41 +24,42 @@ class Packed:
         shards: the documents.
         seq_len: tokens of an example, [CLS] and the last [SEP] included.
         seed: the run's.
+
+    Attributes:
+        begins: int64 (documents,): where each document begins among the joined ones.
     """
 
     def __init__(self, shards: Shards, seq_len: int, seed: int):
         self.shards, self.seq_len, self.seed = shards, seq_len, seed
         lengths = shards.document_tokens
-        self._begins = np.cumsum(lengths + 1) - lengths - 1
+        self.begins = np.cumsum(lengths + 1) - lengths - 1
         self._total = int(lengths.sum()) + len(lengths) - 1
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the numbers of an epoch's examples, in its order, int64."""
-        key, room = key_of(self.seed, _EPOCH, epoch), self.seq_len - 2
-        count = -(-(self._total + self._shift(epoch)) // room)
+        key, capacity = key_of(self.seed, _EPOCH, epoch), self.seq_len - 2
+        count = -(-(self._total + self._shift(epoch)) // capacity)
         return np.argsort(fork(fork(key, np.arange(count)), _ORDER), kind="stable")
 
-    def rows(self, epoch: int, numbers: np.ndarray) -> "PackedExamples":
+    def select(self, epoch: int, numbers: np.ndarray) -> "PackedExamples":
         """Return the examples of an epoch with those numbers."""
-        room = self.seq_len - 2
-        start = numbers * room - self._shift(epoch)
-        end = np.minimum(start + room, self._total)
+        capacity = self.seq_len - 2
+        start = numbers * capacity - self._shift(epoch)
+        end = np.minimum(start + capacity, self._total)
         keys = fork(key_of(self.seed, _EPOCH, epoch), numbers)
-        return PackedExamples(keys, np.maximum(start, 0), end, self._begins, self.shards)
+        return PackedExamples(keys, np.maximum(start, 0), end, self)
 
     def _shift(self, epoch: int) -> int:
         return int(below(key_of(self.seed, _EPOCH, epoch), _SHIFT, self.seq_len - 2)[0])
 
 
 @dataclass(frozen=True)
-class PackedExamples:
+class PackedExamples(Examples):
     """Examples as slices of the joined documents: their starts and ends, int64."""
 
-    keys: np.ndarray
     start: np.ndarray
     end: np.ndarray
-    begins: np.ndarray
-    shards: Shards
+    plan: Packed
 
     @property
     def is_random(self) -> np.ndarray:
@@ -73,30 +74,18 @@ class PackedExamples:
     def maskable(self) -> np.ndarray:
         """Tokens that may be predicted."""
         # the [SEP] before document d stands at begins[d] − 1
-        inside = np.searchsorted(self.begins[1:] - 1, np.stack([self.start, self.end]), "left")
+        inside = np.searchsorted(self.plan.begins[1:] - 1, np.stack([self.start, self.end]), "left")
         return self.end - self.start - (inside[1] - inside[0])
-
-    def part(self, part: slice) -> "PackedExamples":
-        arrays = (self.keys[part], self.start[part], self.end[part])
-        return PackedExamples(*arrays, self.begins, self.shards)
-
-    def joined(self, several: list["PackedExamples"]) -> "PackedExamples":
-        """Return the examples of several, one after the other."""
-        keys, start, end = (
-            np.concatenate([getattr(rows, name) for rows in several])
-            for name in ("keys", "start", "end")
-        )
-        return PackedExamples(keys, start, end, self.begins, self.shards)
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] tokens [SEP], padded; all in one segment."""
         special = shards.tokenizer
-        place = np.arange(seq_len)
+        index = np.arange(seq_len)
         length = (self.end - self.start)[:, None]
-        inside = (place >= 1) & (place <= length)
-        joined = (self.start[:, None] + place - 1)[inside]
-        document = np.searchsorted(self.begins, joined, "right") - 1
-        offset = joined - self.begins[document]
+        inside = (index >= 1) & (index <= length)
+        joined = (self.start[:, None] + index - 1)[inside]
+        document = np.searchsorted(self.plan.begins, joined, "right") - 1
+        offset = joined - self.plan.begins[document]
         is_text = offset < shards.document_tokens[document]
         source = (shards.offsets[shards.starts[document]] + offset)[is_text]
         ids = np.full(inside.shape, special.pad_id, np.int32)
@@ -104,7 +93,7 @@ class PackedExamples:
         tokens[is_text] = shards.take(source)
         ids[inside] = tokens
         ids[:, 0] = special.cls_id
-        ids[place == length + 1] = special.sep_id
+        ids[index == length + 1] = special.sep_id
         text = inside.copy()
         text[inside] = is_text
         first = np.roll(~text, 1, axis=1)

@@ -22,7 +22,7 @@ import numpy as np
 
 from kbert.data.corpus.shards import Shards
 from kbert.data.counter_rng import below, fork, heads, key_of, uniform
-from kbert.data.pretraining.masking import Filled
+from kbert.data.pretraining.masking import Examples, Filled
 
 PART = 2048
 
@@ -49,26 +49,26 @@ class Pairs:
             seed,
         )
         starts, ends = np.asarray(shards.starts), np.asarray(shards.ends)
-        parts = -(-(ends - starts) // PART)
-        self._document = np.repeat(np.arange(len(starts)), parts)
-        number = np.arange(len(self._document)) - np.repeat(np.cumsum(parts) - parts, parts)
+        counts = -(-(ends - starts) // PART)
+        self._document = np.repeat(np.arange(len(starts)), counts)
+        number = np.arange(len(self._document)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._begins = starts[self._document] + number * PART
         self._ends = np.minimum(self._begins + PART, ends[self._document])
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the first sentences of the examples of an epoch, in its order, int64."""
-        here, end, found = self._begins, self._ends, []
+        here, end, firsts = self._begins, self._ends, []
         key = self._epoch_key(epoch)
         while len(here):
-            found.append(here)
+            firsts.append(here)
             following = self._walk(fork(key, here), here, end)[-1]
             left = following < end
             here, end = following[left], end[left]
-        first = np.concatenate(found)
+        first = np.concatenate(firsts)
         order = np.argsort(fork(fork(key, first), _ORDER), kind="stable")
         return first[order]
 
-    def rows(self, epoch: int, first: np.ndarray) -> "PairExamples":
+    def select(self, epoch: int, first: np.ndarray) -> "PairExamples":
         """Return the examples of an epoch that begin with those sentences."""
         keys = fork(self._epoch_key(epoch), first)
         part = np.searchsorted(self._begins, first, "right") - 1
@@ -78,13 +78,13 @@ class Pairs:
         b_first, b_end = self._random_segment(keys, self._document[part], target - a_length)
         b_first, b_end = np.where(is_random, b_first, cut), np.where(is_random, b_end, end)
         b_start, b_length = offsets[b_first], offsets[b_end] - offsets[b_first]
-        a_kept, b_kept = truncate_pair(a_length, b_length, self.seq_len - 3)
+        a_left, b_left = truncate_pair(a_length, b_length, self.seq_len - 3)
         return PairExamples(
             keys=keys,
-            a_start=a_start + heads(keys, _FRONT_A, a_length - a_kept),
-            a_length=a_kept,
-            b_start=b_start + heads(keys, _FRONT_B, b_length - b_kept),
-            b_length=b_kept,
+            a_start=a_start + heads(keys, _FRONT_A, a_length - a_left),
+            a_length=a_left,
+            b_start=b_start + heads(keys, _FRONT_B, b_length - b_left),
+            b_length=b_left,
             is_random=is_random,
         )
 
@@ -119,10 +119,9 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class PairExamples:
-    """Some examples, as slices of the tokens: all int64 but `keys` (uint64) and `is_random`."""
+class PairExamples(Examples):
+    """Pairs: starts and lengths of their segments, int64, and whether B is random."""
 
-    keys: np.ndarray
     a_start: np.ndarray
     a_length: np.ndarray
     b_start: np.ndarray
@@ -139,43 +138,33 @@ class PairExamples:
         """Tokens that may be predicted."""
         return self.a_length + self.b_length
 
-    def part(self, part: slice) -> "PairExamples":
-        return PairExamples(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
-
-    def joined(self, several: list["PairExamples"]) -> "PairExamples":
-        """Return the examples of several, one after the other."""
-        fields = self.__dataclass_fields__
-        return PairExamples(
-            *(np.concatenate([getattr(rows, name) for rows in several]) for name in fields)
-        )
-
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] A [SEP] B [SEP], padded."""
         special = shards.tokenizer
-        place = np.arange(seq_len)
+        index = np.arange(seq_len)
         a, b = self.a_length[:, None], self.b_length[:, None]
-        in_a = (place >= 1) & (place <= a)
-        in_b = (place >= a + 2) & (place < a + 2 + b)
+        in_a = (index >= 1) & (index <= a)
+        in_b = (index >= a + 2) & (index < a + 2 + b)
         text = in_a | in_b
         source = np.where(
-            in_a, self.a_start[:, None] + place - 1, self.b_start[:, None] + place - a - 2
+            in_a, self.a_start[:, None] + index - 1, self.b_start[:, None] + index - a - 2
         )
         ids = np.full(text.shape, special.pad_id, np.int32)
         ids[text] = shards.take(source[text])
         ids[:, 0] = special.cls_id
-        ids[(place == a + 1) | (place == a + 2 + b)] = special.sep_id
-        segments = ((place >= a + 2) & (place <= a + 2 + b)).astype(np.int32)
-        first = (place == 1) | (place == a + 2)
+        ids[(index == a + 1) | (index == a + 2 + b)] = special.sep_id
+        segments = ((index >= a + 2) & (index <= a + 2 + b)).astype(np.int32)
+        first = (index == 1) | (index == a + 2)
         return Filled(ids, segments, text, first)
 
 
-def truncate_pair(a: np.ndarray, b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+def truncate_pair(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
     """Truncate two lengths: the longer one, B if equal, loses a token until both fit.
 
     This is Google's truncate_seq_pair in closed form.
     """
     shorter = np.minimum(a, b)
-    least = np.maximum(room - shorter, (room + 1) // 2)  # of A
-    a_kept = np.minimum(a, least)
-    fits = a + b <= room
-    return np.where(fits, a, a_kept), np.where(fits, b, np.minimum(b, room - a_kept))
+    least = np.maximum(capacity - shorter, (capacity + 1) // 2)  # of A
+    a_left = np.minimum(a, least)
+    fits = a + b <= capacity
+    return np.where(fits, a, a_left), np.where(fits, b, np.minimum(b, capacity - a_left))

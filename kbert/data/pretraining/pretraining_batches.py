@@ -20,7 +20,10 @@ from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
 MASKED_SHARE = 0.15  # the paper's, section 3.1
 SHORT_SHARE = 0.1  # the paper's, appendix A.2
 
-_KEPT_PLANS, _KEPT_EXAMPLES = 2, 1 << 20  # 8 bytes an example in memory: so many epochs at least
+_CACHED_PLANS, _CACHED_EXAMPLES = (
+    2,
+    1 << 20,
+)  # 8 bytes an example in memory: so many epochs at least
 _WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that are too long
 
 _logger = logging.getLogger("kbert")
@@ -127,18 +130,18 @@ class PretrainingBatches:
         """
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        rows = self._rows(step)
+        examples = self._select_examples(step)
         counts = masking.prediction_counts(
-            rows.lengths, rows.maskable, self.mlm_probability, self.max_predictions
+            examples.lengths, examples.maskable, self.mlm_probability, self.max_predictions
         )
         if not self.whole_word:
-            rows, own = rows.part(part), counts[part]
-            filled = rows.fill(self.shards, self.seq_len)
-            chosen = masking.choose_tokens(rows.keys, filled, own)
-            return self._batch(rows, filled, chosen, int(counts.sum()))
-        filled = rows.fill(self.shards, self.seq_len)
-        chosen = masking.choose_whole_words(rows.keys, filled, counts, self._continues)
-        return self._batch(rows, filled, chosen, int(chosen.sum())).select(part)
+            examples, own = examples.part(part), counts[part]
+            filled = examples.fill(self.shards, self.seq_len)
+            chosen = masking.choose_tokens(examples.keys, filled, own)
+            return self._batch(examples, filled, chosen, int(counts.sum()))
+        filled = examples.fill(self.shards, self.seq_len)
+        chosen = masking.choose_whole_words(examples.keys, filled, counts, self._continues)
+        return self._batch(examples, filled, chosen, int(chosen.sum())).select(part)
 
     def examples_per_epoch(self, epoch: int = 0) -> int:
         """Return the number of examples in an epoch; pairs, and so this, vary by epoch."""
@@ -155,39 +158,39 @@ class PretrainingBatches:
             self.examples_per_epoch(len(self._ends))
         return bisect.bisect_right(self._ends, example)
 
-    def _rows(self, step: int):
+    def _select_examples(self, step: int):
         """Return all examples of a step as slices, of one epoch or more."""
         example, end = step * self.batch_size, (step + 1) * self.batch_size
-        found: list = []  # of `PairExamples`, or of `PackedExamples`
+        groups: list = []  # of `PairExamples`, or of `PackedExamples`
         epoch = self.epoch_of(step)
         while example < end:
             count = self.examples_per_epoch(epoch)
             first = self._ends[epoch] - count
             numbers = self._plan(epoch)[example - first : end - first]
-            found.append(self._examples.rows(epoch, numbers))
+            groups.append(self._examples.select(epoch, numbers))
             example, epoch = example + len(numbers), epoch + 1
-        return found[0] if len(found) == 1 else found[0].joined(found)
+        return groups[0].join(groups[1:])
 
     def _plan(self, epoch: int) -> np.ndarray:
         with self._lock:
             if epoch not in self._plans:
                 self._plans[epoch] = self._examples.plan(epoch)
-                while len(self._plans) > _KEPT_PLANS and self._kept() > _KEPT_EXAMPLES:
+                while len(self._plans) > _CACHED_PLANS and self._count_cached() > _CACHED_EXAMPLES:
                     del self._plans[next(iter(self._plans))]
             return self._plans[epoch]
 
-    def _kept(self) -> int:
+    def _count_cached(self) -> int:
         return sum(map(len, self._plans.values()))
 
-    def _batch(self, rows, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
+    def _batch(self, examples, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
         positions, real = masking.positions_of(chosen, self.max_predictions)
         labels = np.where(real, np.take_along_axis(filled.ids, positions, axis=1), 0)
         mask_id = self.shards.tokenizer.mask_id
-        ids = masking.mask_tokens(rows.keys, filled.ids, chosen, mask_id, self._ordinary)
+        ids = masking.mask_tokens(examples.keys, filled.ids, chosen, mask_id, self._ordinary)
         share = 0.0 if self.mlm_only else 1 / self.batch_size
         return TrainingBatch(
             inputs={TOKEN_IDS: ids, SEGMENT_IDS: filled.segments, MASKED_POSITIONS: positions},
-            labels={MLM: labels.astype(np.int32), NSP: rows.is_random.astype(np.int32)},
+            labels={MLM: labels.astype(np.int32), NSP: examples.is_random.astype(np.int32)},
             weights={
                 MLM: (real / max(predictions, 1)).astype(np.float32),
                 NSP: np.full(len(ids), share, np.float32),
@@ -223,18 +226,18 @@ def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_
 
 def warn_of_long(shards: Shards, seq_len: int) -> None:
     """Log how many sentences are longer than an example: the rest of each is not trained on."""
-    marks = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
-    np.add.at(marks, shards.starts, 1)
-    np.add.at(marks, shards.ends, -1)
-    lengths = np.diff(shards.offsets)[np.cumsum(marks)[:-1] > 0]
+    changes = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
+    np.add.at(changes, shards.starts, 1)
+    np.add.at(changes, shards.ends, -1)
+    lengths = np.diff(shards.offsets)[np.cumsum(changes)[:-1] > 0]
     long = lengths[lengths > seq_len - 3]
-    lost = (long - (seq_len - 3)).sum() / lengths.sum()
-    if lost > _WORTH_A_WARNING:
+    cut_ratio = (long - (seq_len - 3)).sum() / lengths.sum()
+    if cut_ratio > _WORTH_A_WARNING:
         _logger.warning(
             "%s: %d of %d sentences are longer than seq_len=%d: %.1f %% of the tokens are cut off",
             shards.folder,
             len(long),
             len(lengths),
             seq_len,
-            100 * lost,
+            100 * cut_ratio,
         )

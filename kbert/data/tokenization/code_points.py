@@ -52,11 +52,11 @@ class Replacements:
         pages, rows = self.pages.copy(), list(self.rows)
         mark = ord("!")  # which is one, by every vocabulary's rules
         number = rows[pages[mark // PAGE]][mark % PAGE]
-        for page, place in (divmod(point, PAGE) for point in points):
+        for page, index in (divmod(point, PAGE) for point in points):
             if pages[page] < len(self.rows):
                 rows.append(rows[pages[page]].copy())
                 pages[page] = len(rows) - 1
-            rows[pages[page]][place] = number
+            rows[pages[page]][index] = number
         return replace(self, pages=pages, rows=np.stack(rows))
 
 
@@ -71,16 +71,16 @@ def replacements(vocabulary: Vocabulary) -> Replacements:
 def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replacements:
     normalizer = bert_normalizer(lowercase, strip_accents, chinese)
     numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
-    found = np.zeros(_END, "int32")
+    numbers_by_point = np.zeros(_END, "int32")
     dropped = []
     for point, text in _normalized(normalizer):
         if text == point and not unicodedata.combining(point):
             continue
         entry = _entry(point, text, strip_accents)
-        found[ord(point)] = numbers.setdefault(entry, len(numbers))
+        numbers_by_point[ord(point)] = numbers.setdefault(entry, len(numbers))
         if not entry and unicodedata.category(point) == "Co":
             dropped.append(ord(point))
-    rows, pages = np.unique(found.reshape(-1, PAGE), axis=0, return_inverse=True)
+    rows, pages = np.unique(numbers_by_point.reshape(-1, PAGE), axis=0, return_inverse=True)
     return Replacements(
         pages.reshape(-1).astype("int32"),
         rows,
@@ -105,10 +105,10 @@ def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
 
 def _class_of(point: str) -> int:
     """Return the combining class; 0 where the Rust package's tables, which are older, have none."""
-    found = unicodedata.combining(point)
+    combining_class = unicodedata.combining(point)
     last = "\u0345"  # the one of the highest class
-    moves = found and _DECOMPOSED.normalize_str(last + point)[0] != last
-    return found if moves or point == last else 0
+    moves = combining_class and _DECOMPOSED.normalize_str(last + point)[0] != last
+    return combining_class if moves or point == last else 0
 
 
 def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
@@ -126,9 +126,9 @@ def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple
 
 def _words_apart(text: str) -> str:
     """Return the text with spaces around punctuation, and for every kind of space."""
-    found, end = [], 0
+    pieces, end = [], 0
     for piece, (start, stop) in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text):
         alone = len(piece) == 1 and piece != _BETWEEN
-        found += [_SPACE * (start - end), f" {piece} " if alone else piece]
+        pieces += [_SPACE * (start - end), f" {piece} " if alone else piece]
         end = stop
-    return "".join([*found, _SPACE * (len(text) - end)])
+    return "".join([*pieces, _SPACE * (len(text) - end)])

@@ -81,8 +81,8 @@ class EncodedBatch(Sequence):
     def __len__(self) -> int:
         return len(self.encodings)
 
-    def __getitem__(self, place):
-        return self.encodings[place]
+    def __getitem__(self, index):
+        return self.encodings[index]
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(self.encodings)

@@ -86,11 +86,11 @@ class Subwords:
                 'those that are called otherwise, special_tokens={"pad": …}'
             )
         ends = self.special_tokens["cls"], self.special_tokens["sep"]
-        found = self.rust.encode("").tokens
-        if tuple(found) != ends:
+        frame = self.rust.encode("").tokens
+        if tuple(frame) != ends:
             raise ValueError(
                 f"{self.source}: the template must put {' and '.join(ends)} around a text, got "
-                f"{' '.join(found) or 'none'}"
+                f"{' '.join(frame) or 'none'}"
             )
 
     @cached_property
@@ -126,16 +126,18 @@ class Subwords:
             raise ValueError(
                 f"{self.source}: ids must be below {bounds.LINES:,}, got {count - 1:,}"
             )
-        return tuple(self.rust.id_to_token(place) or no_token(place) for place in range(count))
+        return tuple(
+            self.rust.id_to_token(token_id) or no_token(token_id) for token_id in range(count)
+        )
 
     def _check_added(self) -> None:
         for entry in self.added:
             js.check(entry, ADDED_TOKEN, self.source, "an added token")
-            found = self.rust.token_to_id(entry["content"])
-            if entry.get("id", found) != found:
+            token_id = self.rust.token_to_id(entry["content"])
+            if entry.get("id", token_id) != token_id:
                 raise ValueError(
                     f"{self.source}: the added token {entry['content']!r} must have the id "
-                    f"{found}, got {entry['id']}"
+                    f"{token_id}, got {entry['id']}"
                 )
 
     def engine(self) -> RustTokenizer:
@@ -164,17 +166,17 @@ def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Sub
         ValueError: `Subwords` refuses the content.
     """
     bounds.check_size(path, bounds.TEXT)
-    said: dict = {}
+    config_values: dict = {}
     if (config := path.with_name("tokenizer_config.json")).is_file():
-        said = js.read(config, _CONFIG)
+        config_values = js.read(config, _CONFIG)
     if path.name == "vocab.json":
-        text = _joined(path, SPECIAL_TOKENS | special_tokens, said)
+        text = _joined(path, SPECIAL_TOKENS | special_tokens, config_values)
     else:
         text = path.read_text(encoding="utf-8-sig")
     return Subwords(
         text=text,
         special_tokens=special_tokens,
-        tokenizer_class=said.get("tokenizer_class"),
+        tokenizer_class=config_values.get("tokenizer_class"),
         source=str(path),
         **settings,
     )

@@ -59,7 +59,7 @@ class Tokenizer(Answering):
         self.max_length = vocabulary.max_length
         self.tokens = vocabulary.all_tokens
         self.vocab_size = len(self.tokens)
-        self._ids = {token: place for place, token in enumerate(self.tokens)}
+        self._ids = {token: index for index, token in enumerate(self.tokens)}
         special = {role: self._ids[token] for role, token in vocabulary.special_tokens.items()}
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
@@ -198,8 +198,8 @@ class Tokenizer(Answering):
                     f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
                     f"got {max_length}"
                 )
-        found = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
-        encodings = [Encoding(encoding, self._segments) for encoding in found]
+        encoded = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
+        encodings = [Encoding(encoding, self._segments) for encoding in encoded]
         self._refuse_padding(encodings, texts, pairs)
         length = max(map(len, encodings), default=0)
         if padding == "max_length" and max_length is not None:
@@ -221,8 +221,8 @@ class Tokenizer(Answering):
             ids = [operator.index(number) for number in ids]
         except TypeError:
             raise ValueError("ids must be whole numbers, one sequence (S,)") from None
-        for place, number in enumerate(ids):
-            self._check_id(number, f"ids[{place}]")
+        for index, number in enumerate(ids):
+            self._check_id(number, f"ids[{index}]")
         return self._pieces.decode(ids, skip_special_tokens)
 
     def id_of(self, token: str) -> int:
@@ -278,10 +278,10 @@ class Tokenizer(Answering):
 
         transformers attends to it; kbert's graph tells padding by its id, and would not.
         """
-        for place, encoding in enumerate(encodings):
+        for index, encoding in enumerate(encodings):
             if self.pad_id in encoding.ids:
                 token = self.tokens[self.pad_id]
-                text = texts[place] if pairs is None or token in texts[place] else pairs[place]
+                text = texts[index] if pairs is None or token in texts[index] else pairs[index]
                 raise ValueError(
                     f"a text must not hold {token!r}, the padding token, because attention leaves "
                     f"it out: take it out of {js.short_repr(text)}"
@@ -298,8 +298,8 @@ def _listed(texts: Iterable[str], name: str) -> list[str]:
     if isinstance(texts, (str, bytes)):
         raise ValueError(f"{name} must be a list of str, got one {type(texts).__name__}")
     texts = list(texts)
-    for place, text in enumerate(texts):
-        check_text(text, f"{name}[{place}]")
+    for index, text in enumerate(texts):
+        check_text(text, f"{name}[{index}]")
     return texts
 
 

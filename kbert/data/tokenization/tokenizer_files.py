@@ -26,10 +26,10 @@ from kbert.io import json_schema as js
 _BY_BERTS_RULES = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert")
 
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
-_PARTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
+_COMPONENTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
 _OF_A_KIND = js.or_null(js.fields(optional={"type": js.or_null(js.TEXT)}))
 _DIRECTION = js.or_null(js.fields(optional={"direction": js.or_null(js.one_of("Right", "Left"))}))
-_TOKENIZER = js.fields(optional=dict.fromkeys(_PARTS, _OF_A_KIND) | {"truncation": _DIRECTION})
+_TOKENIZER = js.fields(optional=dict.fromkeys(_COMPONENTS, _OF_A_KIND) | {"truncation": _DIRECTION})
 _LISTED = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
 _BERT_TOKENIZER = js.fields(
     {
@@ -48,9 +48,9 @@ _BERT_TOKENIZER = js.fields(
     },
     {"added_tokens": js.or_null(js.list_of(_LISTED))},
 )
-_PLACE = js.fields({"id": js.TEXT, "type_id": js.whole()})
+_PIECE = js.fields({"id": js.TEXT, "type_id": js.whole()})
 _PIECES = js.list_of(
-    js.either(*(js.fields({kind: _PLACE}, closed=True) for kind in ("SpecialToken", "Sequence")))
+    js.either(*(js.fields({kind: _PIECE}, closed=True) for kind in ("SpecialToken", "Sequence")))
 )
 _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
 
@@ -95,23 +95,23 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
         return _subwords(path, says, rules)
     if path.suffix == ".json":
-        found = _wordpiece_of(values, path)
+        arguments = _wordpiece_of(values, path)
     else:
-        found = {"tokens": read_tokens(path)}
+        arguments = {"tokens": read_tokens(path)}
         _check_class(path, says["tokenizer_class"])
     del says["tokenizer_class"]
-    sources = (found, says, rules)
+    sources = (arguments, says, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    added = (*found.get("added", ()), *(e for e in says["added"] if not _is_in(e, found)))
-    found |= says | {"added": added} | rules | {"special_tokens": names}
-    if found.get("lowercase") is None:
+    added = (*arguments.get("added", ()), *(e for e in says["added"] if not _is_in(e, arguments)))
+    arguments |= says | {"added": added} | rules | {"special_tokens": names}
+    if arguments.get("lowercase") is None:
         raise UnknownCasing(
             f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
             "tokenizer_config.json): give lowercase=True (uncased) or lowercase=False (cased), on "
             "the command line --uncased or --cased"
         )
-    frame = found.pop("frame", None)
-    vocabulary = Vocabulary(**found, source=str(path))
+    frame = arguments.pop("frame", None)
+    vocabulary = Vocabulary(**arguments, source=str(path))
     special = vocabulary.special_tokens["cls"], vocabulary.special_tokens["sep"]
     if frame not in (None, special):
         raise ValueError(
@@ -136,14 +136,14 @@ def _tokenizer_json(path: Path) -> dict:
 def _subwords(path: Path, says: dict, rules: dict) -> Subwords:
     """Byte-level BPE or Unigram, which have none of WordPiece's rules."""
     names = says["special_tokens"] | rules.pop("special_tokens", {})
-    kept = {key: says[key] for key in ("added", "max_length", "truncation_side")}
-    found = read_subwords(path, names, **kept)
-    if rules.pop("lowercase", found.lowercase) != found.lowercase or rules:
+    settings = {key: says[key] for key in ("added", "max_length", "truncation_side")}
+    subwords = read_subwords(path, names, **settings)
+    if rules.pop("lowercase", subwords.lowercase) != subwords.lowercase or rules:
         raise ValueError(
-            f"{path}: a {found.kind} tokenizer has no lowercase and no other rules of WordPiece: "
-            "leave them out"
+            f"{path}: a {subwords.kind} tokenizer has no lowercase and no other rules of "
+            "WordPiece: leave them out"
         )
-    return found
+    return subwords
 
 
 def _check_class(path: Path, class_name: str | None) -> None:
@@ -153,10 +153,10 @@ def _check_class(path: Path, class_name: str | None) -> None:
         raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
 
 
-def _is_in(entry: dict, found: dict) -> bool:
+def _is_in(entry: dict, arguments: dict) -> bool:
     """Return whether a tokenizer.json lists an added token with that id already."""
-    listed = {(one["content"], one["id"]) for one in found.get("added", ())}
-    contents = {content for content, _ in listed}
+    listed = {(one["content"], one["id"]) for one in arguments.get("added", ())}
+    contents = {text for text, _ in listed}
     return (entry["content"], entry.get("id")) in listed or (
         "id" not in entry and entry["content"] in contents
     )
@@ -196,14 +196,14 @@ def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
     count = max(ids.values(), default=-1) + 1
     if count > bounds.LINES:
         raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
-    by_id = {place: token for token, place in ids.items()}
-    for token, place in ids.items():
-        if by_id[place] != token:
+    by_id = {token_id: token for token, token_id in ids.items()}
+    for token, token_id in ids.items():
+        if by_id[token_id] != token:
             raise ValueError(
-                f"{path}: each token must have its own id, got {place} for {token!r} and for "
-                f"{by_id[place]!r}"
+                f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
+                f"{by_id[token_id]!r}"
             )
-    return tuple(by_id.get(place, no_token(place)) for place in range(count))
+    return tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count))
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
@@ -217,10 +217,10 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
         raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
     js.check(template, _TEMPLATE, str(path), "post_processor")
     for name, expected in (("single", "S0 A0 S0"), ("pair", "S0 A0 S0 B1 S1")):
-        parts = [next(iter(part.items())) for part in template[name]]
+        pieces = [next(iter(part.items())) for part in template[name]]
         got = " ".join(
             ("S" if kind == "SpecialToken" else part["id"]) + str(part["type_id"])
-            for kind, part in parts
+            for kind, part in pieces
         )
         if got != expected:
             raise ValueError(f"{path}: the template of a {name} must be BERT's, got {got}")

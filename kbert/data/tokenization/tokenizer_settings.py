@@ -56,9 +56,9 @@ def settings_next_to(path: Path, values: dict) -> dict:
     names, extra = _special_tokens(config, older)
     if by_id is None:
         ids = _read_beside(path, "added_tokens.json", _ADDED)
-        added = [_added_token(token, place, token in extra) for token, place in ids.items()]
+        added = [_added_token(token, token_id, token in extra) for token, token_id in ids.items()]
     else:
-        added = [entry | {"id": int(place)} for place, entry in by_id.items()]
+        added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
     direction = (values.get("truncation") or {}).get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     class_name = config.get("tokenizer_class")
@@ -88,13 +88,13 @@ def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str
         config: the content of tokenizer_config.json.
         older: that of special_tokens_map.json, whose names go before.
     """
-    found = [(key, v) for key, v in (config | older).items() if key.endswith("_token")]
+    candidates = [(key, v) for key, v in (config | older).items() if key.endswith("_token")]
     for values in (config, older):
         more = values.get("extra_special_tokens") or values.get("additional_special_tokens") or ()
-        found += more.items() if isinstance(more, dict) else [("", token) for token in more]
+        candidates += more.items() if isinstance(more, dict) else [("", token) for token in more]
     names: dict[str, str] = {}
     extra: dict[str, dict] = {}
-    for key, value in found:
+    for key, value in candidates:
         entry = value if isinstance(value, dict) else {"content": value}
         token, role = entry.get("content"), key.removesuffix("_token")
         if isinstance(token, str):
@@ -104,9 +104,9 @@ def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str
     return names, extra
 
 
-def _added_token(token: str, place: int, special: bool) -> dict:
+def _added_token(token: str, token_id: int, special: bool) -> dict:
     """Make the entry of a token of added_tokens.json, which has no flags, as transformers does."""
-    return special_token(token) | {"id": place, "special": special, "normalized": not special}
+    return special_token(token) | {"id": token_id, "special": special, "normalized": not special}
 
 
 def _read_beside(path: Path, name: str, kind: js.Kind) -> dict:

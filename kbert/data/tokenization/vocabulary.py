@@ -97,7 +97,7 @@ class Vocabulary:
         _check_tokens(self.tokens, self.source)
         object.__setattr__(self, "tokens", _without_duplicates(self.tokens, self.source))
         check_truncation(self.max_length, self.truncation_side, self.source)
-        ids = {token: place for place, token in enumerate(self.tokens)}
+        ids = {token: token_id for token_id, token in enumerate(self.tokens)}
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
             js.check(entry, ADDED_TOKEN, self.source, "an added token")
@@ -171,14 +171,14 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
 def _check_tokens(tokens: Iterable[str], source: str) -> None:
     if not tokens:
         raise ValueError(f"{source} must hold tokens, got none")
-    for place, token in enumerate(tokens):
+    for token_id, token in enumerate(tokens):
         if not isinstance(token, str) or "\n" in token or "\r" in token:
-            raise ValueError(f"{source}: token {place} must be one line of text, got {token!r}")
+            raise ValueError(f"{source}: token {token_id} must be one line of text, got {token!r}")
 
 
 def _without_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
     """Give a token that stands twice its last id, as transformers does."""
-    last = {token: place for place, token in enumerate(tokens)}
+    last = {token: token_id for token_id, token in enumerate(tokens)}
     if len(last) == len(tokens):
         return tokens
     again = [f"{token!r} (id {n})" for n, token in enumerate(tokens) if last[token] != n]
@@ -186,12 +186,14 @@ def _without_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]
         "%s has tokens twice. The last id counts, so these ids have no token: %s",
         *(source, first_few(again)),
     )
-    return tuple(t if last[t] == place else no_token(place) for place, t in enumerate(tokens))
+    return tuple(
+        t if last[t] == token_id else no_token(token_id) for token_id, t in enumerate(tokens)
+    )
 
 
-def no_token(place: int) -> str:
+def no_token(token_id: int) -> str:
     """Name an id that no token has; punctuation within it keeps it from matching any text."""
-    return f"[no_token_{place}]"
+    return f"[no_token_{token_id}]"
 
 
 def check_truncation(max_length: int | None, side: str, source: str) -> None:
@@ -221,5 +223,5 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = error.start
-        raise ValueError(f"{path} must be UTF-8 text, got other bytes at {place}") from None
+        offset = error.start
+        raise ValueError(f"{path} must be UTF-8 text, got other bytes at {offset}") from None

@@ -30,7 +30,7 @@ def _build(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     """Return the Rust tokenizer, as transformers builds BertTokenizer's."""
     special = vocabulary.special_tokens
     word_piece = tokenizers.models.WordPiece(
-        {token: place for place, token in enumerate(vocabulary.tokens)},
+        {token: token_id for token_id, token in enumerate(vocabulary.tokens)},
         unk_token=special["unk"],
         max_input_chars_per_word=vocabulary.max_word_chars,
     )
