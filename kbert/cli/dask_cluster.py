@@ -26,14 +26,14 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
     if address is None:
         yield None
         return
-    client = _connected(address)
+    client = _open_client(address)
     with _Waiting(client) as executor, client:  # closed first, the client ends what is waited for
         if not client.nthreads():
             logging.getLogger("kbert").warning("%s has no workers yet: waiting for some", address)
         yield executor
 
 
-def _connected(address: str):
+def _open_client(address: str):
     """A client of Dask, which says nothing itself: what it would say is in the command's error."""
     extras.require("--dask", "dask", "distributed")
     from distributed import Client

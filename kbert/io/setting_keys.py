@@ -9,10 +9,10 @@ import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from kbert.io import json_schema as js
+from kbert.io.row_formats import read_package_table
 
 _ALIKE = {"bert_config.json": "config.json"}  # files with the rows of another
 
@@ -39,12 +39,12 @@ class SettingKey:
 @cache
 def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
     """Return the rows of a file; None: the whole table."""
-    text = files("kbert").joinpath("checkpoints/setting_keys.tsv").read_text(encoding="utf-8")
-    rows = []
-    for line in text.splitlines()[1:]:
-        name, key, handling, allowed, why = line.split("\t")
-        rows.append(SettingKey(name, key, handling, tuple(json.loads(allowed or "[]")), why))
-    return tuple(row for row in rows if file in (None, row.file))
+    table = read_package_table("kbert", "checkpoints/setting_keys.tsv")
+    return tuple(
+        SettingKey(name, key, handling, tuple(json.loads(allowed or "[]")), why)
+        for name, key, handling, allowed, why in table
+        if file in (None, name)
+    )
 
 
 def check_settings(file: str, values: dict, source: str) -> None:

@@ -1,6 +1,5 @@
 """Writing of a folder of shards, so that an interruption keeps everything finished."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.data.corpus.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
+from kbert.data.corpus.text_files import hash_file
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
@@ -201,8 +201,7 @@ def _save_portions(path: Path, length: int, portions, dtype=np.int64) -> str:
             np.lib.format.write_array_header_1_0(file, description)
             for portion in portions:
                 file.write(np.ascontiguousarray(portion, dtype).data)
-        with open(part, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(part)
 
 
 def _json(values: dict) -> bytes:

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert.data.corpus.text_files import hash_file
 from kbert.data.counter_rng import fork, key_of
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -225,7 +225,7 @@ def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:
 def _check_hashes(folder: Path, index: dict) -> None:
     paths = [folder / entry["name"] for entry in index["files"]]
     with ThreadPoolExecutor() as threads:
-        hashes = threads.map(_sha256, paths)
+        hashes = threads.map(hash_file, paths)
         for path, entry, sha256 in zip(paths, index["files"], hashes, strict=True):
             if sha256 != entry["sha256"]:
                 raise ValueError(
@@ -233,7 +233,7 @@ def _check_hashes(folder: Path, index: dict) -> None:
                     "again into an empty folder"
                 )
     expected, path = index["vocabulary"], folder / VOCABULARY / "tokenizer.json"
-    if _sha256(path) != expected["sha256"]:
+    if hash_file(path) != expected["sha256"]:
         raise ValueError(
             f"{path} must be the vocabulary that the shards were made with, got another: put it "
             "back, or prepare again into an empty folder"
@@ -245,11 +245,6 @@ def _check_hashes(folder: Path, index: dict) -> None:
             f"{path.parent} must be of {size} tokens, lowercase={lowercase}, as "
             f"the index says, got {tokenizer.vocab_size}, lowercase={tokenizer.lowercase}"
         )
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _file_size(path: Path) -> int | None:

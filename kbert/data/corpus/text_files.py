@@ -170,9 +170,13 @@ def decode_line(line: bytes, where: str) -> str:
 
 def describe(path: Path) -> dict:
     """Return a file's identity: its name, size in bytes and SHA-256."""
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": hash_file(path)}
+
+
+def hash_file(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
     with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_format(form: str | None) -> None:

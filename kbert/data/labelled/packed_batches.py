@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.data.counter_rng import fork
-from kbert.data.labelled.length_buckets import POOL, BucketedBatches, Examples
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.data.packed_batch import PackedBatch, first_fit, pack_batch
 
 _STEP = 8  # tokens between two lengths of rows that are tried
@@ -27,12 +27,12 @@ class PackedBatches(BucketedBatches):
     Every example occurs once per epoch; the last batches of an epoch may have fewer.
 
     Args:
-        examples, batch_size, seed, pad_id: as for `BucketedBatches`.
+        examples: the training examples.
         row_length: tokens of a row; None: the one that costs least, from the longest example's to
             `longest_row`.
         longest_row: maximum of the lengths that are tried.
         micro_batches: number of parts of a step, each packed by itself.
-        pool: number of batches whose texts are dealt together.
+        options: of `BucketedBatches`, but for `lengths`; the texts of a pool are dealt together.
 
     Raises:
         ValueError: no example, one that is longer than a row.
@@ -46,25 +46,15 @@ class PackedBatches(BucketedBatches):
         self,
         examples: Examples,
         *,
-        batch_size: int,
-        seed: int = 0,
-        pad_id: int = 0,
         row_length: int | None = None,
         longest_row: int = 512,
         micro_batches: int = 1,
-        pool: int = POOL,
+        **options,
     ):
         longest = max(map(len, examples.ids), default=0)
         self.micro_batches = micro_batches
         # the padded batch that each packed one is made of is cut to its longest text
-        super().__init__(
-            examples,
-            batch_size=batch_size,
-            seed=seed,
-            pad_id=pad_id,
-            lengths=range(1, longest + 1),
-            pool=pool,
-        )
+        super().__init__(examples, lengths=range(1, longest + 1), **options)
         first = -(-longest // _STEP) * _STEP
         possible = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row] or [longest]
         lengths = [row_length] if row_length else possible

@@ -73,7 +73,7 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
     numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
     numbers_by_point = np.zeros(_END, "int32")
     dropped = []
-    for point, text in _normalized(normalizer):
+    for point, text in _normalize_points(normalizer):
         if text == point and not unicodedata.combining(point):
             continue
         entry = _entry(point, text, strip_accents)
@@ -111,7 +111,7 @@ def _class_of(point: str) -> int:
     return combining_class if moves or point == last else 0
 
 
-def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
+def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
     """Yield each code point and what it becomes, words apart; surrogates are none.
 
     Planes 4 to 13, of which Unicode has given nothing to anyone, stay as they are.

@@ -16,6 +16,7 @@ from kbert.data.tokenization.rust_tokenizer import RustTokenizer
 from kbert.data.tokenization.vocabulary import (
     ADDED_TOKEN,
     ADDED_TOKEN_FLAGS,
+    check_special_tokens,
     check_truncation,
     no_token,
     truncation_config,
@@ -78,13 +79,7 @@ class Subwords:
         lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
         object.__setattr__(self, "lowercase", lowercase)
         self._check_added()
-        tokens = self.all_tokens
-        missing = [token for token in self.special_tokens.values() if token not in tokens]
-        if missing:
-            raise ValueError(
-                f"{self.source} must hold the special tokens, {' '.join(missing)} missing: name "
-                'those that are called otherwise, special_tokens={"pad": …}'
-            )
+        check_special_tokens(self.special_tokens, self.all_tokens, self.source)
         ends = self.special_tokens["cls"], self.special_tokens["sep"]
         frame = self.rust.encode("").tokens
         if tuple(frame) != ends:
@@ -170,7 +165,7 @@ def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Sub
     if (config := path.with_name("tokenizer_config.json")).is_file():
         config_values = js.read(config, _CONFIG)
     if path.name == "vocab.json":
-        text = _joined(path, SPECIAL_TOKENS | special_tokens, config_values)
+        text = _join_merges(path, SPECIAL_TOKENS | special_tokens, config_values)
     else:
         text = path.read_text(encoding="utf-8-sig")
     return Subwords(
@@ -182,7 +177,7 @@ def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Sub
     )
 
 
-def _joined(path: Path, special: dict[str, str], settings: dict) -> str:
+def _join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     """Return a tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
     merges = path.with_name("merges.txt")
     if not merges.is_file():

@@ -183,8 +183,8 @@ class Tokenizer(Answering):
                 from that of texts; an unknown `padding`, or "max_length" without a `max_length`; a
                 text with the padding token in it, which a model would not attend to.
         """
-        texts = _listed(texts, "texts")
-        pairs = None if pairs is None else _listed(pairs, "pairs")
+        texts = _list_texts(texts, "texts")
+        pairs = None if pairs is None else _list_texts(pairs, "pairs")
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"pairs must be as many as texts, {len(texts)}, got {len(pairs)}")
         if padding not in PADDINGS:
@@ -294,7 +294,7 @@ class Tokenizer(Answering):
             )
 
 
-def _listed(texts: Iterable[str], name: str) -> list[str]:
+def _list_texts(texts: Iterable[str], name: str) -> list[str]:
     if isinstance(texts, (str, bytes)):
         raise ValueError(f"{name} must be a list of str, got one {type(texts).__name__}")
     texts = list(texts)

@@ -177,7 +177,7 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
         if kind != expected:
             raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
     js.check(values, _BERT_TOKENIZER, str(path))
-    tokens = _by_id(model["vocab"], path)
+    tokens = _order_by_id(model["vocab"], path)
     normalizer = values["normalizer"]
     return {
         "tokens": tokens,
@@ -191,7 +191,7 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
     }
 
 
-def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
+def _order_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
     """Return the tokens in the order of their ids; an id that is missing has no token."""
     count = max(ids.values(), default=-1) + 1
     if count > bounds.LINES:

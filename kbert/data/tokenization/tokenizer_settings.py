@@ -56,7 +56,9 @@ def settings_next_to(path: Path, values: dict) -> dict:
     names, extra = _special_tokens(config, older)
     if by_id is None:
         ids = _read_beside(path, "added_tokens.json", _ADDED)
-        added = [_added_token(token, token_id, token in extra) for token, token_id in ids.items()]
+        added = [
+            _make_added_token(token, token_id, token in extra) for token, token_id in ids.items()
+        ]
     else:
         added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
     direction = (values.get("truncation") or {}).get("direction") or "Right"
@@ -104,7 +106,7 @@ def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str
     return names, extra
 
 
-def _added_token(token: str, token_id: int, special: bool) -> dict:
+def _make_added_token(token: str, token_id: int, special: bool) -> dict:
     """Make the entry of a token of added_tokens.json, which has no flags, as transformers does."""
     return special_token(token) | {"id": token_id, "special": special, "normalized": not special}
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -95,7 +95,7 @@ class Vocabulary:
             roles = ", ".join(SPECIAL_TOKENS)
             raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
         _check_tokens(self.tokens, self.source)
-        object.__setattr__(self, "tokens", _without_duplicates(self.tokens, self.source))
+        object.__setattr__(self, "tokens", _drop_duplicates(self.tokens, self.source))
         check_truncation(self.max_length, self.truncation_side, self.source)
         ids = {token: token_id for token_id, token in enumerate(self.tokens)}
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
@@ -115,11 +115,7 @@ class Vocabulary:
                 listed.add(entry["content"])
                 added.append(entry | {"id": ids.setdefault(entry["content"], len(ids))})
         special = SPECIAL_TOKENS | self.special_tokens
-        if missing := [token for token in special.values() if token not in ids]:
-            raise ValueError(
-                f"{self.source} must hold the special tokens, {' '.join(missing)} missing: name "
-                'those that are called otherwise, special_tokens={"pad": …}'
-            )
+        check_special_tokens(special, ids, self.source)
         added += [
             special_token(token) | {"id": ids[token]}
             for token in special.values()
@@ -176,7 +172,7 @@ def _check_tokens(tokens: Iterable[str], source: str) -> None:
             raise ValueError(f"{source}: token {token_id} must be one line of text, got {token!r}")
 
 
-def _without_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
+def _drop_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
     """Give a token that stands twice its last id, as transformers does."""
     last = {token: token_id for token_id, token in enumerate(tokens)}
     if len(last) == len(tokens):
@@ -211,6 +207,15 @@ def truncation_config(vocabulary, max_length: int | None) -> dict:
     config: dict = {"model_max_length": min(lengths)} if lengths else {}
     left = vocabulary.truncation_side != "right"
     return config | ({"truncation_side": vocabulary.truncation_side} if left else {})
+
+
+def check_special_tokens(special: dict[str, str], tokens: Container, source: str) -> None:
+    """Raise a ValueError if a special token is not among the tokens."""
+    if missing := [token for token in special.values() if token not in tokens]:
+        raise ValueError(
+            f"{source} must hold the special tokens, {' '.join(missing)} missing: name those that "
+            'are called otherwise, special_tokens={"pad": …}'
+        )
 
 
 def special_token(token: str) -> dict:
