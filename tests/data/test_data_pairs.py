@@ -21,7 +21,7 @@ def epochs(pairs: Pairs, count: int):
     """The rows of some epochs, joined, and the first sentences."""
     plans = [pairs.plan(epoch) for epoch in range(count)]
     rows = [pairs.select(epoch, plan) for epoch, plan in enumerate(plans)]
-    return rows[0].joined(rows), np.concatenate(plans)
+    return rows[0].join(rows[1:]), np.concatenate(plans)
 
 
 @pytest.fixture(scope="module")
