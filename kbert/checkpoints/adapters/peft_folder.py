@@ -97,7 +97,7 @@ def write(bert, path: Path) -> None:
             "the model must have the weights of its adapter, got others: save it whole"
         )
     column, classes = weight_names.column_of(bert.config), classes_of(bert.config)
-    body = _PREFIX + (classes.prefix if bert.head != "encoder" else "")
+    body = _PREFIX + (classes.prefix if bert.spec.variant.outputs else "")
     arrays = {}
     for matrix, pair in adapter.pairs.items():
         for half, array in (("A", pair.a), ("B", pair.b)):
@@ -137,8 +137,6 @@ def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
     saved = bert.adapter.saved
     modules = {name.split(".")[0] for name in saved}
     wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
-    if not wanted or bert.head != "pretraining":
-        return {}
     entries = [
         entry
         for entry in weight_names.entries_of(bert.spec, column)
@@ -237,10 +235,9 @@ def _head(config: dict, saved: dict) -> str | None:
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
     if head := heads.get(config.get("task_type") or ""):
         return head
-    if "qa_outputs.weight" in saved:
-        return "qa"
-    of_labels = ("classifier.weight", "classifier.out_proj.weight")
-    return "classifier" if any(name in saved for name in of_labels) else None
+    templates = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
+    layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
+    return next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kbert.checkpoints.exports import quantization, serving
 from kbert.graph import names
+from kbert.heads import HEADS
 from kbert.io import extras
 from kbert.io.atomic_write import atomic_file
 from kbert.ops.keras_internals import TORCHVISION_REMARKS
@@ -30,7 +31,7 @@ def write(
     """
     quantization.check(bert, quantize, calibration)
     model = serving.serving_model(bert, _WHAT, _BACKENDS)
-    if quantize is not None and bert.head == "pretraining":
+    if quantize is not None and HEADS[bert.head].reads == "predicted":
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:

@@ -43,7 +43,7 @@ def check(bert) -> None:
         raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
     needed = list(_NEEDED[bert.head])
-    if bert.head == "encoder":
+    if not bert.spec.variant.outputs:
         sentence = settings_of(bert, _WHAT)
         _check_sentence(sentence, bert.tokenizer)
         needed += [names.POOLER] * ("pooler" in sentence.poolings)
@@ -75,7 +75,7 @@ def functions(bert, model) -> dict[str, Callable]:
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
     answer, answer_pairs = _ANSWERS[bert.head](bert, model)
-    own = settings_of(bert, _WHAT) if bert.head == "encoder" else DEFAULT
+    own = DEFAULT if bert.spec.variant.outputs else settings_of(bert, _WHAT)
     limit, pad_id = serving.longest(bert, own.max_length), bert.config.pad_token_id
 
     def inputs(texts, pairs=None):

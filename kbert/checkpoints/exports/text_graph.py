@@ -122,7 +122,7 @@ class TextGraph:
         text_numbers = tf.gather(ragged.value_rowids(), sources)
         values = tf.cond(
             tf.reduce_any(values >= 1 << CLASS_BITS),
-            lambda: _sort_marks(values, text_numbers),
+            lambda: _sort_combining(values, text_numbers),
             lambda: values,
         )
         values %= 1 << CLASS_BITS
@@ -131,8 +131,8 @@ class TextGraph:
         return tf.RaggedTensor.from_value_rowids(values, text_numbers, ragged.nrows())
 
 
-def _sort_marks(values, text_numbers):
-    """Sort runs of marks by class (The Unicode Standard, D109)."""
+def _sort_combining(values, text_numbers):
+    """Sort runs of combining characters by class (The Unicode Standard, D109)."""
     classes = values // (1 << CLASS_BITS)
     run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + text_numbers
     return tf.gather(values, tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True))

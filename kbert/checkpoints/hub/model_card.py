@@ -225,9 +225,9 @@ def _show_use(use: Use, mask: str, form: str) -> str:
     return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
 
 
-def _table(header: Iterable[str], rows_text: Iterable[Iterable[str]]) -> str:
+def _table(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
     header = list(header)
-    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in rows_text)]
+    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in cells)]
     return "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
 
 

@@ -3,6 +3,7 @@
 from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.config import BertConfig
 
+BACKBONE = "BertBackbone"  # the class without a task
 VERSION = "0.32.0"  # of the KerasHub whose files these are
 VOCABULARY = "assets/tokenizer/vocabulary.txt"
 # BertBackbone's arguments, and what kbert calls them.

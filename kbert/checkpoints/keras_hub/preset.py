@@ -25,6 +25,7 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
@@ -42,10 +43,10 @@ _TASK = js.fields(
     }
 )
 _HEADS = {
-    "BertMaskedLM": "pretraining",
-    "BertTextClassifier": "classifier",
-    "BertClassifier": "classifier",  # as it was called
-    "BertTextEmbedder": "encoder",
+    task: head.name
+    for head in HEADS.values()
+    for task in head.keras_hub
+    if task != objects.BACKBONE
 }
 # BERT's tokenizer has these settings; KerasHub's can have others.
 _TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
@@ -158,8 +159,8 @@ def _config(
     if missing := [name for name in objects.SIZES if name not in sizes]:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
     dropout = sizes.get("dropout", 0.1)
-    is_classifier = _HEADS.get(task or "") == "classifier"
-    classifier_dropout = settings.get("dropout") if is_classifier else None
+    head = HEADS[_HEADS.get(task or "", "encoder")]
+    classifier_dropout = settings.get("dropout") if head.has_labels else None
     try:
         return BertConfig(
             **values,
@@ -175,13 +176,13 @@ def _config(
 
 def _spec(config: BertConfig, task: str | None, settings: dict, source: str) -> GraphSpec:
     head, num_labels = _HEADS.get(task or "", "encoder"), 2
-    if head == "pretraining":
+    if task == "BertMaskedLM":
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
             "encoder does: logits differ (docs/concepts/gelu.md)",
             source,
         )
-    if head == "classifier":
+    if HEADS[head].has_labels:
         num_labels = settings.get("num_classes", 2)
         if settings.get("activation") not in (None, "linear"):
             _logger.warning("%s: kbert's outputs are logits, before the activation", source)

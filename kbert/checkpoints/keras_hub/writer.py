@@ -20,11 +20,11 @@ from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
-_TASKS = {"pretraining": "BertMaskedLM", "classifier": "BertTextClassifier"}
 _EPSILON = 1e-12  # bert_backbone.py
 _INITIALIZER_RANGE = 0.02
 
@@ -63,7 +63,7 @@ def _check(bert, path: Path) -> None:
     if path.suffix == ".zip":
         raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
     fitting.require_wordpiece_bert(bert, "keras_hub")
-    if bert.head not in ("encoder", *_TASKS):
+    if not HEADS[bert.head].keras_hub:
         raise ValueError(
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
             f"{bert.head}: save it with format='transformers'"
@@ -83,9 +83,10 @@ def _check(bert, path: Path) -> None:
 
 def _task_of(bert) -> str | None:
     """Return the class of KerasHub around the backbone that has the same output."""
-    if bert.head == "encoder" and bert.sentence and _embeds(bert.sentence):
-        return "BertTextEmbedder"
-    return _TASKS.get(bert.head)
+    name = HEADS[bert.head].keras_hub[0]
+    if name != objects.BACKBONE:
+        return name
+    return "BertTextEmbedder" if bert.sentence and _embeds(bert.sentence) else None
 
 
 def _embeds(sentence: SentenceSettings) -> bool:
@@ -123,11 +124,11 @@ def _json_files(bert) -> dict[str, dict]:
 def _metadata(bert) -> dict:
     import keras
 
-    summary_rows = closed_form.rows(GraphSpec(bert.config, "encoder"))
+    encoder = GraphSpec(bert.config, "encoder")
     return {
         "keras_version": keras.version(),
         "keras_hub_version": objects.VERSION,
-        "parameter_count": sum(row.params for row in summary_rows),
+        "parameter_count": sum(row.params for row in closed_form.rows(encoder)),
         "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
     }
 
@@ -135,7 +136,7 @@ def _metadata(bert) -> dict:
 def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
     """Refuse a folder whose files would be read with the new ones."""
     names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
-    names -= {*files, TASK_WEIGHTS if bert.head in _TASKS else None}
+    names -= {*files, TASK_WEIGHTS if HEADS[bert.head].keras_hub[0] != objects.BACKBONE else None}
     if others := [name for name in sorted(names) if (path / name).is_file()]:
         raise ValueError(
             f"{path} must have no files of another preset, which would be read beside the new "
@@ -162,7 +163,7 @@ def _warn_of_losses(bert, path: Path) -> None:
         otherwise.append(f"tanh GELU, not hidden_act={config.hidden_act}")
     if config.layer_norm_eps != _EPSILON:
         otherwise.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
-    if bert.head == "pretraining":
+    if _task_of(bert) == "BertMaskedLM":
         otherwise.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
     if otherwise:
         what = "; ".join(otherwise)
@@ -175,7 +176,7 @@ def _warn_of_losses(bert, path: Path) -> None:
 
 def _list_losses(bert) -> list[str]:
     config = bert.config
-    losses = [] if bert.head != "pretraining" else ["NSP"]
+    losses = ["NSP"] if _task_of(bert) == "BertMaskedLM" else []
     if bert.labels is not None:
         losses.append("labels")
     if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
@@ -193,7 +194,7 @@ def _list_losses(bert) -> list[str]:
         "initializer_range": _INITIALIZER_RANGE,
         "pad_token_id": padding,
     }
-    if bert.head != "classifier":
+    if _task_of(bert) != "BertTextClassifier":
         written["classifier_dropout"] = None
     values = config.to_dict()
     return losses + [f"{key}={values[key]}" for key, v in written.items() if values[key] != v]
