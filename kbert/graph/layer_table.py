@@ -65,7 +65,7 @@ def layers(spec: GraphSpec) -> list[Layer]:
         result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
     texts = "X" if spec.packed else "B"
-    return result + head_layers(spec.variant.rows, mlm_input, last, spec.num_labels, texts)
+    return result + head_layers(spec.variant.graph, mlm_input, last, spec.num_labels, texts)
 
 
 def embedding_layers(segments: int | str | None, packed: bool = False) -> list[Layer]:

@@ -6,8 +6,8 @@ from kbert.heads.head import Head, Use, Variant
 def _variant(family) -> Variant:
     if family.next_sentence:
         return Variant("classifier", ("pooler", "classifier"), ("Classifier",))
-    rows = "dropped-classifier" if family.drops_first_token else "dense-classifier"
-    return Variant(rows, ("first_token", "classifier"), ("Classifier",))
+    graph = "dropped-classifier" if family.drops_first_token else "dense-classifier"
+    return Variant(graph, ("first_token", "classifier"), ("Classifier",))
 
 
 def _use(title: str, function: str = "classify") -> Use:

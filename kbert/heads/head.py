@@ -9,12 +9,12 @@ class Variant(NamedTuple):
     """What a head has in the graph of one family of models.
 
     Attributes:
-        rows: its name in the column `graphs` of `kbert/graph/layers.tsv`, its closed form.
+        graph: its name in the column `graphs` of `kbert/graph/layers.tsv`, its closed form.
         parts: parts of `kbert/checkpoints/names.tsv` with its weights, in every format.
         outputs: names of its output layers; (): the encoder's outputs.
     """
 
-    rows: str
+    graph: str
     parts: tuple[str, ...]
     outputs: tuple[str, ...] = ()
 

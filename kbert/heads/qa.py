@@ -4,8 +4,8 @@ from kbert.heads.head import Head, Use, Variant
 
 
 def _variant(family) -> Variant:
-    rows = "dropped-qa" if family.drops_answers else "qa"
-    return Variant(rows, ("qa",), ("Span-Start", "Span-End"))
+    graph = "dropped-qa" if family.drops_answers else "qa"
+    return Variant(graph, ("qa",), ("Span-Start", "Span-End"))
 
 
 HEAD = Head(

@@ -101,7 +101,7 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
         kind: {
             BEFORE: layer_table.embedding_layers("G"),
             BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
-            AFTER: layer_table.head_layers(spec.variant.rows, kind, "{last}", labels),
+            AFTER: layer_table.head_layers(spec.variant.graph, kind, "{last}", labels),
         }
         for kind in kinds
     }
