@@ -168,8 +168,9 @@ def list_variables(head: str) -> list[dict]:
     where a format has no name for it.
     """
     variables = []
+    labels = "K" if HEADS[head].has_labels else str(HEADS[head].num_outputs)
     for part in weight_names.PARTS_OF_HEAD[head]:
-        shapes = {column: _shapes(part, column) for column in weight_names.COLUMNS}
+        shapes = {column: _shapes(part, column, labels) for column in weight_names.COLUMNS}
         for row in weight_names.templates_of(part):
             key = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
@@ -183,9 +184,9 @@ def list_variables(head: str) -> list[dict]:
     return variables
 
 
-def _shapes(part: str, column: str) -> dict[tuple[str, str], str]:
+def _shapes(part: str, column: str, labels: str) -> dict[tuple[str, str], str]:
     return {
-        (entry.layer, entry.variable): _write_letters(entry.shape)
+        (entry.layer, entry.variable): _write_letters(entry.shape).replace("K", labels)
         for entry in weight_names.entries(part, _SIZES, column, _LABELS)
     }
 
