@@ -12,7 +12,7 @@ import torch
 
 from kbert.graph.spec import GraphSpec
 from kbert.ops import torch as torch_ops
-from kbert.training import loss as losses
+from kbert.training.loss import compute_objective, name_metrics
 
 SPEC = GraphSpec(small_config(2), seq_len=11, max_predictions=PREDICTIONS).for_training()
 
@@ -34,17 +34,17 @@ class Step:
             {name: array[0] for name, array in group.items()} for group in batch
         )
         outputs = self.engine.step.outputs(weights, [], inputs, seeds[0])
-        return losses.objective(outputs, labels, label_weights)
+        return compute_objective(outputs, labels, label_weights, self.engine.step.losses)
 
     def gradients(self, loss):
         torch.manual_seed(3)  # of the dropout
         value, sums = loss(self.values.weights, self.batch, self.seeds)
-        found = torch.autograd.grad(value, self.values.weights, materialize_grads=True)
-        return list(found), sums.detach()
+        gradients = torch.autograd.grad(value, self.values.weights, materialize_grads=True)
+        return list(gradients), sums.detach()
 
     def update(self, values, gradients, sums):
         step = self.engine.step
-        names = losses.name_second_metrics(self.batch[1], axes=2)
+        names = name_metrics(step.losses, self.batch[1])
         norm = self.engine.backend.global_norm(gradients)
         stops = torch.cat([sums, torch.zeros(1, 3)])
         decision, counts, _ = step._decide(names, values.counts, stops, norm)
@@ -61,16 +61,17 @@ def test_step_compiles_without_a_graph_break(monkeypatch):
     """
     step = Step()
     traced = torch._dynamo.nonstrict_trace(step.loss)
-    compiled = torch.compile(lambda *given: traced(*given), backend="aot_eager", fullgraph=True)
-    found, sums = step.gradients(compiled)
+    options = {"backend": "aot_eager", "fullgraph": True}
+    compiled = torch.compile(lambda *arguments: traced(*arguments), **options)
+    gradients, sums = step.gradients(compiled)
     with monkeypatch.context() as patch:
         patch.setattr(torch_ops, "_draws_by_seed", lambda x: False)  # as on a GPU
         expected, _ = step.gradients(step.loss)
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-    assert sum(map(torch.count_nonzero, found)) > 0
+    torch.testing.assert_close(gradients, expected, atol=1e-6, rtol=1e-5)
+    assert sum(map(torch.count_nonzero, gradients)) > 0
 
-    update = torch.compile(step.update, backend="aot_eager", fullgraph=True)
+    update = torch.compile(step.update, **options)
     with torch.no_grad():
-        new = update(step.values, found, sums)
-        wanted = step.update(step.values, found, sums)
+        new = update(step.values, gradients, sums)
+        wanted = step.update(step.values, gradients, sums)
     torch.testing.assert_close(new, wanted, atol=1e-6, rtol=1e-5)
