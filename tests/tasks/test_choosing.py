@@ -299,6 +299,21 @@ def test_rows_that_are_no_questions_are_refused(row, says):
 
 
 @pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        (
+            Question("cat", ("dog", "sun"), 2),
+            "number of a choice, 0 … 1, got '2'",
+        ),
+        (Question("cat", ("dog",), 0), "expected two choices or more, got 1"),
+    ],
+)
+def test_questions_in_memory_are_checked(question, says):
+    with pytest.raises(ValueError, match=says):
+        take_choices([question], "train")
+
+
+@pytest.mark.parametrize(
     ("rows", "says"),
     [
         ([], "expected the columns prompt"),

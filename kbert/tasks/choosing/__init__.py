@@ -152,6 +152,7 @@ def _make_questions(
     layouts: dict[tuple, _Layout] = {}
     for location, row in examples:
         if isinstance(row, Question):
+            _check_label(str(row.label), row.choices, location)
             questions.append(row)
             continue
         if not isinstance(row, dict):
@@ -173,20 +174,24 @@ def _make_question(cells: list, names: Sequence, layout: _Layout, location: str)
         choices = choices[0]
     while choices and choices[-1] in (None, ""):  # a question with fewer than the others
         choices = choices[:-1]
-    if len(choices) < 2:
-        raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
     label = in_memory.label_of(cells[layout.label], str(names[layout.label]), location)
-    if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
-        raise ValueError(
-            f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
-            f"{label!r}"
-        )
+    _check_label(label, choices, location)
     prompt = in_memory.text_of(cells[layout.prompt], str(names[layout.prompt]), location)
     choices = [
         in_memory.text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)
     ]
     start = "" if layout.start is None else str(cells[layout.start] or "").strip()
     return Question(prompt, tuple(choices), int(label), start, location)
+
+
+def _check_label(label: str, choices: Sequence, location: str):
+    if len(choices) < 2:
+        raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
+    if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
+        raise ValueError(
+            f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
+            f"{label!r}"
+        )
 
 
 class Choosing(Task):
