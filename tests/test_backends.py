@@ -1,4 +1,7 @@
-"""Run the tests in ops and on_each_backend on JAX and torch, one process per backend and round."""
+"""Run the tests in ops and on_each_backend on JAX and torch, one process per backend and round.
+
+Those in on_torch run on torch only.
+"""
 
 import importlib.util
 import os
@@ -14,7 +17,10 @@ ROUNDS = {
     "full": "full and not nightly",
     "nightly": "nightly",
 }
-FOLDERS = [str(Path(__file__).parent / name) for name in ("ops", "on_each_backend")]
+FOLDERS = {
+    "jax": ["ops", "on_each_backend"],
+    "torch": ["ops", "on_each_backend", "on_torch"],
+}
 WITHOUT_TENSORFLOW = """
 import importlib.machinery
 import sys
@@ -56,12 +62,13 @@ def start(tmp_path_factory):
     processes = {}
 
     def start_all(which: str) -> None:
-        for name in filter(importlib.util.find_spec, ("jax", "torch")):
+        for name in filter(importlib.util.find_spec, FOLDERS):
             options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", ROUNDS[which]]
+            folders = [str(Path(__file__).parent / one) for one in FOLDERS[name]]
             output = folder / f"{name}-{which}.txt"
             with output.open("w") as file:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "pytest", *options, *FOLDERS],
+                    [sys.executable, "-m", "pytest", *options, *folders],
                     env=os.environ | environment_of(name),
                     stdout=file,
                     stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
@@ -191,8 +192,9 @@ def test_every_task_has_its_distillation_loss(heads, name):
         outputs = {
             key: value + shift * np.arange(value.shape[-1]) + shift for key, value in said.items()
         }
-        losses = recipe.distillation.losses
-        loss, _ = compute_objective(outputs, batch.labels, batch.weights, losses)
+        given = outputs, batch.labels, batch.weights
+        tensors = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
+        loss, _ = compute_objective(*tensors, recipe.distillation.losses)
         assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 
