@@ -22,7 +22,7 @@ def _hide(*tensors):
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
-    """See `reference.attention`; keeps the probabilities before and after dropout, no mask."""
+    """See `reference.attention`; the gradient reads the probabilities before and after dropout."""
     scale = tf.constant(query.shape[-1] ** -0.5, query.dtype)
     if mask is None:
         mask = tf.ones([1, 1, 1, 1], "bool")
