@@ -4,7 +4,7 @@ import os
 from dataclasses import asdict, dataclass
 
 from kbert.graph import accelerators, aliases
-from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION, Devices
+from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION, Accelerator, Devices
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
@@ -198,7 +198,7 @@ def plan(
         lora_targets=lora_targets,
     )
     blocks = _blocks_with_gradient(one)
-    activations = _activations(one, blocks, gradient_checkpointing, devices.accelerator.kind)
+    activations = _activations(one, blocks, gradient_checkpointing, devices.accelerator)
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     has_peak = peak_flops is not None or precision != "float32"
     training = one.memory
@@ -276,19 +276,25 @@ def _blocks_with_gradient(one: Account) -> int:
     return layers if lowest.group == "embeddings" else 0
 
 
-def _activations(one: Account, blocks: int, gradient_checkpointing: bool, kind: str) -> int:
+def _activations(
+    one: Account, blocks: int, gradient_checkpointing: bool, accelerator: Accelerator
+) -> int:
     """Return the activation bytes of one sequence, if `blocks` blocks have a gradient.
 
     With gradient checkpointing each block's input is kept, and the activations of one block. The
     account counts bytes that no program keeps. On a TPU: the mask and the output of attention's
     dropout; `kbert.ops.jax.attention` keeps only the probabilities, and their signs are the mask.
     On a GPU: the probabilities too, and the masks of the other two dropouts; `kbert.ops.jax_gpu`
-    and torch's fused attention compute them again.
+    and torch's fused attention compute them again. For a B200, XLA keeps 1 + erf(x / √2) of GELU in
+    float32 (compiled in mixed_bfloat16); for an H100 it computes that again.
     """
     config, width = one.config, DTYPES[one.dtype][3]
     probs = config.num_attention_heads * one.seq_len**2
     tokens = one.seq_len * config.hidden_size
-    surplus = probs * (1 + width) if kind == "TPU" else probs * (1 + 2 * width) + 2 * tokens
+    on_tpu = accelerator.kind == "TPU"
+    surplus = probs * (1 + width) if on_tpu else probs * (1 + 2 * width) + 2 * tokens
+    if accelerator.name == "B200" and config.hidden_act == "gelu":
+        surplus -= 4 * one.seq_len * config.intermediate_size
     total = one.memory.activations
     if not gradient_checkpointing:
         return total - surplus * blocks

@@ -51,6 +51,12 @@ def test_attention_keeps_one_tensor_of_scores_size_on_tpus_and_none_on_gpus(prec
         assert again.memory.activations == kept
 
 
+def test_memory_on_a_b200_is_within_5_percent_of_the_compilers():
+    """The compiler's 5,015 MiB are of base, 64 × 128, in mixed_bfloat16."""
+    found = plan("base", gpu="B200", batch_size=64).memory.total
+    assert found == pytest.approx(5015 * 2**20, rel=0.05)
+
+
 def test_flops_equal_kaplans_formula_with_attention_and_head():
     """Kaplan et al. 2020, section 2.1, with the attention's own products and the MLM head."""
     hidden, layers, length, batch, predictions = 1024, 24, 512, 24, 76
