@@ -73,7 +73,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         str(path),
         "google",
         "google",
-        GraphSpec(config, _head_of(tensors), num_labels=num_labels),
+        GraphSpec(config, weight_names.find_head(tensors, "google"), num_labels=num_labels),
         tensors,
         vocabulary=folder if has_vocabulary else None,
         lowercase=_lowercase(folder) if has_vocabulary else None,
@@ -190,15 +190,6 @@ def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:
         f"{prefix} must hold BERT under google-research/bert's names, "
         f"bert/embeddings/word_embeddings …, got {what or 'none'}"
     )
-
-
-def _head_of(tensors: dict[str, Tensor]) -> str:
-    if "cls/squad/output_weights" in tensors:
-        return "qa"
-    if "output_weights" in tensors:
-        return "classifier"
-    heads = ("cls/predictions/", "cls/seq_relationship/")
-    return "pretraining" if any(name.startswith(heads) for name in tensors) else "encoder"
 
 
 def _lowercase(folder: Path) -> bool | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints import hdf5
+from kbert.checkpoints import hdf5, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.transformers import layout
@@ -71,7 +71,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             str(path),
             "keras_bert",
             "keras_bert",
-            GraphSpec(config, _head_of(tensors)),
+            GraphSpec(config, weight_names.find_head(tensors, "keras_bert")),
             tensors,
             left_out=tuple(f"optimizer_weights/{name}" for name in of_training),
         )
@@ -211,8 +211,3 @@ def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
         f"gelu is gelu_new): give config=BertConfig({arguments}, …), or "
         "kbert convert --config a JSON file with them"
     )
-
-
-def _head_of(tensors: dict[str, Tensor]) -> str:
-    has_a_head = any(name.startswith(("MLM-", f"{names.NSP}/")) for name in tensors)
-    return "pretraining" if has_a_head else "encoder"

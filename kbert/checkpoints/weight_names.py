@@ -16,7 +16,7 @@ import csv
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -27,7 +27,7 @@ from kbert.graph.families import FAMILIES
 from kbert.graph.presets import get_config
 from kbert.graph.reference import NamedParameter
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS
+from kbert.heads import HEADS, Head
 
 COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
 OF_FAMILY = ("roberta", "distilbert")  # columns too
@@ -89,6 +89,8 @@ _TABLE = _read_table()
 PARTS = tuple(_TABLE)
 
 _BODY = ("embeddings", "encoder")
+_NO_HEAD = next(head for head in HEADS.values() if not head.layers)
+_PARTS_OF_NO_HEAD = set(_NO_HEAD.variant(FAMILIES["bert"]).parts)  # the pooler
 PARTS_OF_HEAD = {
     name: (*_BODY, *head.variant(FAMILIES["bert"]).parts) for name, head in HEADS.items()
 }
@@ -97,6 +99,44 @@ PARTS_OF_HEAD = {
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
     """Return the parts of the table, of `PARTS`, that the graph of a head has."""
     return (*_BODY, *HEADS[head].variant(config.family).parts)
+
+
+def find_head(tensors: Collection[str], column: str) -> str:
+    """Return the head of a checkpoint with tensors of these names in one of the columns.
+
+    The pretraining heads come last: a fine-tuned checkpoint may still have them. Of heads that
+    give a tensor the same name, the first with tensors of all its parts is found, else the first.
+    """
+    family = FAMILIES[column if column in OF_FAMILY else "bert"]
+    parts = {head.name: head.variant(family).parts for head in _heads_to_find()}
+    found = {
+        name: own
+        for name, parts_of_one in parts.items()
+        if (own := _names_of(set(parts_of_one) - _PARTS_OF_NO_HEAD, column) & set(tensors))
+    }
+    if not found:
+        return _NO_HEAD.name
+    first = next(iter(found))
+    whole = (
+        name
+        for name, own in found.items()
+        if own & found[first]
+        and all(not _names_of({part}, column).isdisjoint(tensors) for part in parts[name])
+    )
+    return next(whole, first)
+
+
+def _heads_to_find() -> list[Head]:
+    """Return one head for each set of layers, in the order in which `find_head` tries them."""
+    by_layers: dict[tuple[str, ...], Head] = {}
+    for head in HEADS.values():
+        by_layers.setdefault(head.layers, head)
+    heads = [head for head in by_layers.values() if head.layers]
+    return sorted(heads, key=lambda head: (head.reads == "predicted", head.has_labels))
+
+
+def _names_of(parts: Collection[str], column: str) -> set[str]:
+    return {row.names[column] for part in parts for row in _TABLE[part] if column in row.names}
 
 
 def column_of(config: BertConfig) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints import transfer, untrained_weights, weight_names
-from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
+from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
 from kbert.checkpoints.hub.model_card import README
 from kbert.checkpoints.transformers import layout
 from kbert.checkpoints.transformers.classes import Classes, classes_of
@@ -25,6 +25,7 @@ from kbert.checkpoints.transformers.sentence_writer import write_sentence_settin
 from kbert.checkpoints.transformers.weight_files import INDEXES
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
 
@@ -64,28 +65,31 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     architecture = _architecture(values, files.config, classes)
     tensors, left_out, notes = layout.name_tensors(files, classes)
-    head = classes.named[architecture][0] if architecture else _head_of(tensors)
-    parts, by_weights = weight_names.parts_of(head, config), _head_of(tensors)
+    column = weight_names.column_of(config)
+    by_weights = weight_names.find_head(tensors, column)
+    head = classes.named[architecture][0] if architecture else by_weights
+    parts = weight_names.parts_of(head, config)
     if files.weights is not None and parts != weight_names.parts_of(by_weights, config):
         head, architecture = by_weights, None  # the class is that of what was trained from
     weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
     new_labels, split = _new_labels(values), values.get(SPLIT_PUNCTUATION)
     num_labels = (weight.shape[0] if weight and weight.shape else len(new_labels or ())) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
+    is_for_sequences = spec.has_labels and HEADS[head].reads == "first"
     has_tokens = any(
         (files.folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")
     )
     yield Checkpoint(
         str(path),
         "transformers",
-        weight_names.column_of(config),
+        column,
         spec,
         tensors,
         architecture=architecture,
         labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
         sentence=sentence,
         sentence_problem=sentence_problem,
-        cross_encoder=read_cross_encoder(root, values) if head == "classifier" else None,
+        cross_encoder=read_cross_encoder(root, values) if is_for_sequences else None,
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
         other_head=next((n for n in names if _OTHER in n and n not in classes.named), None),
@@ -217,18 +221,6 @@ def _save(arrays: dict[str, np.ndarray], classes: Classes, bare: bool, file: Pat
         save_file(named, file, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(5, f"the weights cannot be written, {error}", str(file)) from None
-
-
-def _head_of(tensors: dict[str, Tensor]) -> str:
-    """Return the head that the tensors have, where the folder names no class."""
-    if "qa_outputs.weight" in tensors:
-        return "qa"
-    if "classifier.out_proj.weight" in tensors or "pre_classifier.weight" in tensors:
-        return "classifier"
-    if "classifier.weight" in tensors:
-        return "classifier" if "pooler.dense.weight" in tensors else "tokens"
-    heads = ("cls.", "lm_head.", "vocab_")
-    return "pretraining" if any(name.startswith(heads) for name in tensors) else "encoder"
 
 
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
