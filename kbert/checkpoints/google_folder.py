@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import fitting, transfer, untrained_weights, weight_names
+from kbert.checkpoints import fitting, transfer, weight_names, writing
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import ACTIVATIONS, BertConfig
@@ -96,7 +96,8 @@ def write(bert, path: Path) -> None:
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"
         )
-    _warn_of_losses(bert, path)
+    writing.warn_of_losses(bert, path, "format google", _list_losses(bert))
+    _warn_of_settings(bert.config, path)
     entries = weight_names.entries_of(bert.spec, "google")
     with atomic_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
@@ -211,25 +212,25 @@ def _lowercase(folder: Path) -> bool | None:
     return True if sum(word != word.upper() for word in pieces) >= _ENOUGH_TOKENS else None
 
 
-def _warn_of_losses(bert, path: Path) -> None:
-    """Say what the files do not hold, what they hold beyond the source, what Google ignores."""
+def _list_losses(bert) -> list[str]:
+    """Return what a model has that the files do not hold."""
+    losses = []
     if bert.labels is not None:
-        names = ", ".join(bert.labels)
-        _logger.warning("%s: Google's format cannot store the labels' names: %s", path, names)
+        losses.append(f"the labels' names: {', '.join(bert.labels)}")
     if bert.cross_encoder is not None:
-        _logger.warning(
-            "%s: Google's format cannot store a cross-encoder's activation and prompt", path
-        )
+        losses.append("a cross-encoder's activation and prompt")
     if bert.sentence is not None:
         pooling, normalize = "+".join(bert.sentence.poolings), bert.sentence.normalize
         option = "normalize" if normalize else "no-normalize"
-        _logger.warning(
-            "%s: Google's format cannot store the pooling of sentence embeddings: give embed "
-            "pooling=%r, normalize=%r (--pooling %s --%s)",
-            *(path, pooling, normalize, pooling, option),
+        losses.append(
+            f"the pooling of sentence embeddings: give embed pooling={pooling!r}, "
+            f"normalize={normalize!r} (--pooling {pooling} --{option})"
         )
-    untrained_weights.warn_of_untrained(bert, path)
-    config = bert.config
+    return losses
+
+
+def _warn_of_settings(config: BertConfig, path: Path) -> None:
+    """Log which settings Google's code ignores."""
     unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
     if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
         unknown.append("hidden_act")

@@ -261,7 +261,7 @@ def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):
         kbert.save(bert, tmp_path / "bert.zip", format="google")
     assert list(tmp_path.iterdir()) == []
     kbert.save(bert, tmp_path / "out", format="google")
-    assert "Google's format cannot store the labels' names: " in caplog.text
+    assert "format google cannot store: the labels' names: a, b" in caplog.text
     unknown = "hidden_act='gelu_new', layer_norm_eps=1e-05"
     assert f"do not know {unknown} (they call this form" in caplog.text
     assert kbert.load(tmp_path / "out").config == config

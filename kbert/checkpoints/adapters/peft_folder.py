@@ -5,13 +5,12 @@ rank); what was trained beside the adapters, the head, is there whole, as module
 kbert_adapter.json says what PEFT has no place for: the labels, and a digest of the base's matrices.
 """
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.adapters import peft_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
 from kbert.checkpoints.adapters.peft_names import Module
@@ -114,8 +113,7 @@ def write(bert, path: Path) -> None:
     with atomic_folder(path) as folder:
         save_file(arrays, folder / _WEIGHTS[0], metadata={"format": "pt"})
         for name, values in ((CONFIG, _config(bert, adapter)), (OWN, own)):
-            text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-            (folder / name).write_text(text, encoding="utf-8")
+            writing.write_json(folder / name, values)
 
 
 def _base(config: dict) -> str | None:

@@ -1,12 +1,11 @@
 """Writes a KerasHub preset folder, without KerasHub: BertBackbone.from_preset opens it."""
 
-import json
 import logging
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import fitting, transfer, untrained_weights, weight_names
+from kbert.checkpoints import fitting, transfer, weight_names, writing
 from kbert.checkpoints.keras_hub import objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
@@ -41,8 +40,10 @@ def write(bert, path: Path) -> None:
     path = Path(path)
     _check(bert, path)
     files = _json_files(bert)
-    _refuse_leftovers(bert, path, files)
-    _warn_of_losses(bert, path)
+    writing.refuse_leftovers(path, _list_leftovers(bert, files))
+    _warn_of_differences(bert, path)
+    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
+    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert), held)
     body, of_task = _arrays(bert)
     with atomic_folder(path) as folder:
         write_weights(folder / WEIGHTS, body, "bert_backbone")
@@ -50,7 +51,7 @@ def write(bert, path: Path) -> None:
             name = files["task.json"]["config"]["name"]
             write_weights(folder / TASK_WEIGHTS, of_task, name, compiled=True)
         for name, values in files.items():
-            (folder / name).write_text(json.dumps(values, indent=4) + "\n", encoding="utf-8")
+            writing.write_json(folder / name, values)
         if bert.tokenizer is not None:
             (folder / objects.VOCABULARY).parent.mkdir(parents=True)
             lines = "".join(f"{token}\n" for token in bert.tokenizer.tokens)
@@ -133,15 +134,13 @@ def _metadata(bert) -> dict:
     }
 
 
-def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
-    """Refuse a folder whose files would be read with the new ones."""
+def _list_leftovers(bert, files: dict[str, dict]) -> list[str]:
+    """Return the files of another preset that would be read with the new ones."""
     names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
-    names -= {*files, TASK_WEIGHTS if HEADS[bert.head].keras_hub[0] != objects.BACKBONE else None}
-    if others := [name for name in sorted(names) if (path / name).is_file()]:
-        raise ValueError(
-            f"{path} must have no files of another preset, which would be read beside the new "
-            f"ones, got {', '.join(others)}: choose another folder"
-        )
+    names -= set(files)
+    if HEADS[bert.head].keras_hub[0] != objects.BACKBONE:
+        names.discard(TASK_WEIGHTS)
+    return sorted(names)
 
 
 def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -155,8 +154,8 @@ def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return body, of_task
 
 
-def _warn_of_losses(bert, path: Path) -> None:
-    """Say what the files do not hold, what they hold beyond the source, what is computed else."""
+def _warn_of_differences(bert, path: Path) -> None:
+    """Log what KerasHub computes differently."""
     config = bert.config
     otherwise = []
     if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
@@ -168,10 +167,6 @@ def _warn_of_losses(bert, path: Path) -> None:
     if otherwise:
         what = "; ".join(otherwise)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
-    if losses := _list_losses(bert):
-        _logger.warning("%s: format keras_hub cannot store: %s", path, ", ".join(losses))
-    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
-    untrained_weights.warn_of_untrained(bert, path, held)
 
 
 def _list_losses(bert) -> list[str]:

@@ -4,14 +4,13 @@ Or one file of weights, see `kbert.checkpoints.transformers.layout`.
 """
 
 import contextlib
-import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import transfer, untrained_weights, weight_names
+from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
 from kbert.checkpoints.hub.model_card import README
 from kbert.checkpoints.transformers import layout
@@ -130,13 +129,11 @@ def write(
     """
     classes = classes_of(bert.config)
     name = class_to_write(bert, architecture)
-    _refuse_leftovers(bert, path, [] if also else [ONNX])
+    writing.refuse_leftovers(path, _list_leftovers(bert, [] if also else [ONNX]))
     labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
     groups, column = classes.named[name][1], weight_names.column_of(bert.config)
     has = weight_names.parts_of(bert.head, bert.config)
-    left_out = [part for part in has if part not in groups]
-    if left_out:
-        _logger.warning("%s is saved as %s, without: %s", path, name, ", ".join(left_out))
+    losses = [part for part in has if part not in groups]
     entries = [
         entry
         for part in groups
@@ -151,7 +148,6 @@ def write(
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
     held = [row.layer for part in groups for row in weight_names.rows_of(part, bert.config)]
-    untrained_weights.warn_of_untrained(bert, path, held)
     if digests := untrained_weights.make_digests(bert, held):
         values[untrained_weights.KEY] = digests
     if bert.split_punctuation is not None:
@@ -160,14 +156,13 @@ def write(
         if bert.cross_encoder.activation is not None:
             values["sentence_transformers"] = {"activation_fn": bert.cross_encoder.activation}
         if bert.cross_encoder.prompt:
-            _logger.warning("%s is saved without the prompt %r", path, bert.cross_encoder.prompt)
+            losses.append(f"the prompt {bert.cross_encoder.prompt!r}")
     if bert.sentence_problem is not None:
-        what = "the pooling of sentence embeddings"
-        _logger.warning("%s is saved without %s: %s", path, what, bert.sentence_problem)
+        losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
+    writing.warn_of_losses(bert, path, name, losses, held)
     with atomic_folder(path) as folder:
         _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
-        text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
+        writing.write_json(folder / "config.json", values)
         if bert.tokenizer is not None:
             bert.tokenizer.save(
                 folder, max_length=bert.config.positions, tokenizer_class=classes.tokenizer
@@ -194,18 +189,14 @@ def class_to_write(bert, architecture: str | None) -> str:
     return architecture
 
 
-def _refuse_leftovers(bert, path: Path, stale: list[str]) -> None:
-    """Raise where the folder holds what would be read with, or before, what is written."""
+def _list_leftovers(bert, stale: list[str]) -> list[str]:
+    """Return the files that would be read with, or before, what is written."""
     names = [*INDEXES, "pytorch_model.bin", "model.onnx", *stale]
     if bert.tokenizer is None:
         names += ["tokenizer.json", "vocab.txt", "vocab.json"]
     if bert.sentence is None:
         names.append("modules.json")
-    if others := [name for name in names if (path / name).is_file()]:
-        raise ValueError(
-            f"{path} must hold nothing that would be read as a part of this checkpoint, got "
-            f"{', '.join(others)}: choose another folder"
-        )
+    return names
 
 
 def _save(arrays: dict[str, np.ndarray], classes: Classes, bare: bool, file: Path) -> None:
