@@ -198,7 +198,7 @@ def test_finetuning_without_dev_data_and_folder(berts, sources):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"task": "sort"}, "task must be one of classify, regress, multilabel, tag, qa, embed"),
+        ({"task": "sort"}, "one of classify, regress, multilabel, tag, qa, choice, embed"),
         ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
         ({"epochs": 0}, "epochs must be"),
         ({"warmup_ratio": 2}, "warmup_ratio must be a share, 0 … 1, got 2"),
