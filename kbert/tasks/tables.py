@@ -40,6 +40,20 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict]] | None:
     return ((f"{path}, line {number}", row) for number, row in read_json_lines(path))
 
 
+def read_lines(path: Path, expected: str) -> list[Row]:
+    """Return the lines of columns between commas (.csv, with quotes) or tabs, UTF-8.
+
+    A ValueError names what is not UTF-8, or another separator; `expected` describes the columns.
+    """
+    numbered = read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path)
+    lines: list[Row] = [
+        (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in numbered
+    ]
+    if lines and (hint := hint_of_separator(lines)):
+        raise ValueError(f"{lines[0][0]}: {expected}, got 1 column: {hint}")
+    return lines
+
+
 def read_table(
     path: Path,
     options: ColumnOptions,
@@ -68,15 +82,10 @@ def read_table(
         ValueError: not UTF-8, a first line that may be a header or not, unknown columns; with the
             line's number.
     """
-    numbered = read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path)
-    lines: list[Row] = [
-        (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in numbered
-    ]
+    lines = read_lines(path, expected)
     if not lines:
         return None
     location, first = lines[0]
-    if hint := hint_of_separator(lines):
-        raise ValueError(f"{location}: {expected}, got 1 column: {hint}")
     has_header = is_header(
         lines,
         options,

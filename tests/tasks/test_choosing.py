@@ -319,6 +319,7 @@ def test_questions_in_memory_are_checked(question, says):
         ([], "expected the columns prompt"),
         ([HEADER], "got nothing"),
         ([["cat", "", "dog", "sun", 0]], "line 1: expected the columns prompt, choice0"),
+        ([["text", "label"], ["cat", 1]], "line 1: expected the columns prompt.* got text, label"),
         ([HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 3]], "line 2: label must be the"),
         ([HEADER, [0, "v", "cat", "", "dog", "", "mat", 0]], 'line 2: "choice 1" must be a text'),
         ([HEADER, [0, "v", "cat", "", "dog", "sun"]], "line 2: expected 8 columns"),
@@ -331,6 +332,12 @@ def test_files_that_are_no_questions_are_refused_in_one_line(tmp_path, capsys, r
     options = ("--task", "choice", "--train", data, "-o", tmp_path / "run")
     status, out, err = kbert_command(capsys, "-q", "finetune", tmp_path, *options)
     assert (status, out) == (2, "") and err.count("\n") == 1
+
+
+def test_table_without_a_header_is_refused(tmp_path):
+    data = write(tmp_path / "data.csv", [HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 0]])
+    with pytest.raises(ValueError, match=r"line 1: expected the columns .* leave no_header out"):
+        read_choices(data, kbert_options(no_header=True))
 
 
 def test_settings_and_choices_that_do_not_fit_are_refused(tuned):

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import LABELS, NO_OPTIONS, NUMBERS, ColumnOptions
-from kbert.data.labelled.header import Row
+from kbert.data.labelled.columns import LABELS, NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.tables import check_width, read_objects, read_table, warn_of_ignored
+from kbert.tasks.tables import check_width, read_lines, read_objects, warn_of_ignored
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
@@ -82,7 +81,7 @@ def read_choices(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -
             is not the index of one; with the line's number.
     """
     path = Path(path)
-    questions = _make_questions(read_objects(path) or _read_lines(path, options), options)
+    questions = _make_questions(read_objects(path) or _read_table(path, options), options)
     if not questions:
         raise ValueError(f"{path}: {_EXPECTED}, got nothing")
     return questions
@@ -102,26 +101,19 @@ def take_choices(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Q
     return _make_questions(in_memory.iterate_records(data, name), options)
 
 
-def _read_lines(path: Path, options: ColumnOptions) -> Iterator[tuple[str, dict]]:
-    """Yield (file and line, row) of a table with a header."""
-    table = read_table(
-        path,
-        options,
-        expected=_EXPECTED,
-        labels_in=lambda cell: (cell,),
-        find_columns=_find_columns,
-        find_unnamed=_refuse_unnamed,
-        names={*_PROMPTS, *_STARTS, *LABELS, *NUMBERS},
-    )
-    if table is None:
+def _read_table(path: Path, options: ColumnOptions) -> Iterator[tuple[str, dict]]:
+    """Yield (file and line, row) of a table; its first line is a header."""
+    lines = read_lines(path, _EXPECTED)
+    if not lines:
         return
-    for location, cells in table.lines:
-        check_width(cells, table.names, location)
-        yield location, {table.names[n]: cell for n, cell in enumerate(cells) if n in table.columns}
-
-
-def _refuse_unnamed(lines: Sequence[Row], location: str) -> _Layout:
-    raise ValueError(f"{location}: {_EXPECTED}, got {', '.join(lines[0][1])[:80]}")
+    location, header = lines[0]
+    if options.no_header:
+        raise ValueError(f"{location}: {_EXPECTED}: leave no_header out")
+    columns = _find_columns(header, location, options)
+    warn_of_ignored(header, columns, location)
+    for location, cells in lines[1:]:
+        check_width(cells, header, location)
+        yield location, {header[n]: cell for n, cell in enumerate(cells) if n in columns}
 
 
 def _find_columns(header: Sequence[str], location: str, options: ColumnOptions) -> _Layout:
