@@ -27,15 +27,16 @@ class Examples:
 
     def part(self, part: slice) -> Self:
         """Return some of the examples."""
-        return replace(self, **{name: array[part] for name, array in self._arrays().items()})
+        return replace(self, **{name: array[part] for name, array in self.arrays().items()})
 
     def join(self, others: list[Self]) -> Self:
         """Return these examples, then the others."""
-        groups = [group._arrays() for group in (self, *others)]
+        groups = [group.arrays() for group in (self, *others)]
         joined = {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
         return replace(self, **joined)
 
-    def _arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays by their names."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
 

@@ -132,8 +132,8 @@ class Pretraining(Recipe):
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
-        outputs = (names.MLM,) if self.settings.mlm_only else (names.MLM, names.NSP)
-        self.losses = {name: LOSSES[HEADS[self.spec.head].loss] for name in outputs}
+        # without next sentences their labels have weight 0
+        self.losses = dict.fromkeys((names.MLM, names.NSP), LOSSES[HEADS[self.spec.head].loss])
         self.training_spec = self._choose_variant()
         settings, size = self.settings, self.batches.batch_size
         lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
@@ -163,10 +163,11 @@ class Pretraining(Recipe):
         if settings.alpha:
             heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
             require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)
+        outputs = (names.MLM,) if settings.mlm_only else (names.MLM, names.NSP)
         distillation = self.distillation = Distillation(
             teacher,
             settings,
-            self.losses,
+            {name: self.losses[name] for name in outputs},
             self.config.num_hidden_layers,
             max_predictions=batches.max_predictions,
             precision=settings.precision,
