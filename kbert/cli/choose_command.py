@@ -17,13 +17,13 @@ from kbert.cli.options import PRECISION, SOURCE, option, output_format
 @SOURCE
 @click.argument("text", metavar="PROMPT")
 @click.argument("texts", nargs=-1, required=True, metavar="CHOICE CHOICE …")
-@option("--start TEXT", str, "Text that begins every choice, as SWAG's sent2.", default="")
+@option("--start TEXT", str, "Text that begins every choice, as SWAG's sent2. Default: none.")
 @PRECISION
 @output_format("json")
-def choose(source, text, texts, form, **options):
+def choose(source, text, texts, start, form, **options):
     """Print the choices for a prompt with their probabilities, the most likely first."""
     with open_checkpoint(source, "choose", "choice") as bert:
-        choices = kbert.choose(bert, text, texts, **options)
+        choices = kbert.choose(bert, text, texts, start=start or "", **options)
     if form == "json":
         say_json(choices)
         return
