@@ -136,13 +136,16 @@ def _make_loss_and_metric(name: str) -> tuple[keras.losses.Loss, keras.metrics.M
     """Return Keras's own loss and metric for a loss's name; of embeddings the most similar ones."""
     losses, metrics = keras.losses, keras.metrics
     mean = {"reduction": "mean_with_sample_weight"}
-    if name in ("squared_error", "cosine"):
-        return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
-    if name in ("binary_cross_entropy", "cosent"):
-        loss = losses.BinaryCrossentropy(from_logits=True, **mean)
-        return loss, metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
-    loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
-    return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
+    match name:
+        case "squared_error" | "cosine":
+            return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
+        case "binary_cross_entropy" | "cosent":
+            loss = losses.BinaryCrossentropy(from_logits=True, **mean)
+            return loss, metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
+        case "cross_entropy" | "infonce" | "triplet":
+            loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
+            return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
+    raise ValueError(f"callbacks have no loss of Keras's for {name!r}: name one here")
 
 
 def _infer_mode(callback) -> None:
