@@ -22,7 +22,7 @@ def _hide(*tensors):
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
-    """See `reference.attention`; the gradient reads the probabilities before and after dropout."""
+    """See `reference.attention`; keeps two numbers per query, no scores and no probabilities."""
     scale = tf.constant(query.shape[-1] ** -0.5, query.dtype)
     if mask is None:
         mask = tf.ones([1, 1, 1, 1], "bool")
@@ -36,18 +36,26 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
 
 @_traced
 def _attend(query, key, value, mask, seed, rate: float):
-    scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
-    probs = tf.cast(tf.nn.softmax(tf.where(mask, scores, _LOWEST)), query.dtype)
-    dropped_probs = reference.dropout(probs, rate, seed)
-    context = tf.matmul(dropped_probs, value)  # (B, A, R, D)
+    def compute_scores(query):
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+        return tf.where(mask, scores, _LOWEST)
+
+    scores = compute_scores(query)
+    highest = tf.reduce_max(scores, -1, keepdims=True)
+    total = tf.reduce_sum(tf.exp(scores - highest), -1, keepdims=True)
+    probs = tf.exp(scores - highest) / total
+    context = tf.matmul(tf.cast(reference.dropout(probs, rate, seed), query.dtype), value)
 
     def grad(gradient):
-        of_value = tf.matmul(dropped_probs, gradient, transpose_a=True)
+        # Else XLA would keep the scores and the mask, or compute them again too early.
+        again, again_seed, gradient = _hide(query, seed, gradient)
+        probs = tf.exp(compute_scores(again) - highest) / total
+        dropped_probs = reference.dropout(probs, rate, again_seed)
+        of_value = tf.matmul(tf.cast(dropped_probs, query.dtype), gradient, transpose_a=True)
         of_probs = tf.cast(tf.matmul(gradient, value, transpose_b=True), tf.float32)
         wide = tf.cast(gradient, tf.float32) * tf.cast(context, tf.float32)
         mean = tf.reduce_sum(wide, -1, keepdims=True)  # of Σ probs × their gradients too
-        of_scores = of_probs * tf.cast(dropped_probs, tf.float32)
-        of_scores = tf.cast(of_scores - tf.cast(probs, tf.float32) * mean, query.dtype)
+        of_scores = tf.cast(of_probs * dropped_probs - probs * mean, query.dtype)
         of_query = tf.matmul(of_scores, key)
         of_key = tf.matmul(of_scores, query, transpose_a=True)
         return of_query, of_key, of_value, None, None
