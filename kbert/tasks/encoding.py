@@ -1,10 +1,15 @@
-"""Encoding of labelled texts in portions, which bound the memory of the tokenizer's encodings."""
+"""Encoding of labelled texts, and a model's outputs for them."""
 
-from collections.abc import Sequence
+import functools
+import logging
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kbert.data.labelled.data_warnings import warn_of_cut_texts
+from kbert.data.padding import batches_by_length, pick_length
+from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
+
+_logger = logging.getLogger("kbert")
 
 _PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
 _LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
@@ -13,7 +18,10 @@ _LONGEST = 1 << 18  # characters of a text that are read: no model has so many t
 def encode_in_portions(
     texts: Sequence[str], pairs: Sequence[str] | None, tokenizer, max_length: int
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return token ids and segment ids of texts, or of pairs; a warning counts truncated ones."""
+    """Return token ids and segment ids of texts, or of pairs; a warning counts truncated ones.
+
+    Portions of the texts bound the memory of the tokenizer's encodings.
+    """
     columns = [[text[:_LONGEST] for text in column] for column in (texts, pairs or ())]
     sizes = np.cumsum([sum(map(len, row)) for row in zip(*filter(None, columns), strict=True)])
     ids, segments, truncated, start = [], [], 0, 0
@@ -24,5 +32,39 @@ def encode_in_portions(
             segments.append(encoding.segment_ids)
             truncated += encoding.truncated
         start = end
-    warn_of_cut_texts(truncated, len(texts), max_length)
+    if truncated:
+        hint = ": every one. Raise max_length" if truncated == len(texts) > 1 else ""
+        _logger.warning(
+            "%d of %d texts cut to %d tokens%s", truncated, len(texts), max_length, hint
+        )
     return ids, segments
+
+
+def predict_sequences(
+    predict: Callable[[dict[str, np.ndarray]], Sequence],
+    sequences: Sequence[tuple[Sequence[int], Sequence[int]]],
+    batch_size: int,
+    pad_id: int,
+    lengths: Sequence[int],
+) -> list[list[np.ndarray]]:
+    """Return a model's outputs for each sequence of token ids and segment ids, float32.
+
+    Args:
+        predict: returns the outputs, (B, …) each, of inputs by name.
+        sequences: token ids and segment ids of each sequence.
+        batch_size: sequences per batch; all batches have as many.
+        pad_id: the padding token.
+        lengths: possible lengths of batches, ascending.
+    """
+    results: list[list[np.ndarray]] = [[] for _ in sequences]
+    for indices, token_ids, segment_ids in batches_by_length(
+        sequences,
+        batch_size,
+        pad_id=pad_id,
+        length_for=functools.partial(pick_length, lengths),
+        count_for=lambda count: batch_size,  # one shape
+    ):
+        for output in predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}):
+            for index, row in zip(indices, np.asarray(output, np.float32), strict=False):
+                results[index].append(row)
+    return results

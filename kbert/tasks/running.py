@@ -6,7 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import keras
 import numpy as np
@@ -52,7 +52,7 @@ class InferenceOptions(TypedDict, total=False):
 
 def list_texts(
     bert: Bert, task: str, texts, pairs, name: str = "texts", pair_name: str = "pairs"
-) -> tuple[list[str], list[str] | None, bool]:
+) -> tuple[list[str], Any, bool]:
     """Return texts and pairs as lists, and whether it was one text; check the model's tokenizer."""
     require_tokenizer(bert, task)
     if pairs is None:
@@ -110,6 +110,11 @@ def _cast_outputs(function: Callable) -> Callable:
     return lambda *ids: [np.asarray(output, "float32") for output in function(*ids)]
 
 
+def get_output_function(bert: Bert, layers: Sequence[str], precision: str | None) -> Callable:
+    """Return the compiled function of the outputs of the named layers; see `get_function`."""
+    return get_function(bert, tuple(layers), select_outputs(*layers), precision)
+
+
 def select_outputs(*layers: str) -> Callable[[keras.Model], BertModel]:
     """Return a function that builds a model with the outputs of the named layers."""
 
@@ -128,33 +133,76 @@ def run_texts(
     pairs: list[str] | None = None,
     *,
     convert: Callable[[int, Encoding, list[np.ndarray]], object],
+    check: Callable[[int, Encoding], None] = lambda index, encoding: None,
     batch_size: int = BATCH_SIZE,
     progress: bool = True,
-    check: Callable[[int, Encoding], None] = lambda index, encoding: None,
 ) -> list:
     """Return `convert(index, encoding, outputs)` of each text, in order.
 
     Outputs that go over the tokens are as long as the padded batch. Texts that are too long are
     truncated; a warning counts them. `check` sees every encoding before it is computed.
     """
-    tokenizer = require_tokenizer(bert, task)
-    limit, truncated = longest(bert), 0
-    results: list = [None] * len(texts)
-    with progress_bar(len(texts), " texts", progress) as bar:
-        for start in range(0, len(texts), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            encodings = tokenizer.encode_batch(
-                texts[chunk], None if pairs is None else pairs[chunk], max_length=limit
-            ).encodings
-            truncated += sum(encoding.truncated for encoding in encodings)
-            for index, encoding in enumerate(encodings, start):
-                check(index, encoding)
-            sequences = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
-            for index, outputs in run_sequences(bert, function, sequences, batch_size):
-                results[start + index] = convert(start + index, encodings[index], outputs)
-                bar.update()
+    tokenizer, limit = require_tokenizer(bert, task), longest(bert)
+    truncated, results = 0, [None] * len(texts)
+
+    def encode(part: slice) -> list[list[Encoding]]:
+        nonlocal truncated
+        second = None if pairs is None else pairs[part]
+        encodings = tokenizer.encode_batch(texts[part], second, max_length=limit).encodings
+        truncated += sum(encoding.truncated for encoding in encodings)
+        for index, encoding in enumerate(encodings, part.start):
+            check(index, encoding)
+        return [[encoding] for encoding in encodings]
+
+    for index, (encoding,), (outputs,) in run_windows(
+        bert, function, len(texts), encode, batch_size, progress
+    ):
+        results[index] = convert(index, encoding, outputs)
     warn_of_truncated(task, truncated, len(texts), limit)
     return results
+
+
+class Window(NamedTuple):
+    """Tokens of a part of a text, with [CLS] and [SEP]."""
+
+    ids: list[int]
+    segment_ids: list[int]
+
+
+def run_windows(
+    bert: Bert,
+    function: Callable,
+    count: int,
+    encode: Callable[[slice], list[list]],
+    batch_size: int,
+    progress: bool,
+) -> Iterator[tuple[int, list, list[list[np.ndarray]]]]:
+    """Yield each text's index, its windows, and the outputs of each window; in any order.
+
+    Args:
+        bert: the checkpoint.
+        function: from `get_function`.
+        count: number of texts.
+        encode: returns the windows of each text of a slice, one or more, with `ids` and
+            `segment_ids`.
+        batch_size: windows per batch.
+        progress: whether to show a progress bar.
+    """
+    with progress_bar(count, " texts", progress) as bar:
+        for start in range(0, count, CHUNK):
+            windows = encode(slice(start, start + CHUNK))
+            owners = [(text, n) for text, each in enumerate(windows) for n in range(len(each))]
+            sequences = [(one.ids, one.segment_ids) for each in windows for one in each]
+            outputs: list[list] = [[None] * len(each) for each in windows]
+            missing = list(map(len, windows))
+            for index, arrays in run_sequences(bert, function, sequences, batch_size):
+                text, n = owners[index]
+                outputs[text][n] = arrays
+                missing[text] -= 1
+                if not missing[text]:
+                    yield start + text, windows[text], outputs[text]
+                    outputs[text] = []  # they may be large
+                    bar.update()
 
 
 def run_sequences(

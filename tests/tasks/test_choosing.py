@@ -317,7 +317,7 @@ def test_questions_in_memory_are_checked(question, says):
     ("rows", "says"),
     [
         ([], "expected the columns prompt"),
-        ([HEADER], "got nothing"),
+        ([HEADER], "got none"),
         ([["cat", "", "dog", "sun", 0]], "line 1: expected the columns prompt, choice0"),
         ([["text", "label"], ["cat", 1]], "line 1: expected the columns prompt.* got text, label"),
         ([HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 3]], "line 2: label must be the"),

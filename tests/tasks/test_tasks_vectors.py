@@ -54,7 +54,6 @@ def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
 def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     whole = embed(bert, TEXTS)
     monkeypatch.setattr(running, "CHUNK", 5)
-    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
     assert_allclose(embed(bert, TEXTS), whole, atol=1e-6)
     assert_allclose(embed(bert, TEXTS, long="window"), whole, atol=1e-6)
     words = [[word.word for word in words] for words in tag(berts["tokens"], TEXTS)]
@@ -286,7 +285,7 @@ def test_windows_hold_every_token_and_are_equally_wide(tokens, width, overlap):
 
 
 def test_one_warning_counts_the_texts_that_were_cut(bert, caplog, monkeypatch):
-    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
+    monkeypatch.setattr(running, "CHUNK", 5)
     long = ["cat " * 16, *TEXTS, "sun " * 99]
     with caplog.at_level(logging.WARNING, "kbert"):
         embed(bert, long)

@@ -101,11 +101,15 @@ NO_OPTIONS = ColumnOptions()
 
 
 class Columns(NamedTuple):
-    """Indices of the columns of the text, of the second text if there is one, and of the label."""
+    """Indices of the columns of one or several texts, and of a label or a score, if any."""
 
-    text: int
-    pair: int | None
-    label: int
+    texts: tuple[int, ...]
+    label: int | None = None
+    score: int | None = None
+
+    def __contains__(self, column: object) -> bool:
+        """Return whether a column is read."""
+        return column in (*self.texts, self.label, self.score)
 
 
 def find_columns(
@@ -134,8 +138,7 @@ def find_columns(
             f"{source}: expected a column text (or text and pair) and a column label, got "
             f"{listed[:80]}: {WAY_TO_NAME}"
         )
-    first, *second = map(names.index, texts[0])
-    return Columns(first, second[0] if second else None, names.index(labels[0]))
+    return Columns(tuple(map(names.index, texts[0])), names.index(labels[0]))
 
 
 def left_out(header: Sequence[str], columns: Container) -> list[str]:

@@ -44,9 +44,3 @@ def warn_of_records(train: Sequence, dev: Sequence | None) -> None:
             "the model does on new texts",
             *(f"{known:,}", f"{len(dev):,}"),
         )
-
-
-def warn_of_cut_texts(cut: int, total: int, max_length: int) -> None:
-    if cut:
-        hint = ": every one. Raise max_length" if cut == total > 1 else ""
-        _logger.warning("%d of %d texts cut to %d tokens%s", cut, total, max_length, hint)

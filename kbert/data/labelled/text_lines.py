@@ -1,4 +1,4 @@
-"""Numbered lines of a text file, and the cells of a table's lines."""
+"""Numbered lines of a text file: JSON lines, and the cells of a table's lines."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -30,21 +30,37 @@ def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             ) from None
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, dict]]:
-    """Yield (line number, object) of JSON lines except blank ones; a ValueError for others."""
+def read_json_lines(path: Path) -> Iterator[tuple[str, dict]]:
+    """Yield (file and line, object) of JSON lines except blank ones; a ValueError for others."""
     for number, line in read_numbered_lines(path):
         if line.strip():
-            yield number, js.parse(line, js.OBJECT, f"{path}, line {number}", any_number=True)
+            location = f"{path}, line {number}"
+            yield location, js.parse(line, js.OBJECT, location, any_number=True)
 
 
-def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of lines with tabs between cells, except blank ones."""
+def read_rows(path: Path) -> list[tuple[str, list[str]]]:
+    """Return (file and line, cells) of columns between commas (.csv, with quotes) or tabs.
+
+    Blank lines are left out. A ValueError names what is not UTF-8, or another separator.
+    """
+    is_csv = path.suffix.lower() == ".csv"
+    rows = [
+        (f"{path}, line {number}", [cell.strip() for cell in cells])
+        for number, cells in (_read_csv(path) if is_csv else _read_tsv(path))
+    ]
+    if rows and (hint := _hint_of_separator(rows)):
+        between = "commas" if is_csv else "tabs"
+        raise ValueError(f"{rows[0][0]}: expected columns between {between}, got 1 column: {hint}")
+    return rows
+
+
+def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in read_numbered_lines(path):
         if line.strip():
             yield number, line.split("\t")
 
 
-def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, cells) of CSV: a quoted text may have several lines."""
     lines = [line for _, line in read_numbered_lines(path)]
     records = csv.reader((f"{line}\n" for line in lines), strict=True)
@@ -53,7 +69,7 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(records, None)
         except csv.Error as error:
-            hint = "" if "," in lines[0] else hint_of_separator([("", lines[:1])])
+            hint = "" if "," in lines[0] else _hint_of_separator([("", lines[:1])])
             raise ValueError(
                 f"{path}, line {number}: expected a row of CSV: {error}" + (hint and f": {hint}")
             ) from None
@@ -64,11 +80,11 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
         number = records.line_num + 1
 
 
-def hint_of_separator(records: Sequence[tuple[str, Sequence[str]]]) -> str:
+def _hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     """Name another separator that every line has, if the first one has one cell; else ""."""
-    if len(records[0][1]) != 1:
+    if len(rows[0][1]) != 1:
         return ""
-    lines = [" ".join(cells) for _, cells in records]
+    lines = [" ".join(cells) for _, cells in rows]
     for separator, name in (("\t", "tabs"), (";", "semicolons"), ("|", "'|'"), (",", "commas")):
         if all(separator in line for line in lines):
             return (

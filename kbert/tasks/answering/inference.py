@@ -18,19 +18,13 @@ from kbert.tasks.answering.squad import (
     encode_squad,
     find_best_answers,
 )
-from kbert.tasks.checks import (
-    listed_pairs,
-    longest,
-    require_head,
-    require_tokenizer,
-    require_two_segments,
-)
+from kbert.tasks.checks import longest, require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
-    get_function,
+    get_output_function,
+    list_texts,
     run_sequences,
-    select_outputs,
     softmax,
 )
 
@@ -110,8 +104,8 @@ def answer(
         ValueError: a question that leaves no space for the context; a context without a token; a
             model with another head or a newly initialized one; something that is not text.
     """
-    require_tokenizer(bert, "answer")
-    questions, contexts, is_single = listed_pairs(question, context, "question", "context")
+    texts = list_texts(bert, "answer", question, context, "question", "context")
+    questions, contexts, is_single = texts
     require_positive("stride", stride)
     require_positive("max_answer_tokens", max_answer_tokens)
     threshold = no_answer_threshold
@@ -119,10 +113,9 @@ def answer(
     if threshold is not None and (not is_number or math.isnan(threshold)):
         raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
     require_head(bert, "answer", "qa", [names.SPAN])
-    require_two_segments(bert, "answer")
     records = [
-        Question("", *texts, (), "answer" if is_single else f"answer, question[{n}]")
-        for n, texts in enumerate(zip(questions, contexts, strict=True))
+        Question("", *pair, (), "answer" if is_single else f"answer, question[{n}]")
+        for n, pair in enumerate(zip(questions, contexts, strict=True))
     ]
     examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
     starts, ends = _compute_logits(bert, examples, batch_size, precision, progress)
@@ -135,8 +128,7 @@ def _compute_logits(
     bert: Bert, examples: Examples, batch_size: int, precision: str | None, progress: bool
 ) -> tuple[list, list]:
     """Return the start logits and the end logits of each window's tokens."""
-    outputs = (names.SPAN_START, names.SPAN_END)
-    function = get_function(bert, outputs, select_outputs(*outputs), precision)
+    function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
     windows = list(zip(examples.ids, examples.segment_ids, strict=True))
     starts: list = [None] * len(windows)
     ends: list = [None] * len(windows)

@@ -1,29 +1,24 @@
 """Multiple choice: SWAG's layout read, trained and evaluated; `choose` is in `inference`."""
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import LABELS, NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.columns import LABELS, ColumnOptions
+from kbert.data.labelled.header import Row
+from kbert.data.labelled.in_memory import label_of, text_of
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.tables import check_width, read_lines, read_objects, warn_of_ignored
+from kbert.tasks.record_reader import RecordReader
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
-_NUMBERED = re.compile(r"(?:choice|ending)_?(\d+)")
-_EXPECTED = (
-    "expected the columns prompt, choice0, choice1, … and label, or SWAG's sent1, sent2, ending0, "
-    "ending1, … and label"
-)
+_CHOICE = re.compile(r"(?:choice|ending)_?(\d+)")
 
 
 class Question(NamedTuple):
@@ -67,113 +62,66 @@ def join_start(start: str, choices: Iterable[str]) -> list[str]:
     return [f"{start} {choice}".strip() for choice in choices]
 
 
-def read_choices(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
-    """Return the questions of a file, UTF-8.
+class ChoiceReader(RecordReader):
+    """Reads questions: the columns are prompt, choice0, choice1, … and label, or SWAG's names.
 
-    `.json`, `.jsonl`: one object per line, {"prompt": …, "choices": […], "label": …}, or SWAG's
-    names. Else columns between commas (.csv) or tabs, with a header: prompt, choice0, choice1, …
-    and label, or SWAG's sent1, sent2, ending0, ending1, … and label. Other columns are ignored.
-    The label is the index of the right choice, from 0. A question's last choices may be empty.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not UTF-8, no question, no such columns, fewer than two choices, a label that
-            is not the index of one; with the line's number.
+    An object or a dict may have all choices as a list, "choices" or "endings". A table needs a
+    header. The label is the index of the right choice, from 0. A question's last choices may be
+    empty. The options name the columns of the prompt (text), the start (text_pair) and the label.
     """
-    path = Path(path)
-    questions = _make_questions(read_objects(path) or _read_table(path, options), options)
-    if not questions:
-        raise ValueError(f"{path}: {_EXPECTED}, got nothing")
-    return questions
 
+    record = Question
+    expected = (
+        "expected the columns prompt, choice0, choice1, … and label, or SWAG's sent1, sent2, "
+        "ending0, ending1, … and label"
+    )
+    expected_row = "expected a dict with the keys prompt, choices and label"
 
-def take_choices(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
-    """Return the questions of rows in memory: each a `Question`, or a dict as in `read_choices`.
+    def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
+        if options.no_header:
+            raise ValueError(f"{lines[0][0]}: {self.expected}: leave no_header out")
+        return True
 
-    Args:
-        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
-        name: the argument's name, for errors.
-        options: the columns of the prompt (text), the start (text_pair) and the label.
-
-    Raises:
-        ValueError: a row that is neither, with its location.
-    """
-    return _make_questions(in_memory.iterate_records(data, name), options)
-
-
-def _read_table(path: Path, options: ColumnOptions) -> Iterator[tuple[str, dict]]:
-    """Yield (file and line, row) of a table; its first line is a header."""
-    lines = read_lines(path, _EXPECTED)
-    if not lines:
-        return
-    location, header = lines[0]
-    if options.no_header:
-        raise ValueError(f"{location}: {_EXPECTED}: leave no_header out")
-    columns = _find_columns(header, location, options)
-    warn_of_ignored(header, columns, location)
-    for location, cells in lines[1:]:
-        check_width(cells, header, location)
-        yield location, {header[n]: cell for n, cell in enumerate(cells) if n in columns}
-
-
-def _find_columns(header: Sequence[str], location: str, options: ColumnOptions) -> _Layout:
-    names = [str(name).strip().lower() for name in header]
-    listed = ", ".join(map(str, header))[:80]
-    numbered = {int(m[1]): n for n, name in enumerate(names) if (m := _NUMBERED.fullmatch(name))}
-
-    def find(known: Sequence[str], wanted: str | None) -> int | None:
-        known = known if wanted is None else (wanted.strip().lower(),)
-        column = next((names.index(name) for name in known if name in names), None)
-        if wanted is not None and column is None:
-            raise ValueError(f"{location}: there is no column {wanted!r}, only {listed}")
-        return column
-
-    prompt, label = find(_PROMPTS, options.text), find(LABELS, options.label)
-    choices = [numbered[n] for n in sorted(numbered)]
-    if (lists := find(_LISTS, None)) is not None:
-        choices = [lists]
-    if prompt is None or label is None or not choices:
-        raise ValueError(f"{location}: {_EXPECTED}, got {listed}")
-    return _Layout(prompt, find(_STARTS, options.text_pair), tuple(choices), label)
-
-
-def _make_questions(
-    examples: Iterable[tuple[str, object]], options: ColumnOptions
-) -> list[Question]:
-    questions: list[Question] = []
-    layouts: dict[tuple, _Layout] = {}
-    for location, row in examples:
-        if isinstance(row, Question):
-            _check_label(str(row.label), row.choices, location)
-            questions.append(row)
-            continue
-        if not isinstance(row, dict):
-            raise ValueError(
-                f"{location}: expected a dict with the keys prompt, choices and label, got "
-                f"{row!r:.60}"
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> _Layout:
+        roles = options.rename(names, location)
+        numbers = {int(m[1]): n for n, role in enumerate(roles) if (m := _CHOICE.fullmatch(role))}
+        indices = [
+            next((roles.index(name) for name in known if name in roles), None)
+            for known in (
+                _PROMPTS if options.text is None else ("text",),
+                _STARTS if options.text_pair is None else ("pair",),
+                LABELS,
+                _LISTS,
             )
-        names = tuple(row)
-        if names not in layouts:
-            layouts[names] = _find_columns(names, location, options)
-            warn_of_ignored(names, layouts[names], location)
-        questions.append(_make_question(list(row.values()), names, layouts[names], location))
-    return questions
+        ]
+        prompt, start, label, lists = indices
+        choices = tuple(numbers[n] for n in sorted(numbers)) if lists is None else (lists,)
+        if prompt is None or label is None or not choices:
+            listed = ", ".join(map(str, names))[:80]
+            raise ValueError(f"{location}: {self.expected}, got {listed}")
+        return _Layout(prompt, start, choices, label)
+
+    def make_record(
+        self, cells, names, columns: _Layout, location: str, class_names=None
+    ) -> Question:
+        choices = [cells[column] for column in columns.choices]
+        if isinstance(choices[0], list):
+            choices = choices[0]
+        while choices and choices[-1] in (None, ""):  # a question with fewer than the others
+            choices = choices[:-1]
+        label = label_of(cells[columns.label], str(names[columns.label]), location)
+        _check_label(label, choices, location)
+        prompt = text_of(cells[columns.prompt], str(names[columns.prompt]), location)
+        choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
+        start = "" if columns.start is None else str(cells[columns.start] or "").strip()
+        return Question(prompt, tuple(choices), int(label), start, location)
+
+    def check_record(self, record: Question, first: Question, location: str) -> None:
+        _check_label(str(record.label), record.choices, location)
 
 
-def _make_question(cells: list, names: Sequence, layout: _Layout, location: str) -> Question:
-    choices = [cells[column] for column in layout.choices]
-    if isinstance(choices[0], list):
-        choices = choices[0]
-    while choices and choices[-1] in (None, ""):  # a question with fewer than the others
-        choices = choices[:-1]
-    label = in_memory.label_of(cells[layout.label], str(names[layout.label]), location)
-    _check_label(label, choices, location)
-    prompt = in_memory.text_of(cells[layout.prompt], str(names[layout.prompt]), location)
-    choices = [
-        in_memory.text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)
-    ]
-    start = "" if layout.start is None else str(cells[layout.start] or "").strip()
-    return Question(prompt, tuple(choices), int(label), start, location)
+_READER = ChoiceReader()
+read_choices, take_choices = _READER.read, _READER.take
 
 
 def _check_label(label: str, choices: Sequence, location: str):

@@ -15,7 +15,7 @@ from kbert.tasks.checks import (
     require_two_segments,
 )
 from kbert.tasks.choosing import join_start
-from kbert.tasks.running import BATCH_SIZE, get_function, run_texts, select_outputs, softmax
+from kbert.tasks.running import BATCH_SIZE, get_output_function, run_texts, softmax
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def choose(
     logits = run_texts(
         bert,
         "choose",
-        get_function(bert, (names.CLASSIFIER,), select_outputs(names.CLASSIFIER), precision),
+        get_output_function(bert, [names.CLASSIFIER], precision),
         [prompt] * len(texts),
         join_start(start, texts),
         convert=lambda index, encoding, outputs: outputs[0][0],

@@ -8,19 +8,13 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
-from kbert.tasks.checks import (
-    listed_pairs,
-    require_head,
-    require_tokenizer,
-    require_two_segments,
-)
+from kbert.tasks.checks import require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
-    get_function,
+    get_output_function,
     list_texts,
     run_texts,
-    select_outputs,
     sigmoid,
     softmax,
 )
@@ -71,17 +65,15 @@ def next_sentence(
         ValueError: lists of different lengths; a model with another head or a newly initialized
             one.
     """
-    require_tokenizer(bert, "next_sentence")
-    first, second, is_single = listed_pairs(a, b, "a", "b")
+    texts, pairs, is_single = list_texts(bert, "next_sentence", a, b, "a", "b")
     if not bert.config.family.next_sentence:
         raise ValueError(
             "next_sentence needs a model that was trained on next sentences, a BERT, got "
             f"{bert.config.family.title}"
         )
     require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])
-    require_two_segments(bert, "next_sentence")
     logits = _compute_logits(
-        bert, "next_sentence", names.NSP, first, second, batch_size, precision, progress
+        bert, "next_sentence", names.NSP, texts, pairs, batch_size, precision, progress
     )
     probabilities = softmax(logits)[:, 0]
     return float(probabilities[0]) if is_single else probabilities
@@ -201,20 +193,13 @@ def _run_classifier(bert: Bert, task: str, texts, pairs, *options: Any) -> tuple
 
 
 def _compute_logits(
-    bert: Bert,
-    task: str,
-    layer: str,
-    texts: list[str],
-    pairs: list[str] | None,
-    batch_size: int,
-    precision: str | None,
-    progress: bool,
+    bert: Bert, task: str, layer: str, texts: list[str], pairs, batch_size, precision, progress
 ) -> np.ndarray:
     """Return the logits, float32 (N, labels), in the order of the texts."""
     logits = run_texts(
         bert,
         task,
-        get_function(bert, (layer,), select_outputs(layer), precision),
+        get_output_function(bert, [layer], precision),
         texts,
         pairs,
         convert=lambda index, encoding, outputs: outputs[0],

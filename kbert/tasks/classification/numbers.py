@@ -1,52 +1,40 @@
 """Numbers for texts, or for pairs of them: regression, as GLUE's STS-B has it."""
 
-import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
-from kbert.tasks.classification.reading import (
-    LabelKind,
-    Labelled,
-    encode_texts,
-    read_labelled,
-    take_labelled,
-)
+from kbert.tasks.classification.reading import Labelled, LabelledReader, encode_texts
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.tasks.record_reader import parse_number, split_number
 
 LABEL = "score"  # what the one output is called
 
 
-def _parse_cell(cell: str, location: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{location}: the label must be a number, got {cell!r:.60}")
-    return number
+class NumberReader(LabelledReader):
+    """Reads texts, or pairs of them, with a number each."""
+
+    description = "a number"
+
+    def parse_label(self, value, column: str, location: str, class_names) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
+        number = parse_number(value)
+        if number is None:
+            raise ValueError(f"{location}: the label must be a number, got {str(value)!r:.60}")
+        return number
+
+    def split_labels(self, cell: str) -> tuple[str, ...]:
+        return split_number(cell)
+
+    def check_records(self, *arguments) -> None:
+        """Accept all: numbers need not repeat."""
 
 
-def _parse_value(value, column: str, location: str, names) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
-    return _parse_cell(str(value), location)
-
-
-def _classify_cell(cell: str) -> tuple[str, ...]:
-    """Return one label for all numbers; other text, as in a header, is its own label."""
-    try:
-        float(cell)
-    except ValueError:
-        return (cell,)
-    return ("a number",)
-
-
-NUMBER = LabelKind(_parse_cell, _parse_value, "a number", _classify_cell)
+_READER = NumberReader()
 
 
 class Regression(Task):
@@ -56,8 +44,8 @@ class Regression(Task):
     title, problem_type = "a regression", "regression"
     loss = "squared_error"
 
-    read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
-    take = staticmethod(functools.partial(take_labelled, kind=NUMBER))
+    read = staticmethod(_READER.read)
+    take = staticmethod(_READER.take)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return (LABEL,)

@@ -1,22 +1,21 @@
 """Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
 
 import logging
-import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions, Columns, find_columns
+from kbert.data.labelled.columns import ColumnOptions, Columns, find_columns
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import Row
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.tables import check_width, read_objects, read_table, warn_of_ignored
+from kbert.tasks.record_reader import RecordReader
 
 _logger = logging.getLogger("kbert")
 _FEW = 10  # examples: so few may have a label of their own each
@@ -37,160 +36,115 @@ class Labelled(NamedTuple):
     location: str = "a record"
 
 
-class LabelKind(NamedTuple):
-    """A kind of label.
+class LabelledReader(RecordReader):
+    """Reads texts, or pairs of them, with one label each.
+
+    An object or a dict has the columns that `kbert.data.labelled.columns` knows, such as text, pair
+    and label; the pair may be missing. Without a header, a table's last column is the label. Tuples
+    in memory are (text, label), (text, second text, label), ((text, second text), label) or
+    (dict, label), as tf.data has them.
 
     Attributes:
-        parse_cell: returns the label of a file's cell and its location.
-        parse_value: returns the label of a value in memory, its column, its location, and the
-            labels' names.
         description: a description of a label, for errors.
-        split: returns the labels in a file's cell, which distinguish a header from an example.
         may_be_empty: whether an empty cell is a label.
     """
 
-    parse_cell: Callable[[str, str], Any]
-    parse_value: Callable[[object, str, str, Sequence[str] | None], Any]
-    description: str
-    split: Callable[[str], Collection[str]]
-    may_be_empty: bool = False
+    record = Labelled
+    description = "a label"
+    may_be_empty = False
 
+    def parse_label(
+        self, value, column: str, location: str, class_names: Sequence[str] | None
+    ) -> Any:
+        """Return the label of a cell: a text, a whole number or a truth value."""
+        return in_memory.label_of(value, column, location, class_names)
 
-ONE_LABEL = LabelKind(
-    lambda cell, location: cell, in_memory.label_of, "a label", lambda cell: (cell,)
-)
+    def describe(self, path: Path) -> str:
+        if path.suffix.lower() in (".json", ".jsonl"):
+            return 'expected objects {"text": …, "label": …}'
+        return f"expected lines of a text, a {_separator_of(path)} and {self.description}"
 
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
+        return find_columns(names, location, options)
 
-def read_labelled(
-    path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
-) -> list[Labelled]:
-    """Return the records of a file, UTF-8.
-
-    `.json`, `.jsonl`: one object per line, {"text": …, "pair": …, "label": …}; the label is a text,
-    a whole number or a truth value, "pair" may be missing. `.csv`: two or three columns between
-    commas, with quotes as Python's csv reads them. Else one example per line, columns between tabs,
-    no quotes. Blank lines are ignored.
-
-    The label is the last column, unless the first line is a header (`is_header`), such as sentence,
-    label. Its columns may have any order; a warning says that it was read as a header.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not UTF-8, no example, a line with another number of columns than the first or
-            with an empty one, a first line that may be a header or not; with the line's number.
-            Labels that hardly repeat (see `_check_labels_repeat`).
-    """
-    path = Path(path)
-    between = "commas" if path.suffix.lower() == ".csv" else "tabs"
-    if objects := read_objects(path):
-        records: list[Labelled] = _make_records(objects, kind, options)
-        expected = 'objects {"text": …, "label": …}'
-    else:
-        records = _read_lines(path, between, kind, options)
-        expected = f"lines of a text, a {between[:-1]} and {kind.description}"
-    if not records:
-        raise ValueError(f"{path}: expected {expected}, got none")
-    return records
-
-
-def take_labelled(
-    data, name: str, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
-) -> in_memory.LabelledRecords:
-    """Return the records of rows in memory.
-
-    A row is a `Labelled`; (text, label); (text, second text, label); ((text, second text), label);
-    a dict with the columns that `kbert.data.labelled.columns` knows; or (such a dict, label), as
-    tf.data has it. Labels are texts, whole numbers or truth values; a `datasets.ClassLabel`
-    gives its names.
-
-    Args:
-        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
-        name: the argument's name, for errors.
-        options: which columns to read.
-        kind: the kind of the labels.
-
-    Raises:
-        ValueError: a row that is none of these, with its location; labels that hardly repeat.
-    """
-    features = getattr(data, "features", None) or {}
-    class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
-    return _make_records(in_memory.iterate_records(data, name), kind, options, class_names)
-
-
-def _read_lines(
-    path: Path, between: str, kind: LabelKind, options: ColumnOptions
-) -> list[Labelled]:
-    """Return the records of a table's lines."""
-    table = read_table(
-        path,
-        options,
-        expected=f"expected columns between {between}",
-        labels_in=kind.split,
-        find_columns=find_columns,
-        find_unnamed=lambda lines, location: _find_unnamed(lines, location, between),
-    )
-    if table is None:
-        return []
-    columns = table.columns
-    needed = columns[:2] if kind.may_be_empty else columns
-    records = []
-    for location, cells in table.lines:
-        check_width(cells, table.names, location)
-        if empty := [column for column in needed if column is not None and not cells[column]]:
+    def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
+        count = len(lines[0][1])
+        if count not in (2, 3):
+            between = _separator_of(Path(data_of(location)))
             raise ValueError(
-                f"{location}: column {empty[0] + 1} of {len(cells)} is empty: fill it in, or leave "
-                "the line out"
+                f"{location}: expected a text, or two, and a label, between {between}s, got "
+                f"{count} column{'s' if count > 1 else ''}"
             )
-        label = kind.parse_cell(cells[columns.label], location)
-        pair = None if columns.pair is None else cells[columns.pair]
-        records.append(Labelled(cells[columns.text], label, pair, location))
-    if kind is ONE_LABEL:
-        no_header = "" if table.has_header else " --no-header"
-        _check_labels_repeat(records, table.names, columns, options, no_header)
-    return records
+        if count == 3:
+            _logger.warning(
+                "%s: the columns are read as text, second text, label. If the first is no text, "
+                "give --text-column 2 --label-column 3 --no-header",
+                data_of(location),
+            )
+        return Columns(tuple(range(count - 1)), count - 1)
 
-
-def _find_unnamed(lines: Sequence[Row], location: str, between: str) -> Columns:
-    """Return the columns of a file without header: the label is the last."""
-    count = len(lines[0][1])
-    if count not in (2, 3):
+    def name_cells(self, row, location: str) -> tuple[Sequence, list]:
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict):
+            row = row[0] | {"label": row[1]}
+        if isinstance(row, dict):
+            return tuple(row), list(row.values())
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], list):
+            row = [*row[0], row[1]] if len(row[0]) == 2 else row
+        if isinstance(row, list) and len(row) in (2, 3):
+            return ("text", "pair", "label") if len(row) == 3 else ("text", "label"), row
+        got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
         raise ValueError(
-            f"{location}: expected a text, or two, and a label, between {between}, got {count} "
-            f"column{'s' if count > 1 else ''}"
+            f"{location}: expected (text, label), (text, second text, label) or a dict with the "
+            f"keys text and label, got {got}"
         )
-    if count == 3:
-        _logger.warning(
-            "%s: the columns are read as text, second text, label. If the first is no text, give "
-            "--text-column 2 --label-column 3 --no-header",
-            data_of(location),
+
+    def make_record(
+        self, cells, names, columns: Columns, location: str, class_names=None
+    ) -> Labelled:
+        column = cast(int, columns.label)
+        label = self.parse_label(cells[column], str(names[column]), location, class_names)
+        text, *pair = (
+            in_memory.text_of(cells[n], str(names[n]), location)
+            for n in columns.texts
+            if n == columns.texts[0] or cells[n] is not None
         )
-    return Columns(0, 1 if count == 3 else None, count - 1)
+        return Labelled(text, label, pair[0] if pair else None, location)
+
+    def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
+        for column in (*columns.texts, *(() if self.may_be_empty else (columns.label,))):
+            if not cells[column]:
+                raise ValueError(
+                    f"{location}: column {column + 1} of {len(cells)} is empty: fill it in, or "
+                    "leave the line out"
+                )
+
+    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
+        """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
+
+        Columns that the user named, and labels that the data or a model know, are not checked.
+        """
+        different = len({record.label for record in records})
+        if options.names or options.known_labels or records.labels:
+            return
+        if len(records) <= _FEW or 2 * different <= len(records):
+            return
+        used = [names[column] for column in (*columns.texts, columns.label)]
+        are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
+        regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
+        raise ValueError(
+            f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
+            f"ones in {len(records):,} examples. If text and label are swapped, give "
+            f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
+            f"{_name_options(used)}{way}{regress}"
+        )
 
 
-def _check_labels_repeat(
-    records: Sequence[Labelled],
-    names: Sequence[str],
-    columns: Columns,
-    options: ColumnOptions,
-    more: str = "",
-) -> None:
-    """Refuse labels most of which occur once: they seem to be texts, or numbers to be predicted.
+_READER = LabelledReader()
+read_labelled, take_labelled = _READER.read, _READER.take
 
-    Columns that the user named, and labels that the data or a model know, are not checked.
-    """
-    different = len({record.label for record in records})
-    known = options.names or options.known_labels or getattr(records, "labels", None)
-    if known or len(records) <= _FEW or 2 * different <= len(records):
-        return
-    used = [names[column] for column in columns if column is not None]
-    are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
-    regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
-    raise ValueError(
-        f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different ones "
-        f"in {len(records):,} examples. If text and label are swapped, give "
-        f"{_name_options([*used[1:], used[0]])}{more}. If they are right, give "
-        f"{_name_options(used)}{more}{regress}"
-    )
+
+def _separator_of(path: Path) -> str:
+    return "comma" if path.suffix.lower() == ".csv" else "tab"
 
 
 def _name_options(names: Sequence[str]) -> str:
@@ -198,59 +152,6 @@ def _name_options(names: Sequence[str]) -> str:
     text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
     second = f" --text-pair-column {pair[0]}" if pair else ""
     return f"--text-column {text}{second} --label-column {label}"
-
-
-def _make_records(
-    examples: Iterable[tuple[str, object]],
-    kind: LabelKind,
-    options: ColumnOptions,
-    class_names: Mapping | None = None,
-) -> in_memory.LabelledRecords:
-    """Return the records of (location, row); `class_names` are a column's labels, by its name."""
-    records = in_memory.LabelledRecords()
-    layouts: dict[tuple, Columns] = {}
-    for location, row in examples:
-        if isinstance(row, Labelled):
-            records.append(row)
-            continue
-        row = _convert_row(row, location)
-        names = tuple(row)
-        if names not in layouts:
-            layouts[names] = find_columns(names, location, options)
-            warn_of_ignored(names, layouts[names], location)
-        text, pair, label = (None if n is None else names[n] for n in layouts[names])
-        second = None if pair is None else row[pair]
-        records.labels = (class_names or {}).get(str(label).lower())
-        records.append(
-            Labelled(
-                in_memory.text_of(row[text], str(text), location),
-                kind.parse_value(row[label], str(label), location, records.labels),
-                None if second is None else in_memory.text_of(second, str(pair), location),
-                location,
-            )
-        )
-    if kind is ONE_LABEL and layouts:
-        names, columns = next(iter(layouts.items()))
-        _check_labels_repeat(records, names, columns, options)
-    return records
-
-
-def _convert_row(row, location: str) -> dict:
-    """Return a row as a dict."""
-    if isinstance(row, dict):
-        return row
-    if isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict):
-        return row[0] | {"label": row[1]}
-    if isinstance(row, list) and len(row) == 2 and isinstance(row[0], list) and len(row[0]) == 2:
-        row = [*row[0], row[1]]
-    if isinstance(row, list) and len(row) in (2, 3):
-        names = ("text", "pair", "label") if len(row) == 3 else ("text", "label")
-        return dict(zip(names, row, strict=True))
-    got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
-    raise ValueError(
-        f"{location}: expected (text, label), (text, second text, label) or a dict with the keys "
-        f"text and label, got {got}"
-    )
 
 
 def list_labels(records: Sequence[Labelled]) -> tuple[str, ...]:

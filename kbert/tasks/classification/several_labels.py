@@ -1,6 +1,5 @@
 """Several labels for a text, or for a pair of them, or none: each holds or not."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,44 +10,44 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.classification.reading import (
-    LabelKind,
     Labelled,
+    LabelledReader,
     check_labels,
     encode_texts,
     find_label,
     number_labels,
-    read_labelled,
     sort_labels,
-    take_labelled,
 )
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 
-def _parse_cell(cell: str, location: str) -> tuple[str, ...]:
-    labels = tuple(label.strip() for label in cell.split(",")) if cell else ()
-    if "" in labels:
-        raise ValueError(f"{location}: expected labels between commas, got {cell!r:.60}")
-    return labels
+class LabelListReader(LabelledReader):
+    """Reads texts, or pairs of them, with any number of labels each: a list, or between commas."""
+
+    description = "labels between commas"
+    may_be_empty = True
+
+    def parse_label(self, value, column: str, location: str, class_names) -> tuple[str, ...]:
+        if value is None or value == "":
+            return ()
+        if isinstance(value, str):
+            labels = tuple(label.strip() for label in value.split(","))
+            if "" in labels:
+                raise ValueError(f"{location}: expected labels between commas, got {value!r:.60}")
+            return labels
+        if not isinstance(value, list):
+            raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
+        return tuple(in_memory.label_of(label, column, location, class_names) for label in value)
+
+    def split_labels(self, cell: str) -> list[str]:
+        return [label.strip() for label in cell.split(",") if label.strip()]
+
+    def check_records(self, *arguments) -> None:
+        """Accept all: combinations of labels need not repeat."""
 
 
-def _parse_value(value, column: str, location: str, names) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    if isinstance(value, str):
-        return _parse_cell(value, location)
-    if not isinstance(value, list):
-        raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
-    return tuple(in_memory.label_of(label, column, location, names) for label in value)
-
-
-def _split_cell(cell: str) -> list[str]:
-    return [label.strip() for label in cell.split(",") if label.strip()]
-
-
-LABELS = LabelKind(
-    _parse_cell, _parse_value, "labels between commas", _split_cell, may_be_empty=True
-)
+_READER = LabelListReader()
 
 
 class SeveralLabels(Task):
@@ -58,8 +57,8 @@ class SeveralLabels(Task):
     title = "a classifier of several labels"
     problem_type, loss = "multi_label_classification", "binary_cross_entropy"
 
-    read = staticmethod(functools.partial(read_labelled, kind=LABELS))
-    take = staticmethod(functools.partial(take_labelled, kind=LABELS))
+    read = staticmethod(_READER.read)
+    take = staticmethod(_READER.take)
     check_labels = staticmethod(check_labels)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:

@@ -1,14 +1,13 @@
 """Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.data.padding import batches_by_length, fitting_lengths, pick_length
-from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
+from kbert.data.padding import fitting_lengths
 from kbert.tasks import metrics
+from kbert.tasks.encoding import predict_sequences
 from kbert.tasks.intervals import Scores
 
 NEAREST = (1, 5, 10)  # k of recall@k
@@ -58,7 +57,11 @@ class EmbeddingEvaluation:
             predict: returns [embeddings], (B, H), of inputs by name.
             outputs: not used.
         """
-        embeddings = self._embed(predict)
+        sequences = [(text, ()) for text in self._examples.texts]
+        outputs = predict_sequences(
+            predict, sequences, self._batch_size, self._pad_id, self._lengths
+        )
+        embeddings = np.stack([embedding for (embedding,) in outputs])  # (texts, H)
         suffixes = {f"_{dimension}": dimension for dimension in self._dimensions}
         self.scores = {
             suffix: score_embeddings(self._kind, self._examples, embeddings[:, :dimension])
@@ -70,23 +73,6 @@ class EmbeddingEvaluation:
             for suffix, scores in self.scores.items()
             for name, value in scores.metrics().items()
         }
-
-    def _embed(self, predict: Callable) -> np.ndarray:
-        """Compute the embeddings of all distinct texts, float32 (texts, H)."""
-        texts = self._examples.texts
-        results: list = [None] * len(texts)
-        batches = batches_by_length(
-            [(text, ()) for text in texts],
-            self._batch_size,
-            pad_id=self._pad_id,
-            length_for=functools.partial(pick_length, self._lengths),
-            count_for=lambda count: self._batch_size,  # one shape
-        )
-        for indices, token_ids, segment_ids in batches:
-            (embeddings,) = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
-            for index, embedding in zip(indices, embeddings, strict=False):
-                results[index] = embedding
-        return np.stack(results)
 
 
 def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Scores:

@@ -1,7 +1,6 @@
 """Embeddings of texts, and their similarity."""
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Unpack
 
@@ -17,7 +16,6 @@ from kbert.checkpoints.sentence_settings import (
 from kbert.data.padding import windows
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.io.progress import progress_bar
 from kbert.io.wording import unknown_choice
 from kbert.model.probes import build_pooled
 from kbert.tasks.checks import (
@@ -32,10 +30,11 @@ from kbert.tasks.embedding.similarities import check_finite, compare
 from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
 from kbert.tasks.running import (
     BATCH_SIZE,
-    CHUNK,
     InferenceOptions,
+    Window,
     get_function,
     run_sequences,
+    run_windows,
     warn_of_truncated,
 )
 
@@ -217,41 +216,32 @@ def _get_function(
     )
 
 
-def _embed_texts(bert, function, texts, limit, in_windows, batch_size, progress) -> np.ndarray:
+def _embed_texts(
+    bert: Bert, function, texts, limit: int, in_windows: bool, batch_size: int, progress: bool
+) -> np.ndarray:
     """Return float32 (N, D): the mean over each text's windows; most texts have one."""
     embeddings, truncated = np.zeros((len(texts), 0), "float32"), 0
-    split = _split_windows if in_windows else _truncate
-    with progress_bar(len(texts), " texts", progress) as bar:
-        for start in range(0, len(texts), CHUNK):
-            chunk = texts[start : start + CHUNK]
-            owners, sequences, count = split(bert.tokenizer, chunk, limit)
-            truncated += count
-            windows_of_text, left = Counter(owners), Counter(owners)
-            for index, (embedding,) in run_sequences(bert, function, sequences, batch_size):
-                owner = owners[index]
-                if not embeddings.size:
-                    embeddings = np.zeros((len(texts), len(embedding)), "float32")
-                embeddings[start + owner] += embedding / windows_of_text[owner]
-                left[owner] -= 1
-                bar.update(left[owner] == 0)
+    tokenizer = require_tokenizer(bert, "embed")
+
+    def encode(part: slice) -> list[list]:
+        nonlocal truncated
+        if in_windows:
+            encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
+            return [_split_windows(tokenizer, encoding.ids, limit) for encoding in encodings]
+        encodings = tokenizer.encode_batch(texts[part], max_length=limit)
+        truncated += sum(encoding.truncated for encoding in encodings)
+        return [[encoding] for encoding in encodings]
+
+    for index, _, outputs in run_windows(bert, function, len(texts), encode, batch_size, progress):
+        embedding = sum(window / len(outputs) for (window,) in outputs)
+        if not embeddings.size:
+            embeddings = np.zeros((len(texts), len(embedding)), "float32")
+        embeddings[index] = embedding
     warn_of_truncated("embed", truncated, len(texts), limit)
     return embeddings
 
 
-def _truncate(tokenizer, texts: list[str], limit: int) -> tuple[list[int], list, int]:
-    """Return each sequence's text, the sequences, and the number of truncated texts."""
-    encodings = tokenizer.encode_batch(texts, max_length=limit).encodings
-    sequences = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
-    return list(range(len(texts))), sequences, sum(encoding.truncated for encoding in encodings)
-
-
-def _split_windows(tokenizer, texts: list[str], limit: int) -> tuple[list[int], list, int]:
-    """Return each window's text, the windows' sequences, and 0: no text is truncated."""
-    encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
-    owners, sequences = [], []
-    for owner, encoding in enumerate(encodings):
-        for start, end in windows(len(encoding), limit - 2, (limit - 2) // 4):
-            ids = [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id]
-            owners.append(owner)
-            sequences.append((ids, [0] * len(ids)))
-    return owners, sequences, 0
+def _split_windows(tokenizer, ids: list[int], limit: int) -> list[Window]:
+    ranges = windows(len(ids), limit - 2, (limit - 2) // 4)
+    tokens = [[tokenizer.cls_id, *ids[start:end], tokenizer.sep_id] for start, end in ranges]
+    return [Window(one, [0] * len(one)) for one in tokens]

@@ -3,7 +3,6 @@
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -15,7 +14,7 @@ from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.packed_batch import one_per_row
-from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, pick_length
+from kbert.data.padding import fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.heads import HEADS
@@ -27,6 +26,7 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
+from kbert.tasks.encoding import predict_sequences
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
 
@@ -63,7 +63,7 @@ def evaluate(
     Raises:
         OSError, ValueError: data or model do not fit, see `finetune`.
     """
-    from kbert.tasks.running import get_function, select_outputs
+    from kbert.tasks.running import get_output_function
 
     require_source(source, "evaluate")
     require_data(data=data)
@@ -83,7 +83,7 @@ def evaluate(
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = chosen.encode(records, tokenizer, labels, max_length=limit)
-    function = get_function(bert, tuple(outputs), select_outputs(*outputs), precision)
+    function = get_output_function(bert, outputs, precision)
 
     def predict(inputs):
         return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])
@@ -159,22 +159,22 @@ class LabelledEvaluation:
 
         Of an example with several sequences they are one logit per sequence.
         """
-        ids, per_text = self._examples.ids, HEADS[self._task.head].reads == "first"
-        results: dict[str, list] = {name: [None] * len(ids) for name in names}
-        batches = batches_by_length(
+        ids, pad_id = self._examples.ids, self._pad_id
+        outputs = predict_sequences(
+            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self._packed else predict,
             list(zip(ids, self._examples.segment_ids, strict=True)),
-            self._batch_size,
-            pad_id=self._pad_id,
-            length_for=functools.partial(pick_length, self._lengths),
-            count_for=lambda count: self._batch_size,  # one shape
+            *(self._batch_size, pad_id, self._lengths),
         )
-        for indices, token_ids, segment_ids in batches:
-            inputs = {TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}
-            outputs = predict(one_per_row(inputs, self._pad_id) if self._packed else inputs)
-            for name, logits in zip(names, outputs, strict=True):
-                for index, row in zip(indices, np.asarray(logits, np.float32), strict=False):
-                    results[name][index] = row if per_text else row[: len(ids[index])]
-        return {name: self._examples.group_sequences(each) for name, each in results.items()}
+        if HEADS[self._task.head].reads != "first":
+            outputs = [
+                [row[: len(sequence)] for row in rows]
+                for rows, sequence in zip(outputs, ids, strict=True)
+            ]
+        columns = zip(*outputs, strict=True)
+        return {
+            name: self._examples.group_sequences(column)
+            for name, column in zip(names, columns, strict=True)
+        }
 
 
 def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float | None:

@@ -10,19 +10,16 @@ from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
-from kbert.io.progress import progress_bar
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
 from kbert.tasks.running import (
     BATCH_SIZE,
-    CHUNK,
     InferenceOptions,
-    get_function,
-    run_sequences,
+    get_output_function,
     run_texts,
-    select_outputs,
+    run_windows,
     softmax,
 )
-from kbert.tasks.tagging.windows import Span, find_spans, join_spans, split_windows
+from kbert.tasks.tagging.windows import Span, Window, find_spans, join_spans, split_windows
 
 Words = Sequence[str]
 
@@ -86,8 +83,7 @@ def tag(
     require_tokenizer(bert, "tag")
     texts, spans, is_single = _list_texts(bert, texts)
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
-    layer = names.TOKEN_CLASSIFIER
-    function = get_function(bert, (layer,), select_outputs(layer), precision)
+    function = get_output_function(bert, [names.TOKEN_CLASSIFIER], precision)
     if spans is not None:
         results = _tag_spans(bert, function, texts, spans, batch_size, progress)
     else:
@@ -139,37 +135,32 @@ def _tag_spans(
     progress: bool,
 ) -> list[list[Word]]:
     """Label words at known spans, read as in training: in windows if the text is long."""
-    tokenizer, width = require_tokenizer(bert, "tag"), longest(bert) - 2
-    if width < 1:
+    tokenizer, limit = require_tokenizer(bert, "tag"), longest(bert)
+    if limit < 3:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
     labels = label_names(bert, bert.spec.num_labels)
     outside = "O" if "O" in labels else labels[0]
-    results: list[list[Word]] = []
-    with progress_bar(len(texts), " texts", progress) as bar:
-        for start in range(0, len(texts), CHUNK):
-            chunk = texts[start : start + CHUNK]
-            encodings = tokenizer.encode_batch(chunk, add_special_tokens=False).encodings
-            sequences, owners = [], []
-            for index, encoding in enumerate(encodings):
-                for window in split_windows(encoding, spans[start + index], width):
-                    ids = encoding.ids[window.start : window.end]
-                    ids = [tokenizer.cls_id, *ids, tokenizer.sep_id]
-                    sequences.append((ids, [0] * len(ids)))
-                    owners.append((index, window))
-            predictions: list[dict[int, tuple[str, float]]] = [{} for _ in chunk]
-            for n, (logits,) in run_sequences(bert, function, sequences, batch_size):
-                index, window = owners[n]
-                probabilities = softmax(logits[list(window.tokens)])
-                for word, row in zip(window.words, probabilities, strict=True):
-                    predictions[index][word] = _choose_label(labels, row)
-            for index, text in enumerate(chunk):
-                results.append(
-                    [
-                        Word(text[a:b], *predictions[index].get(word, (outside, 0.0)), a, b)
-                        for word, (a, b) in enumerate(spans[start + index])
-                    ]
-                )
-                bar.update()
+    results: list[list[Word]] = [[] for _ in texts]
+
+    def encode(part: slice) -> list[list[Window]]:
+        encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
+        return [
+            split_windows(tokenizer, encoding, own, limit)
+            for encoding, own in zip(encodings, spans[part], strict=True)
+        ]
+
+    for index, windows, outputs in run_windows(
+        bert, function, len(texts), encode, batch_size, progress
+    ):
+        predictions: dict[int, tuple[str, float]] = {}
+        for window, (logits,) in zip(windows, outputs, strict=True):
+            probabilities = softmax(logits[list(window.tokens)])
+            for word, row in zip(window.words, probabilities, strict=True):
+                predictions[word] = _choose_label(labels, row)
+        results[index] = [
+            Word(texts[index][a:b], *predictions.get(word, (outside, 0.0)), a, b)
+            for word, (a, b) in enumerate(spans[index])
+        ]
     return results
 
 

@@ -2,21 +2,20 @@
 
 import dataclasses
 import logging
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.columns import ColumnOptions, Columns
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import is_header
+from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import data_of
-from kbert.tasks.tables import check_width, read_objects
+from kbert.tasks.record_reader import RecordReader, check_width
 from kbert.tasks.tagging.windows import join_spans, split_windows
 
 _logger = logging.getLogger("kbert")
@@ -45,33 +44,70 @@ class TaggedWords(NamedTuple):
     tokens: tuple[int, ...]
 
 
-def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Sentence]:
-    """Return the sentences of a file, UTF-8.
+class TagReader(RecordReader):
+    """Reads sentences: CoNLL, or rows of two lists, words (tokens) and labels (tags, ner_tags, …).
 
-    `.json`, `.jsonl`: one object per line, {"words": […], "labels": […]}, with the names of
-    `take_tagged`. Else CoNLL: one word per line, in the first column, with its label in the last
-    (tabs, or else spaces, between), a blank line between sentences; -DOCSTART- lines and comments,
-    "# key = …", are ignored. `.conllu`: FORM and UPOS are read, and every line with # and the
-    numbers n-m and n.m ignored.
-
-    Args:
-        path: the file.
-        options: which columns to read, by name, or CoNLL's by number; whether CoNLL's first line
-            is a header (`is_header`).
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not UTF-8, no sentence, a line without a label or with other columns than the
-            first; with the line's number.
+    CoNLL has one word per line, in the first column, with its label in the last (tabs, or else
+    spaces, between), and a blank line between sentences; -DOCSTART- lines and comments, "# key =
+    …", are ignored. Of `.conllu` FORM and UPOS are read, and every line with # and the numbers n-m
+    and n.m ignored. The options name the columns, or number those of CoNLL. Tuples in memory are
+    (words, labels).
     """
-    path = Path(path)
-    if objects := read_objects(path):
-        sentences = [_convert_row(row, location, options) for location, row in objects]
-    else:
-        sentences = _drop_header(list(_read_conll(path, options)), options)
-    if not sentences:
-        raise ValueError(f"{path}: expected sentences of labelled words, got none")
-    return sentences
+
+    record = Sentence
+    expected = "expected sentences of labelled words"
+    expected_row = "expected (words, labels) or a dict with the keys words and labels"
+
+    def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
+        return LabelledRecords(_drop_header(list(_read_conll(path, options)), options))
+
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
+        words = _find_column(names, _WORDS, location, options.text)
+        return Columns((words,), _find_column(names, _LABELS, location, options.label))
+
+    def name_cells(self, row, location: str) -> tuple[Sequence, list]:
+        if isinstance(row, list) and len(row) == 2:
+            return ("words", "labels"), row
+        return super().name_cells(row, location)
+
+    def make_record(
+        self, cells, names, columns: Columns, location: str, class_names=None
+    ) -> Sentence:
+        lists = []
+        for n in (*columns.texts, columns.label):
+            if not isinstance(cells[n], list) or not cells[n]:
+                raise ValueError(
+                    f'{location}: "{names[n]}" must be a list of texts, got {cells[n]!r:.60}'
+                )
+            lists.append((cells[n], names[n]))
+        (words, word_column), (labels, label_column) = lists
+        if len(words) != len(labels):
+            raise ValueError(
+                f"{location}: {len(words)} words but {len(labels)} labels: give each word one"
+            )
+        return Sentence(
+            tuple(text_of(word, word_column, location) for word in words),
+            tuple(label_of(label, label_column, location, class_names) for label in labels),
+            (location,) * len(words),
+        )
+
+
+_READER = TagReader()
+read_tagged, take_tagged = _READER.read, _READER.take
+
+
+def _find_column(
+    columns: Sequence, names: Sequence[str], location: str, own_name: str | None
+) -> int:
+    """Return the column that the user named, else a known one; the first name has precedence."""
+    names = names if own_name is None else [own_name]
+    known = [name for name in names if name in columns]
+    if not known or (len(known) > 1 and names[0] not in columns):
+        raise ValueError(
+            f'{location}: expected a list "{names[0]}", got {", ".join(map(str, columns))[:60]}'
+            + (f": it may be one of {', '.join(known)}" if known else "")
+        )
+    return columns.index(known[0])
 
 
 def _read_conll(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
@@ -158,70 +194,6 @@ def _select_cells(
     return pair[0].strip(), pair[1].strip()
 
 
-def take_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> in_memory.LabelledRecords:
-    """Return the sentences of rows in memory.
-
-    A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
-    tags, ner_tags, pos_tags or upos. Labels are texts or whole numbers; a list of
-    `datasets.ClassLabel` gives its names.
-
-    Args:
-        data: what `kbert.data.labelled.in_memory.iterate_records` takes.
-        name: of the argument, for errors.
-        options: which columns to read.
-
-    Raises:
-        ValueError: a row that is none of these, with its location.
-    """
-    sentences = in_memory.LabelledRecords()
-    features = getattr(data, "features", None) or {}
-    class_names = {key: in_memory.class_names(data, key) for key in features}
-    for location, row in in_memory.iterate_records(data, name):
-        if isinstance(row, list) and len(row) == 2:
-            row = {"words": row[0], "labels": row[1]}
-        if not isinstance(row, (Sentence, dict)):
-            raise ValueError(
-                f"{location}: expected (words, labels) or a dict with the keys words and labels, "
-                f"got {row!r:.60}"
-            )
-        if isinstance(row, dict):
-            sentences.labels = class_names.get(_find_column(row, _LABELS, location, options.label))
-            row = _convert_row(row, location, options, sentences.labels)
-        sentences.append(row)
-    return sentences
-
-
-def _convert_row(
-    row: Mapping, location: str, options: ColumnOptions, class_names: Sequence[str] | None = None
-) -> Sentence:
-    words = _find_column(row, _WORDS, location, options.text)
-    labels = _find_column(row, _LABELS, location, options.label)
-    for name in (words, labels):
-        if not isinstance(row[name], list) or not row[name]:
-            raise ValueError(f'{location}: "{name}" must be a list of texts, got {row[name]!r:.60}')
-    if len(row[words]) != len(row[labels]):
-        raise ValueError(
-            f"{location}: {len(row[words])} words but {len(row[labels])} labels: give each word one"
-        )
-    return Sentence(
-        tuple(in_memory.text_of(word, words, location) for word in row[words]),
-        tuple(in_memory.label_of(label, labels, location, class_names) for label in row[labels]),
-        (location,) * len(row[words]),
-    )
-
-
-def _find_column(row: Mapping, names: Sequence[str], location: str, own_name: str | None) -> str:
-    """Return the column that the user named, else a known one; the first name has precedence."""
-    names = names if own_name is None else [own_name]
-    columns = [name for name in names if name in row]
-    if not columns or (len(columns) > 1 and names[0] not in row):
-        raise ValueError(
-            f'{location}: expected a list "{names[0]}", got {", ".join(map(str, row))[:60]}'
-            + (f": it may be one of {', '.join(columns)}" if columns else "")
-        )
-    return columns[0]
-
-
 def list_tags(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     """Return the labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
 
@@ -269,12 +241,11 @@ def encode_tagged(
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
     ids, targets, notes = [], [], []
     for record, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
-        for window in split_windows(encoding, join_spans(sentence.words), max_length - 2):
-            target = [IGNORED] * (window.end - window.start + 2)
+        for window in split_windows(tokenizer, encoding, join_spans(sentence.words), max_length):
+            target = [IGNORED] * len(window.ids)
             for word, token in zip(window.words, window.tokens, strict=True):
                 target[token] = numbers[sentence.labels[word]]
-            tokens = encoding.ids[window.start : window.end]
-            ids.append([tokenizer.cls_id, *tokens, tokenizer.sep_id])
+            ids.append(window.ids)
             targets.append(target)
             notes.append(TaggedWords(record, window.words, window.tokens))
     segments = [[0] * len(tokens) for tokens in ids]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kbert.data.padding import windows
 from kbert.data.tokenization.encodings import Encoding
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 Span = tuple[int, int]  # first character, end
 # The white space of BERT's tokenizer. Other control characters are dropped and separate no words.
@@ -18,15 +19,18 @@ class Window(NamedTuple):
     """Tokens of a sentence, and the words that have their label there.
 
     Attributes:
-        start, end: range of the tokens, without [CLS] and [SEP].
+        ids: the tokens, with [CLS] and [SEP].
         words: indices of the words.
-        tokens: the first token of each word, counted from [CLS] on.
+        tokens: the index of each word's first token in `ids`.
     """
 
-    start: int
-    end: int
+    ids: list[int]
     words: tuple[int, ...]
     tokens: tuple[int, ...]
+
+    @property
+    def segment_ids(self) -> list[int]:
+        return [0] * len(self.ids)
 
 
 def join_spans(words: Iterable[str]) -> list[Span]:
@@ -67,18 +71,22 @@ def find_spans(text: str, punctuation: str) -> list[Span]:
     return spans
 
 
-def split_windows(encoding: Encoding, spans: Sequence[Span], width: int) -> list[Window]:
-    """Split a sentence into windows of `width` tokens, and assign each word to one of them.
+def split_windows(
+    tokenizer: Tokenizer, encoding: Encoding, spans: Sequence[Span], max_length: int
+) -> list[Window]:
+    """Split a sentence into windows that overlap by half, and assign each word to one of them.
 
     A word's label is at its first token, in the window where that is farthest from the ends. A word
     that the tokenizer drops is in no window.
 
     Args:
+        tokenizer: has the ids of [CLS] and [SEP].
         encoding: of the text, without [CLS] and [SEP].
         spans: of its words.
-        width: tokens of a window.
+        max_length: tokens of a window, with [CLS] and [SEP].
     """
     first = _find_first_tokens(spans, encoding.offsets)
+    width = max_length - 2
     ranges = windows(len(encoding), width, width // 2)
     ends = [end for _, end in ranges]
     owned: list[list[int]] = [[] for _ in ranges]
@@ -92,7 +100,11 @@ def split_windows(encoding: Encoding, spans: Sequence[Span], width: int) -> list
         best = max(margins, key=margins.__getitem__)
         owned[best].append(word)
     return [
-        Window(start, end, tuple(mine), tuple(first[word] - start + 1 for word in mine))
+        Window(
+            [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id],
+            tuple(mine),
+            tuple(first[word] - start + 1 for word in mine),
+        )
         for (start, end), mine in zip(ranges, owned, strict=True)
     ]
 

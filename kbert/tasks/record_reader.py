@@ -1,0 +1,215 @@
+"""Records of labelled data, from files and from rows in memory."""
+
+import logging
+import math
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbert.data.labelled import in_memory
+from kbert.data.labelled.columns import NAMES, NO_OPTIONS, ColumnOptions, left_out
+from kbert.data.labelled.header import Row, is_header
+from kbert.data.labelled.text_lines import read_json_lines, read_rows
+
+_logger = logging.getLogger("kbert")
+
+
+class RecordReader:
+    """Reads a task's records; its subclasses say which columns there are, and what a record is.
+
+    The columns are the indices that `find_columns` returns; `column in columns` says whether one is
+    read, `columns.label` is the label's, or None.
+
+    Attributes:
+        record: the class of the records. Rows in memory may be records already.
+        expected: what a file should hold, for errors.
+        expected_row: what a row in memory should be, for errors.
+        names: known names of columns, for `is_header`.
+    """
+
+    record: type
+    expected: str
+    expected_row: str
+    names: Collection[str] = NAMES
+
+    def read(
+        self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS
+    ) -> in_memory.LabelledRecords:
+        """Return the records of a file, UTF-8; blank lines are ignored.
+
+        `.json`, `.jsonl`: one object per line. `.csv`: columns between commas, with quotes as
+        Python's csv reads them. Else columns between tabs, without quotes. A first line with names
+        of columns is a header (`is_header`); a warning says so.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: not UTF-8, no record, a line with another number of columns than the first,
+                a first line that may be a header or not, a row that is no record; with the line's
+                number.
+        """
+        path = Path(path)
+        if path.suffix.lower() in (".json", ".jsonl"):
+            records = self._convert_rows(read_json_lines(path), options)
+        else:
+            records = self.read_lines(path, options)
+        if not records:
+            raise ValueError(f"{path}: {self.describe(path)}, got none")
+        return records
+
+    def take(
+        self, data, name: str, options: ColumnOptions = NO_OPTIONS
+    ) -> in_memory.LabelledRecords:
+        """Return the records of rows in memory; a `datasets.ClassLabel` gives its names.
+
+        Args:
+            data: what `kbert.data.labelled.in_memory.iterate_records` takes. A row is a record, a
+                dict by column, or a tuple that `name_cells` knows.
+            name: the argument's name, for errors.
+            options: which columns to read.
+
+        Raises:
+            ValueError: a row that is no record, with its location.
+        """
+        features = getattr(data, "features", None) or {}
+        class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
+        return self._convert_rows(in_memory.iterate_records(data, name), options, class_names)
+
+    def describe(self, path: Path) -> str:
+        return self.expected
+
+    def split_labels(self, cell: str) -> Collection[str]:
+        """Return the labels in a line's last cell, which tell a header from an example."""
+        return (cell,)
+
+    def last_column(self, lines: Sequence[Row]) -> str:
+        """Return what the last column holds, "label" or "text_pair"."""
+        return "label"
+
+    def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
+        """Return whether the first line is a header."""
+        location, first = lines[0]
+        has_header = is_header(
+            lines,
+            options,
+            self.split_labels,
+            names=self.names,
+            columns_in=lambda names: self.find_columns(names, location, options),
+            last=self.last_column(lines),
+        )
+        if has_header:
+            _logger.warning("%s: read as a header: %s", location, ", ".join(first))
+        return has_header
+
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Any:
+        """Return the columns of a header or a dict; raise a ValueError if some are missing."""
+        raise NotImplementedError
+
+    def find_unnamed(self, lines: Sequence[Row], location: str) -> Any:
+        """Return the columns of lines without a header."""
+        raise NotImplementedError
+
+    def name_cells(self, row, location: str) -> tuple[Sequence, list]:
+        """Return the names of the columns, and the cells, of a row in memory."""
+        if not isinstance(row, dict):
+            raise ValueError(f"{location}: {self.expected_row}, got {row!r:.60}")
+        return tuple(row), list(row.values())
+
+    def make_record(
+        self,
+        cells: Sequence,
+        names: Sequence,
+        columns: Any,
+        location: str,
+        class_names: Sequence[str] | None = None,
+    ) -> Any:
+        """Return the record of a row's cells; `class_names` are the names of numbered labels."""
+        raise NotImplementedError
+
+    def check_cells(self, cells: Sequence[str], columns: Any, location: str) -> None:
+        """Raise a ValueError for a line of a table that is no record."""
+
+    def check_record(self, record: Any, first: Any, location: str) -> None:
+        """Raise a ValueError for a record that does not go with the first one."""
+
+    def check_records(
+        self, records: Sequence, names: Sequence, columns: Any, options: ColumnOptions, way: str
+    ) -> None:
+        """Raise a ValueError for records that are probably wrong.
+
+        `way` are the options that, beside columns' names, decide how the data are read.
+        """
+
+    def read_lines(self, path: Path, options: ColumnOptions) -> in_memory.LabelledRecords:
+        """Return the records of a table's lines."""
+        records, lines = in_memory.LabelledRecords(), read_rows(path)
+        if not lines:
+            return records
+        location, first = lines[0]
+        names = [str(number) for number in range(1, len(first) + 1)]
+        if has_header := self.find_header(lines, options):
+            names, lines = first, lines[1:]
+        if has_header or options.names:
+            columns = self.find_columns(names, location, options)
+        else:
+            columns = self.find_unnamed(lines, location)
+        if has_header:
+            _warn_of_ignored(names, columns, location)
+        for location, cells in lines:
+            check_width(cells, names, location)
+            self.check_cells(cells, columns, location)
+            records.append(self.make_record(cells, names, columns, location))
+        self.check_records(records, names, columns, options, "" if has_header else " --no-header")
+        return records
+
+    def _convert_rows(
+        self,
+        rows: Iterable[tuple[str, object]],
+        options: ColumnOptions,
+        class_names: Mapping[str, tuple[str, ...] | None] | None = None,
+    ) -> in_memory.LabelledRecords:
+        """Return the records of (location, row); `class_names` go by the column's name."""
+        records = in_memory.LabelledRecords()
+        layouts: dict[tuple, Any] = {}
+        for location, row in rows:
+            record = row
+            if not isinstance(row, self.record):
+                names, cells = self.name_cells(row, location)
+                names = tuple(names)
+                if names not in layouts:
+                    layouts[names] = self.find_columns(names, location, options)
+                    _warn_of_ignored(names, layouts[names], location)
+                columns = layouts[names]
+                if class_names and columns.label is not None:
+                    records.labels = class_names.get(str(names[columns.label]).lower())
+                record = self.make_record(cells, names, columns, location, records.labels)
+            self.check_record(record, records[0] if records else record, location)
+            records.append(record)
+        for names, columns in list(layouts.items())[:1]:
+            self.check_records(records, names, columns, options, "")
+        return records
+
+
+def _warn_of_ignored(names: Sequence, columns: Any, location: str) -> None:
+    if ignored := left_out(names, columns):
+        _logger.warning("%s: these columns are ignored: %s", location, ", ".join(ignored)[:80])
+
+
+def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
+    """Raise a ValueError for a row with another number of columns than the first."""
+    if len(cells) != len(names):
+        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
+
+
+def parse_number(value) -> float | None:
+    """Return a finite number; None for anything else."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def split_number(cell: str) -> tuple[str]:
+    """Return one label for all numbers, to tell a header from them; other text is a label."""
+    return (cell,) if parse_number(cell) is None else ("a number",)
