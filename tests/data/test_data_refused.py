@@ -16,7 +16,7 @@ from kbert.data.npy_files import read_npy
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
-from kbert.tasks.classification.reading import read_labelled
+from kbert.tasks.classification.training import TASK as CLASSIFY
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_fifo_and_device_are_refused_at_once(tmp_path):
             read_npy,
             js.read,
             Tokenizer.from_vocab,
-            read_labelled,
+            CLASSIFY.read,
             check_file,
             read_lines,
             kbert.load,

@@ -11,9 +11,9 @@ from helpers.sample_data import ANSWERED, TAGGED
 
 import kbert
 from kbert.tasks.answering.squad import read_squad, take_questions
-from kbert.tasks.classification.reading import list_labels, read_labelled, take_labelled
+from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.task import task_of
-from kbert.tasks.tagging.reading import list_tags, read_tagged, take_tagged
+from kbert.tasks.tagging.training import TASK as TAGGING
 
 TEXTS = ["a cat sat", "the dog, red", "a big café", " a mat ", "the cat"]
 PAIRS = ["a dog", "the dog", "red", "the mat", "a"]
@@ -32,7 +32,7 @@ def files(tmp_path):
     for path, columns in zip(names, ((TEXTS,), (TEXTS, PAIRS)), strict=True):
         with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(zip(*columns, LABELS, strict=True))
-    return [plain(read_labelled(path)) for path in names]
+    return [plain(CLASSIFY.read(path)) for path in names]
 
 
 # What people have, each with the same rows.
@@ -108,15 +108,15 @@ def mark_peers(ways) -> list:
 @pytest.mark.parametrize("way", mark_peers(WAYS))
 def test_rows_in_memory_are_those_of_a_file(files, way):
     make, which = WAYS[way]
-    records = take_labelled(make(), "train")
+    records = CLASSIFY.take(make(), "train")
     assert plain(records) == files[which]
     assert [record.location for record in records] == [f"train[{n}]" for n in range(len(TEXTS))]
-    assert list_labels(records) == ("0", "1", "2", "10")
+    assert CLASSIFY.labels(records) == ("0", "1", "2", "10")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_labels_of_every_kind_have_the_same_names(kind):
-    records = take_labelled([(text, kind(label)) for text, label in ROWS], "train")
+    records = CLASSIFY.take([(text, kind(label)) for text, label in ROWS], "train")
     assert [record.label for record in records] == [str(label) for label in LABELS]
 
 
@@ -126,15 +126,15 @@ def test_boolean_labels_are_named_as_in_csv(kind, tmp_path):
     path = tmp_path / "some.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    assert plain(take_labelled(rows, "train")) == plain(read_labelled(path))
-    assert list_labels(take_labelled(rows, "train")) == ("False", "True")
+    assert plain(CLASSIFY.take(rows, "train")) == plain(CLASSIFY.read(path))
+    assert CLASSIFY.labels(CLASSIFY.take(rows, "train")) == ("False", "True")
 
 
 def test_records_are_taken_as_they_are():
-    records = take_labelled([("a", 1), ("b", 0)], "train")
-    assert take_labelled(records, "dev") == records
+    records = CLASSIFY.take([("a", 1), ("b", 0)], "train")
+    assert CLASSIFY.take(records, "dev") == records
     for read, take, path in (
-        (read_tagged, take_tagged, TAGGED),
+        (TAGGING.read, TAGGING.take, TAGGED),
         (read_squad, take_questions, ANSWERED),
     ):
         assert take(read(path)[3:9], "dev") == read(path)[3:9]
@@ -149,12 +149,12 @@ def test_class_labels_give_their_names_in_their_order():
     features = sets.Features({"text": sets.Value("string"), "label": sets.ClassLabel(names=names)})
     rows = {"text": TEXTS, "label": [2, 0, 1, 2, 0]}
     data = sets.Dataset.from_dict(rows, features=features)
-    records = take_labelled(data, "train")
+    records = CLASSIFY.take(data, "train")
     assert [record.label for record in records] == [names[label] for label in rows["label"]]
-    assert list_labels(records) == tuple(names)
+    assert CLASSIFY.labels(records) == tuple(names)
     hidden = sets.Dataset.from_dict(rows | {"label": [2, 0, -1, 2, 0]}, features=features)
     with pytest.raises(ValueError, match=r'test\[2\]: "label" must number one of world, .* got -1'):
-        take_labelled(hidden, "test")
+        CLASSIFY.take(hidden, "test")
 
 
 @pytest.mark.full
@@ -164,17 +164,17 @@ def test_tags_of_datasets_give_their_names():
     tags = sets.Sequence(sets.ClassLabel(names=names))
     features = sets.Features({"tokens": sets.Sequence(sets.Value("string")), "ner_tags": tags})
     rows = {"tokens": [["Ada", "Lovelace"], ["No", "one", "."]], "ner_tags": [[1, 2], [0, 0, 0]]}
-    records = take_tagged(sets.Dataset.from_dict(rows, features=features), "train")
+    records = TAGGING.take(sets.Dataset.from_dict(rows, features=features), "train")
     assert records[0].labels == ("B-PER", "I-PER")
-    assert list_tags(records) == tuple(names)
+    assert TAGGING.labels(records) == tuple(names)
 
 
 def test_words_and_tags_in_memory_are_those_of_a_file():
-    read = read_tagged(TAGGED)
+    read = TAGGING.read(TAGGED)
     rows = [(sentence.words, sentence.labels) for sentence in read]
     dicts = [{"tokens": np.array(words), "tags": list(labels)} for words, labels in rows]
     for given in (rows, dicts, iter(rows)):
-        found = take_tagged(given, "dev")
+        found = TAGGING.take(given, "dev")
         assert [(one.words, one.labels) for one in found] == rows
         assert found[4].locations == ("dev[4]",) * len(rows[4][0])
 
@@ -184,7 +184,7 @@ def test_ragged_words_of_tf_data_are_taken():
 
     words = tf.ragged.constant([["Ada", "said"], ["no"]])
     rows = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant([[1, 0], [0]])))
-    found = take_tagged(rows, "train")
+    found = TAGGING.take(rows, "train")
     assert [(one.words, one.labels) for one in found] == [
         (("Ada", "said"), ("1", "0")),
         (("no",), ("0",)),
@@ -326,7 +326,7 @@ def test_dataset_dict_is_refused():
 
 
 def test_columns_that_are_not_read_are_named(caplog):
-    take_labelled([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
+    CLASSIFY.take([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
     assert "train[0]: these columns are ignored: context, place" in caplog.text
 
 

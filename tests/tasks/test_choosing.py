@@ -18,7 +18,7 @@ from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.show.verification import verify
-from kbert.tasks.choosing import TASK, Question, read_choices, take_choices
+from kbert.tasks.choosing import TASK, Question
 from kbert.tasks.resume import resume
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -215,7 +215,7 @@ def test_loss_of_evaluation_is_transformers(tuned):
     done, folder = tuned
     model = BertForMultipleChoice.from_pretrained(folder / "run" / "model").eval()
     losses = []
-    for question in read_choices(folder / "dev.csv"):
+    for question in TASK.read(folder / "dev.csv"):
         prompt, *texts = question.texts
         pairs = [done.bert.tokenizer.encode(prompt, text) for text in texts]
         logits = [
@@ -261,16 +261,16 @@ def test_all_layouts_give_the_same_questions(tmp_path):
     renamed = write(tmp_path / "b.csv", [["gold", "body", *columns[2:]], *rows])
     options = kbert_options(text="body", label="gold")
     for questions in (
-        read_choices(write(tmp_path / "a.csv", [columns, *rows])),
-        read_choices(tmp_path / "a.tsv"),
-        read_choices(tmp_path / "a.jsonl"),
-        read_choices(renamed, options),
-        take_choices(dicts, "train"),
-        take_choices(lists, "train"),
+        TASK.read(write(tmp_path / "a.csv", [columns, *rows])),
+        TASK.read(tmp_path / "a.tsv"),
+        TASK.read(tmp_path / "a.jsonl"),
+        TASK.read(renamed, options),
+        TASK.take(dicts, "train"),
+        TASK.take(lists, "train"),
     ):
         assert [(one.texts[0], one.texts[1:], one.label) for one in questions] == expected
     question = Question("cat", ("dog", "sun"), 1)
-    assert take_choices([question], "train") == [question]
+    assert TASK.take([question], "train") == [question]
 
 
 def kbert_options(**options):
@@ -310,7 +310,7 @@ def test_rows_that_are_no_questions_are_refused(row, says):
 )
 def test_questions_in_memory_are_checked(question, says):
     with pytest.raises(ValueError, match=says):
-        take_choices([question], "train")
+        TASK.take([question], "train")
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_questions_in_memory_are_checked(question, says):
 def test_files_that_are_no_questions_are_refused_in_one_line(tmp_path, capsys, rows, says):
     data = write(tmp_path / "data.csv", rows)
     with pytest.raises(ValueError, match=says):
-        read_choices(data)
+        TASK.read(data)
     options = ("--task", "choice", "--train", data, "-o", tmp_path / "run")
     status, out, err = kbert_command(capsys, "-q", "finetune", tmp_path, *options)
     assert (status, out) == (2, "") and err.count("\n") == 1
@@ -337,7 +337,7 @@ def test_files_that_are_no_questions_are_refused_in_one_line(tmp_path, capsys, r
 def test_table_without_a_header_is_refused(tmp_path):
     data = write(tmp_path / "data.csv", [HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 0]])
     with pytest.raises(ValueError, match=r"line 1: expected the columns .* leave no_header out"):
-        read_choices(data, kbert_options(no_header=True))
+        TASK.read(data, kbert_options(no_header=True))
 
 
 def test_settings_and_choices_that_do_not_fit_are_refused(tuned):

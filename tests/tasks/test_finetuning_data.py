@@ -24,13 +24,8 @@ from kbert.graph.names import (
     TOKEN_CLASSIFIER,
     TOKEN_IDS,
 )
-from kbert.tasks.classification.reading import (
-    Labelled,
-    encode_labelled,
-    list_labels,
-    read_labelled,
-    take_labelled,
-)
+from kbert.tasks.classification.reading import Labelled
+from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.task import read_data, task_of
 
 COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
@@ -73,23 +68,23 @@ def real_rows(batch) -> np.ndarray:
 
 
 def test_texts_are_read(write):
-    records = read_labelled(write("a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"))
+    records = CLASSIFY.read(write("a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"))
     assert [(r.text, r.label, r.pair) for r in records] == [
         ("a fine film", "2", None),
         ("Bad .", "0", None),
         ("Café “x”", "10", None),
     ]
     assert records[1].location.endswith("some.tsv, line 3")
-    assert list_labels(records) == ("0", "2", "10")  # numbers by their value
+    assert CLASSIFY.labels(records) == ("0", "2", "10")  # numbers by their value
 
 
 def test_pairs_and_a_header_are_read(write):
-    records = read_labelled(
+    records = CLASSIFY.read(
         write("\ufeffpremise\thypothesis\tLabel\nA cat .\tNo cat .\tno\nB\tB\tyes\n")
     )
     assert records[0][:3] == ("A cat .", "no", "No cat .")
     assert len(records) == 2
-    assert list_labels(records) == ("no", "yes")
+    assert CLASSIFY.labels(records) == ("no", "yes")
 
 
 HEADER_WORDS = ["label", "labels", "gold_label", "class", "target", "category", "Label", "TARGET"]
@@ -102,7 +97,7 @@ def test_first_row_labelled_with_a_headers_word_stays(write, caplog, word, name,
     """`zip` of two lists is the peer: nothing vanishes, whatever a class is called."""
     rows = list(zip(["a fine film", "it drags", "text"], [word, "other", word], strict=True))
     lines = "".join(f"{text}{between}{label}\n" for text, label in rows)
-    records = read_labelled(write(lines, name))
+    records = CLASSIFY.read(write(lines, name))
     assert [(record.text, record.label) for record in records] == rows
     assert (
         f"{name}, line 1: taken as a text with the label '{word}'. If it is a header" in caplog.text
@@ -127,10 +122,10 @@ def test_a_header_names_its_columns_in_any_order(
     write, caplog, name, between, header, row, expected
 ):
     cells = header.split(" ")
-    (record,) = read_labelled(write(f"{between.join(cells)}\n{between.join(row)}\n", name))
+    (record,) = CLASSIFY.read(write(f"{between.join(cells)}\n{between.join(row)}\n", name))
     assert record[:3] == expected
     assert f"{name}, line 1: read as a header: {', '.join(cells)}" in caplog.text
-    (record,) = read_labelled(write(json.dumps(dict(zip(cells, row, strict=True))), "some.jsonl"))
+    (record,) = CLASSIFY.read(write(json.dumps(dict(zip(cells, row, strict=True))), "some.jsonl"))
     assert record[:3] == expected
 
 
@@ -155,18 +150,18 @@ def test_ambiguous_header_is_refused_unless_chosen(write, name, between, header,
     rows = [("7", *row)[-len(cells) :] for row in LINES]
     file = write("".join(f"{between.join(row)}\n" for row in (cells, *rows)), name)
     with pytest.raises(ValueError) as refused:
-        read_labelled(file)
+        CLASSIFY.read(file)
     said = str(refused.value)
     assert EITHER.format(", ".join(cells)) + f"--text-column {columns}" in said
     assert "--no-header (no_header=True)" in said and "\n" not in said
     text, label = columns.split(" --label-column ")
     with open(file, newline="") as lines:
         expected = [(row[text], row[label]) for row in csv.DictReader(lines, delimiter=between)]
-    found = read_labelled(file, ColumnOptions(text, None, label))
+    found = CLASSIFY.read(file, ColumnOptions(text, None, label))
     assert [(one.text, one.label) for one in found] == expected
     numbers = ColumnOptions(str(cells.index(text) + 1), None, str(len(cells)), no_header=True)
     for options in [numbers] + [ColumnOptions(no_header=True)] * (len(cells) == 2):
-        first, *found = read_labelled(file, options)
+        first, *found = CLASSIFY.read(file, options)
         assert (first.text, first.label) == (text, label)
         assert [(one.text, one.label) for one in found] == expected
 
@@ -182,7 +177,7 @@ def test_no_header_is_seen_where_none_is(write):
     rare = [("a fine film", "mixed"), *LINES]
     for rows, options in ((many, {}), (rare, {"known_labels": ["mixed"]}), (rare[:4], {})):
         file = write("".join(f"{text}\t{label}\n" for text, label in rows))
-        found = read_labelled(file, ColumnOptions(**options))
+        found = CLASSIFY.read(file, ColumnOptions(**options))
         assert [(one.text, one.label) for one in found] == rows
 
 
@@ -193,15 +188,15 @@ def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
     file = write("", "some.csv")
     with open(file, "w", newline="") as lines:
         csv.writer(lines).writerows([("body", "mood"), *rows])
-    assert len(read_labelled(file)) == count + 1
+    assert len(CLASSIFY.read(file)) == count + 1
     (said,) = [record.getMessage() for record in caplog.records]
     assert "some.csv, line 1: 'body, mood' is read as an example. If it is a header, name" in said
     assert "--text-column body --label-column mood" in said and "--no-header" in said
     caplog.clear()
-    found = read_labelled(file, ColumnOptions("body", None, "mood"))
+    found = CLASSIFY.read(file, ColumnOptions("body", None, "mood"))
     assert [(one.text, one.label) for one in found] == rows
     assert "is read as an example" not in caplog.text
-    assert len(read_labelled(file, ColumnOptions(no_header=True))) == count + 1
+    assert len(CLASSIFY.read(file, ColumnOptions(no_header=True))) == count + 1
     assert "is read as an example" not in caplog.text
 
 
@@ -216,7 +211,7 @@ def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
     ],
 )
 def test_few_rows_without_a_header_are_not_warned_of(write, caplog, rows):
-    found = read_labelled(write("".join(f"{text},{label}\n" for text, label in rows), "some.csv"))
+    found = CLASSIFY.read(write("".join(f"{text},{label}\n" for text, label in rows), "some.csv"))
     assert [(one.text, one.label) for one in found] == rows and not caplog.records
 
 
@@ -244,7 +239,7 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
         writer.writerows(rows)
     with open(file, newline="") as lines:
         expected = [(row[text], row["label"]) for row in csv.DictReader(lines)]
-    assert [(one.text, one.label) for one in read_labelled(file)] == expected == LINES[:count]
+    assert [(one.text, one.label) for one in CLASSIFY.read(file)] == expected == LINES[:count]
     said = [record.getMessage() for record in caplog.records]
     assert [line for line in said if "ignored" in line] == [
         f"{file}, line 1: these columns are ignored: {ignored}"
@@ -253,14 +248,14 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
 
 def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
-    (found,) = take_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
+    (found,) = CLASSIFY.take(rows, "train", ColumnOptions("Body", "other", "kind"))
     assert found[:3] == ("a", "x", "b")
     with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
-        take_labelled(rows, "train", ColumnOptions("bodi"))
+        CLASSIFY.take(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
         ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
     ):
-        take_labelled(rows, "train", ColumnOptions(1))
+        CLASSIFY.take(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="both options name the column 'body'"):
         ColumnOptions("body", label="body")
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
@@ -271,13 +266,15 @@ def test_columns_of_rows_can_be_named():
 
 def test_unlabelled_rows_are_counted(caplog):
     records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
-    assert list_labels(records) == ("-1", "0", "1", "NaN", "nan")
+    assert CLASSIFY.labels(records) == ("-1", "0", "1", "NaN", "nan")
     said = [record.getMessage() for record in caplog.records]
     counts = [("-1", 1), ("NaN", 1), ("nan", 1)]
     for (label, count), message in zip(counts, said, strict=True):
         assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
     caplog.clear()
-    list_labels([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
+    CLASSIFY.labels(
+        [Labelled("a", label) for label in ["-1", "0", "1"] * 9]
+    )  # a class like the others
     assert not caplog.records
 
 
@@ -288,50 +285,50 @@ def test_labels_that_hardly_repeat_are_refused(write):
     file = write("".join(f"{label},{text}\n" for label, text in swapped), "some.csv")
     first, second = "--text-column 2 --label-column 1", "--text-column 1 --label-column 2"
     with pytest.raises(ValueError) as refused:
-        read_labelled(file)
+        CLASSIFY.read(file)
     said = str(refused.value)
     assert "the labels must repeat, got 13 different ones in 13 examples" in said
     assert f"swapped, give {first} --no-header. If they are right, give {second} --no" in said
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
-        found = read_labelled(file, ColumnOptions(*options, no_header=True))
+        found = CLASSIFY.read(file, ColumnOptions(*options, no_header=True))
         assert [(one.text, one.label) for one in found] == expected
-    found = take_labelled(swapped, "train", ColumnOptions("label", None, "text"))
+    found = CLASSIFY.take(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
     with pytest.raises(
         ValueError, match=r"swapped, give --text-column label --label-column text\."
     ):
-        take_labelled(swapped, "train")
+        CLASSIFY.take(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
-    assert len(take_labelled(numbers, "train")) == 16 > len(take_labelled(swapped[:10], "train"))
+    assert len(CLASSIFY.take(numbers, "train")) == 16 > len(CLASSIFY.take(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
         match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
     ):
-        take_labelled(numbers[:15], "train")
-    assert len(read_labelled(file, ColumnOptions(known_labels=["film 0"]))) == 13
+        CLASSIFY.take(numbers[:15], "train")
+    assert len(CLASSIFY.read(file, ColumnOptions(known_labels=["film 0"]))) == 13
 
 
 def test_columns_that_are_not_read_are_named(write, caplog):
-    read_labelled(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
+    CLASSIFY.read(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
     assert "line 1: these columns are ignored: category\n" in caplog.text
 
 
 def test_csv_is_read(write):
     content = '\ufefftext,Label\r\n"a cat, ""red""\nand big",good\r\n\r\n a dog ,bad\n'
-    records = read_labelled(write(content, "some.csv"))
+    records = CLASSIFY.read(write(content, "some.csv"))
     assert [(r.text, r.label, r.pair) for r in records] == [
         ('a cat, "red"\nand big', "good", None),
         ("a dog", "bad", None),
     ]
     assert [r.location.rpartition(" ")[2] for r in records] == ["2", "5"]
-    (record,) = read_labelled(write("a\tb,c,1", "some.CSV"))
+    (record,) = CLASSIFY.read(write("a\tb,c,1", "some.CSV"))
     assert record[:3] == ("a\tb", "1", "c")
 
 
 def test_json_lines_are_read(write):
     lines = '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n'
-    records = read_labelled(write(lines, "some.jsonl"))
+    records = CLASSIFY.read(write(lines, "some.jsonl"))
     assert [record[:3] for record in records] == [("a cat", "2", None), ("a\nc", "2", "b")]
     assert records[1].location.endswith("some.jsonl, line 3")
 
@@ -343,7 +340,7 @@ def test_any_line_ending_gives_the_same_records(write, name):
     if between is None:
         lines = ['{"text": "a cat", "label": 1}', '{"text": "a dog", "label": 0}']
     for end in ("\n", "\r\n", "\r"):
-        records = read_labelled(write(end.join(lines) + end, name))
+        records = CLASSIFY.read(write(end.join(lines) + end, name))
         assert [record[:2] for record in records] == [("a cat", "1"), ("a dog", "0")]
 
 
@@ -351,7 +348,7 @@ def test_any_line_ending_gives_the_same_records(write, name):
 def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
     """A line of 3 million characters; its first tokens are those of its beginning."""
     text = "a cat sat " * 300_000
-    records = read_labelled(write(f"{text}\tx\nred\ty\n"))
+    records = CLASSIFY.read(write(f"{text}\tx\nred\ty\n"))
     kept = []
 
     class Measured:
@@ -359,18 +356,18 @@ def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
             kept.append(sum(map(len, texts)))
             return tokenizer.encode_batch(texts, pairs, **options)
 
-    examples = encode_labelled(records, Measured(), ("x", "y"), 13)
+    examples = CLASSIFY.encode(records, Measured(), ("x", "y"), 13)
     assert examples.ids[0] == tokenizer.encode(text[:200], max_length=13).ids
     assert 0 < max(kept) < 1_200_000
     short = [Labelled("a cat sat", "x", "a dog") for _ in range(100_000)]
-    examples = encode_labelled(short, Measured(), ("x", "y"), 13)
+    examples = CLASSIFY.encode(short, Measured(), ("x", "y"), 13)
     assert len(examples) == 100_000 and max(kept) < 1_200_000
     assert examples.ids[0] == examples.ids[-1] == tokenizer.encode("a cat sat", "a dog").ids
 
 
 def test_sst2_is_read(shared):
     folder = shared / "data" / "sst2"
-    counts = {name: len(read_labelled(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
+    counts = {name: len(CLASSIFY.read(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
     assert counts == {"train": 6920, "dev": 872, "test": 1821}  # Socher et al. 2013
 
 
@@ -390,7 +387,7 @@ def test_sst2_is_read(shared):
 )
 def test_bad_files_are_refused_with_the_line(write, content, said):
     with pytest.raises(ValueError, match=said) as error:
-        read_labelled(write(content))
+        CLASSIFY.read(write(content))
     assert "\n" not in str(error.value)
 
 
@@ -454,26 +451,26 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
 def test_bad_csv_and_json_are_refused_with_the_line(write, name, content, said):
     said = ".*".join(map(re.escape, said.split(".*")))
     with pytest.raises(ValueError, match=said) as error:
-        read_labelled(write(content, name))
+        CLASSIFY.read(write(content, name))
     assert "\n" not in str(error.value)
 
 
 def test_bad_labels_are_refused_with_the_line(write, tokenizer):
-    records = read_labelled(write("a cat\t1\na dog\t2\n"))
+    records = CLASSIFY.read(write("a cat\t1\na dog\t2\n"))
     with pytest.raises(
         ValueError, match=r"some.tsv, line 2: label must be one of the model's 0, 1, got '2'"
     ):
-        encode_labelled(records, tokenizer, ("0", "1"), 16)
+        CLASSIFY.encode(records, tokenizer, ("0", "1"), 16)
     with pytest.raises(ValueError, match=r"must have two labels or more, got only '1'"):
-        list_labels(records[:1])
+        CLASSIFY.labels(records[:1])
     mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
     with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):
-        encode_labelled(mixed, tokenizer, ("0", "1"), 16)
+        CLASSIFY.encode(mixed, tokenizer, ("0", "1"), 16)
 
 
 def test_texts_are_encoded_and_cut_ones_counted(tokenizer, caplog):
     records = [Labelled("a cat", "x", "the dog"), Labelled("a cat sat on the mat", "y", "the dog")]
-    examples = encode_labelled(records, tokenizer, ("x", "y"), 8)
+    examples = CLASSIFY.encode(records, tokenizer, ("x", "y"), 8)
     pair = tokenizer.encode("a cat", "the dog")
     assert examples.ids[0] == pair.ids
     assert examples.segment_ids[0] == pair.segment_ids
@@ -656,7 +653,7 @@ def test_the_fingerprint_tells_data_and_settings_apart(examples):
 
 
 def test_columns_of_pairs_without_a_header_are_logged(write, caplog):
-    read_labelled(write("1\ta film\tgood\n2\tb\tbad\n"))
+    CLASSIFY.read(write("1\ta film\tgood\n2\tb\tbad\n"))
     assert "some.tsv: the columns are read as text, second text, label. If" in caplog.text
 
 

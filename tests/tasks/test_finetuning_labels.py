@@ -13,8 +13,8 @@ from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.graph.names import CLASSIFIER
-from kbert.tasks.classification import numbers, several_labels
-from kbert.tasks.classification.reading import read_labelled
+from kbert.tasks.classification.training import MULTI_LABEL, REGRESSION
+from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.recipe import balance_classes
 
 torch = pytest.importorskip("torch")
@@ -142,13 +142,13 @@ def test_rows_in_memory_are_as_those_of_the_file(tmp_path):
     rows = [("a cat", ["cat"]), ("nothing", []), ("both", ["cat", "dog"])]
     objects = [{"text": text, "labels": labels} for text, labels in rows]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, objects)) + "\n")
-    task = several_labels.TASK
+    task = MULTI_LABEL
     read = [record.label for record in task.read(tmp_path / "a.tsv")]
     assert read == [("cat",), (), ("cat", "dog")]
     assert [record.label for record in task.read(tmp_path / "a.jsonl")] == read
     assert [record.label for record in task.take(rows, "train")] == read
     assert [record.label for record in task.take(objects, "train")] == read
-    numbered = numbers.TASK.take([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
+    numbered = REGRESSION.take([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
     assert [record.label for record in numbered] == [2.0, 2.5, -0.1]
 
 
@@ -162,16 +162,16 @@ def test_rows_in_memory_are_as_those_of_the_file(tmp_path):
 )
 def test_a_wrong_row_is_named(tmp_path, task, line, said):
     (tmp_path / "a.tsv").write_text(f"first\t1\n{line}\n")
-    found = {"regress": numbers, "multilabel": several_labels}[task].TASK
+    found = {"regress": REGRESSION, "multilabel": MULTI_LABEL}[task]
     with pytest.raises(ValueError, match=said):
         found.read(tmp_path / "a.tsv")
 
 
 def test_a_header_is_seen_by_numbers_and_by_several_labels(tmp_path):
     (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tscore\na cat\ta dog\t2.5\n")
-    (record,) = numbers.TASK.read(tmp_path / "a.tsv")
+    (record,) = REGRESSION.read(tmp_path / "a.tsv")
     assert record[:3] == ("a cat", 2.5, "a dog")
-    for task, labels in ((numbers.TASK, "1 2 3.5 4 5"), (several_labels.TASK, "a b a,b b a")):
+    for task, labels in ((REGRESSION, "1 2 3.5 4 5"), (MULTI_LABEL, "a b a,b b a")):
         rows = [f"text {n}\t{label}\n" for n, label in enumerate(labels.split())]
         (tmp_path / "a.tsv").write_text("words\tmood\n" + "".join(rows))
         with pytest.raises(ValueError, match="line 1: 'words, mood' may be a header or an example"):
@@ -227,7 +227,7 @@ def test_bad_options_are_one_line(source, tmp_path):
 def test_constant_predictions_have_no_correlation(caplog):
     examples = Examples([[1]] * 3, [[0]] * 3, {CLASSIFIER: [1.0, 2.0, 3.5]})
     outputs = {CLASSIFIER: [np.float32([0.5])] * 3}
-    found = numbers.TASK.scores([], examples, outputs, ("score",)).metrics()
+    found = REGRESSION.scores([], examples, outputs, ("score",)).metrics()
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
     assert "all 3 predictions are 0.5" in caplog.text
 
@@ -285,4 +285,4 @@ def test_regression_target_of_minus_100_counts():
 
 def test_comma_in_a_single_label_is_kept(tmp_path):
     (tmp_path / "a.tsv").write_text("a text\tcat, dog\n")
-    assert read_labelled(tmp_path / "a.tsv")[0].label == "cat, dog"
+    assert CLASSIFY.read(tmp_path / "a.tsv")[0].label == "cat, dog"

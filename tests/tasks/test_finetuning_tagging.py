@@ -13,13 +13,8 @@ from kbert.data.labelled.length_buckets import IGNORED
 from kbert.data.padding import windows
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.tasks.finetuning.task import task_of
-from kbert.tasks.tagging.reading import (
-    Sentence,
-    encode_tagged,
-    list_tags,
-    read_tagged,
-    take_tagged,
-)
+from kbert.tasks.tagging.reading import Sentence
+from kbert.tasks.tagging.training import TASK as TAGGING
 
 LABELS = ("B-x", "I-x", "O")
 
@@ -37,7 +32,7 @@ def written(tmp_path, text: str | bytes, name: str = "a.conll"):
 
 def test_conll_conllu_and_jsonl_are_read(tmp_path):
     conll = "-DOCSTART- -X- O\n\nThe DT O\nRhine NNP B-x\n\n\n# SYM O\r\n"
-    found = read_tagged(written(tmp_path, conll))
+    found = TAGGING.read(written(tmp_path, conll))
     assert [(s.words, s.labels) for s in found] == [
         (("The", "Rhine"), ("O", "B-x")),
         (("#",), ("O",)),
@@ -46,18 +41,18 @@ def test_conll_conllu_and_jsonl_are_read(tmp_path):
     rest = "\t".join("______")
     lines = [f"1-2\tdon't\t_\t_\t{rest}", f"1\tdo\tdo\tAUX\t{rest}", f"2\tn't\tnot\tPART\t{rest}"]
     text = "# sent_id = 1\n" + "\n".join([*lines, f"2.1\tx\tx\tX\t{rest}"]) + "\n"
-    (found,) = read_tagged(written(tmp_path, text, "a.conllu"))
+    (found,) = TAGGING.read(written(tmp_path, text, "a.conllu"))
     assert (found.words, found.labels) == (("do", "n't"), ("AUX", "PART"))
     text = '{"words": ["New York", "東京"], "labels": ["B-x", "O"]}\n\n'
-    (found,) = read_tagged(written(tmp_path, text, "a.jsonl"))
+    (found,) = TAGGING.read(written(tmp_path, text, "a.jsonl"))
     assert (found.words, found.labels) == (("New York", "東京"), ("B-x", "O"))
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
 def test_any_line_ending_gives_the_same_sentences(tmp_path, end):
     text = TAGGED.read_bytes()
-    found = read_tagged(written(tmp_path, text.replace(b"\n", end.encode())))
-    assert [one[:2] for one in found] == [one[:2] for one in read_tagged(TAGGED)]
+    found = TAGGING.read(written(tmp_path, text.replace(b"\n", end.encode())))
+    assert [one[:2] for one in found] == [one[:2] for one in TAGGING.read(TAGGED)]
 
 
 def test_long_sentences_are_windowed_in_linear_time(tmp_path):
@@ -65,11 +60,11 @@ def test_long_sentences_are_windowed_in_linear_time(tmp_path):
     pieces = tokenizer()
     seconds = []
     for words in (2_000, 16_000):
-        long = read_tagged(written(tmp_path, "the\tO\nbig\tB-x\n" * (words // 2)))
+        long = TAGGING.read(written(tmp_path, "the\tO\nbig\tB-x\n" * (words // 2)))
         times = []
         for _ in range(3):  # the collector or another process may hold one of them up
             start = time.process_time()
-            examples = encode_tagged(long, pieces, LABELS, 32)
+            examples = TAGGING.encode(long, pieces, LABELS, 32)
             times.append(time.process_time() - start)
         seconds.append(min(times))
         counted = [word for note in examples.notes for word in note.words]
@@ -82,7 +77,7 @@ def test_word_is_labelled_in_its_most_central_window():
     pieces, width = tokenizer(), 9
     long = sentence(*(["the", "unbelievable", "zoo"] * 31))
     (encoding,) = pieces.encode_batch([" ".join(long.words)], add_special_tokens=False)
-    examples = encode_tagged([long], pieces, LABELS, width + 2)
+    examples = TAGGING.encode([long], pieces, LABELS, width + 2)
     where = {word: n for n, note in enumerate(examples.notes) for word in note.words}
     spans = windows(len(encoding), width, width // 2)
     first = {}
@@ -113,55 +108,55 @@ def test_word_is_labelled_in_its_most_central_window():
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
     with pytest.raises(ValueError) as error:
-        read_tagged(written(tmp_path, text, name))
+        TAGGING.read(written(tmp_path, text, name))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_header_of_words_is_skipped(tmp_path, caplog):
     text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
-    found = read_tagged(written(tmp_path, text))
+    found = TAGGING.read(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
     assert "a.conll, line 1: read as a header: token, ner" in caplog.text
     for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
-        found = read_tagged(written(tmp_path, text), options)
+        found = TAGGING.read(written(tmp_path, text), options)
         assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
-    (row,) = take_tagged([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
+    (row,) = TAGGING.take([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
     assert row[:2] == (("a",), ("x",))
     words = "Zed X\n" + "the D\nsun N\n" * 60
     with pytest.raises(ValueError, match="line 1: 'Zed, X' may be a header or an example"):
-        read_tagged(written(tmp_path, words))
-    (found,) = read_tagged(written(tmp_path, words), ColumnOptions(no_header=True))
+        TAGGING.read(written(tmp_path, words))
+    (found,) = TAGGING.read(written(tmp_path, words), ColumnOptions(no_header=True))
     assert found.words[0] == "Zed" and len(found.words) == 121
 
 
 def test_a_label_per_text_is_refused(tmp_path):
     text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
     with pytest.raises(ValueError) as refused:
-        read_tagged(written(tmp_path, text, "a.tsv"))
+        TAGGING.read(written(tmp_path, text, "a.tsv"))
     said = "a.tsv, line 1: the task tag expects a word and its label on each line, got a text"
     assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
 def test_comments_are_not_words(tmp_path):
     text = "# newdoc id = 1\n# text = # 1 it\n#\tSYM\n1\tNUM\n\n# text =\n# c = d\tSYM\n"
-    found = read_tagged(written(tmp_path, text))
+    found = TAGGING.read(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("#", "1"), ("# c = d",)]
-    (found,) = read_tagged(written(tmp_path, "# NN O\n# = O\n# newparts O\n"))
+    (found,) = TAGGING.read(written(tmp_path, "# NN O\n# = O\n# newparts O\n"))
     assert found.words == ("#", "#", "#")
 
 
 def test_tags_come_from_the_training_data():
-    assert list_tags([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
+    assert TAGGING.labels([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
     with pytest.raises(ValueError, match=r"must have two labels or more, got only 'B-x'"):
-        list_tags([sentence("a"), sentence("b")])
+        TAGGING.labels([sentence("a"), sentence("b")])
 
 
 def test_label_missing_from_training_is_refused():
     with pytest.raises(ValueError, match=r"f, line 2: label must be one of B-x, I-x, got 'O'"):
-        encode_tagged([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
+        TAGGING.encode([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
     with pytest.raises(ValueError, match="max_length must be at least 3"):
-        encode_tagged([sentence("a")], tokenizer(), LABELS, 2)
+        TAGGING.encode([sentence("a")], tokenizer(), LABELS, 2)
 
 
 @pytest.mark.parametrize("number", range(len(texts.SPLIT_WORDS)))
@@ -169,7 +164,7 @@ def test_word_labels_align_to_first_pieces_as_transformers(number):
     """With its ids and words of tokens, which helpers/record_tokenizer.py recorded."""
     ids, words = np.load(record_tokenizer.FILE)[f"words {number}"].tolist()
     pieces = kbert.Tokenizer.from_vocab(record_tokenizer.VOCABULARY, lowercase=True)
-    examples = encode_tagged([sentence(*texts.SPLIT_WORDS[number])], pieces, LABELS, 400)
+    examples = TAGGING.encode([sentence(*texts.SPLIT_WORDS[number])], pieces, LABELS, 400)
     expected, before = [], -1
     for word in words:
         expected.append(word % 3 if word not in (-1, before) else IGNORED)
@@ -181,9 +176,9 @@ def test_word_labels_align_to_first_pieces_as_transformers(number):
 def test_windows_label_each_word_once_with_most_context():
     words = [f"w{n}{'x' * (n % 4)}" for n in range(61)]
     sentences = [sentence(*words), sentence("a"), sentence(*words[:9])]
-    whole = encode_tagged(sentences, tokenizer(), LABELS, 500)
+    whole = TAGGING.encode(sentences, tokenizer(), LABELS, 500)
     assert len(whole) == 3
-    cut = encode_tagged(sentences, tokenizer(), LABELS, 21)
+    cut = TAGGING.encode(sentences, tokenizer(), LABELS, 21)
     seen = {}
     for ids, row, note in zip(cut.ids, cut.labels[TOKEN_CLASSIFIER], cut.notes, strict=True):
         assert 3 <= len(ids) == len(row) <= 21

@@ -12,7 +12,8 @@ import kbert
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph.names import TOKEN_IDS
-from kbert.tasks.embedding.reading import TextRecord, read_records, take_records
+from kbert.tasks.embedding.reading import TextRecord
+from kbert.tasks.embedding.training import TASK
 
 PAIR, TRIPLE = ("a cat", "a dog, too"), ("a cat", "a dog", "the sun")
 
@@ -60,46 +61,46 @@ READ = {
 @pytest.mark.parametrize("case", READ)
 def test_embedding_files_of_every_kind_are_read(tmp_path, case):
     name, rows, texts, scores, labels = READ[case]
-    found = read_records(written(tmp_path, name, rows))
+    found = TASK.read(written(tmp_path, name, rows))
     assert [record.texts for record in found] == texts
     assert [record.score for record in found] == (scores or [None] * len(texts))
     assert [record.label for record in found] == (labels or [None] * len(texts))
     first = 2 if len(rows) > len(texts) else 1
     assert found[0].location == f"{tmp_path / name}, line {first}"
     if name.endswith(".jsonl"):
-        in_memory = take_records(rows, "train")
+        in_memory = TASK.take(rows, "train")
         assert [one[:3] for one in in_memory] == [one[:3] for one in found]
 
 
 def test_embedding_rows_in_memory_are_read():
-    found = take_records([PAIR, ("x", "y")], "train")
+    found = TASK.take([PAIR, ("x", "y")], "train")
     assert found[1] == TextRecord(("x", "y"), location="train[1]")
-    assert take_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
-    assert take_records({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
-    assert take_records(found, "train")[0].texts == PAIR
+    assert TASK.take([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
+    assert TASK.take({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
+    assert TASK.take(found, "train")[0].texts == PAIR
 
 
 def test_embedding_columns_can_be_named(tmp_path):
     names = ("id", "q", "a", "negative", "like")
     file = written(tmp_path, "a.csv", [names, (7, *TRIPLE, 0.5), (8, *PAIR, "x", 2)])
-    found = read_records(file, ColumnOptions("q", "a"))
+    found = TASK.read(file, ColumnOptions("q", "a"))
     assert [record.texts for record in found] == [TRIPLE, (*PAIR, "x")]
     file = written(tmp_path, "b.csv", [("q", "a", "like"), (*PAIR, 0.5)])
-    (record,) = read_records(file, ColumnOptions("q", "a", "like"))
+    (record,) = TASK.read(file, ColumnOptions("q", "a", "like"))
     assert (record.texts, record.score) == (PAIR, 0.5)
-    (record,) = take_records([{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind"))
+    (record,) = TASK.take([{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind"))
     assert (record.texts, record.label) == (("a cat",), "3")
     file = written(tmp_path, "c.tsv", [("x", *PAIR, "7")])
-    (record,) = read_records(file, ColumnOptions("2", "3", "4", no_header=True))
+    (record,) = TASK.read(file, ColumnOptions("2", "3", "4", no_header=True))
     assert (record.texts, record.score) == (PAIR, 7.0)
 
 
 def test_unknown_columns_and_headers_of_pairs_are_logged(tmp_path, caplog):
     rows = [("anchor", "positive", "where"), (*PAIR, "x")]
-    assert [one.texts for one in read_records(written(tmp_path, "a.csv", rows))] == [PAIR]
+    assert [one.texts for one in TASK.read(written(tmp_path, "a.csv", rows))] == [PAIR]
     assert "a.csv, line 1: these columns are ignored: where\n" in caplog.text
     caplog.clear()
-    assert len(read_records(written(tmp_path, "b.csv", [("front", "back"), PAIR]))) == 2
+    assert len(TASK.read(written(tmp_path, "b.csv", [("front", "back"), PAIR]))) == 2
     (said,) = [record.getMessage() for record in caplog.records]
     assert "'front, back' is read as an example" in said
     assert "--text-column front --text-pair-column back" in said
@@ -108,7 +109,7 @@ def test_unknown_columns_and_headers_of_pairs_are_logged(tmp_path, caplog):
 def test_possible_labels_are_warned_of(tmp_path, caplog):
     rows = [(f"text {number}", "good") for number in range(30)]
     with caplog.at_level(logging.WARNING):
-        read_records(written(tmp_path, "a.tsv", rows))
+        TASK.read(written(tmp_path, "a.tsv", rows))
     assert "with only 1 different second texts: if they are labels" in caplog.text
 
 
@@ -152,7 +153,7 @@ REFUSED = {
 def test_wrong_rows_are_refused_with_file_and_line(tmp_path, case):
     name, rows, said = REFUSED[case]
     with pytest.raises(ValueError) as refused:
-        read_records(written(tmp_path, name, rows))
+        TASK.read(written(tmp_path, name, rows))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert str(tmp_path / name) in str(refused.value)
 

@@ -11,10 +11,10 @@ from kbert.data.labelled.header import Row
 from kbert.data.labelled.in_memory import label_of, text_of
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
+from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.record_reader import RecordReader
+from kbert.tasks.table_task import TableTask
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
@@ -62,13 +62,16 @@ def join_start(start: str, choices: Iterable[str]) -> list[str]:
     return [f"{start} {choice}".strip() for choice in choices]
 
 
-class ChoiceReader(RecordReader):
-    """Reads questions: the columns are prompt, choice0, choice1, … and label, or SWAG's names.
+class Choosing(TableTask):
+    """Multiple choice: the columns are prompt, choice0, choice1, … and label, or SWAG's names.
 
     An object or a dict may have all choices as a list, "choices" or "endings". A table needs a
     header. The label is the index of the right choice, from 0. A question's last choices may be
     empty. The options name the columns of the prompt (text), the start (text_pair) and the label.
     """
+
+    name, head, score = "choice", "choice", "accuracy"
+    title, takes_teacher = "multiple choice", False
 
     record = Question
     expected = (
@@ -119,30 +122,6 @@ class ChoiceReader(RecordReader):
     def check_record(self, record: Question, first: Question, location: str) -> None:
         _check_label(str(record.label), record.choices, location)
 
-
-_READER = ChoiceReader()
-read_choices, take_choices = _READER.read, _READER.take
-
-
-def _check_label(label: str, choices: Sequence, location: str):
-    if len(choices) < 2:
-        raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
-    if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
-        raise ValueError(
-            f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
-            f"{label!r}"
-        )
-
-
-class Choosing(Task):
-    """See `kbert.tasks.finetuning.task.Task`."""
-
-    name, head, score = "choice", "choice", "accuracy"
-    title, takes_teacher = "multiple choice", False
-
-    read = staticmethod(read_choices)
-    take = staticmethod(take_choices)
-
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         """Encode each choice as a pair of texts, the prompt and the choice."""
         prompts = [record.prompt for record in records for _ in record.choices]
@@ -154,11 +133,19 @@ class Choosing(Task):
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """Return the accuracy of the choices with the highest numbers."""
-        from kbert.tasks import metrics
-
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(logits.argmax()) for logits in outputs[CLASSIFIER]])
         return Scores((gold, predicted), lambda *both: {"accuracy": metrics.accuracy(*both)})
+
+
+def _check_label(label: str, choices: Sequence, location: str):
+    if len(choices) < 2:
+        raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
+    if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
+        raise ValueError(
+            f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
+            f"{label!r}"
+        )
 
 
 TASK = Choosing()

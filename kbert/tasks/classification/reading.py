@@ -1,24 +1,20 @@
 """Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
 
 import logging
-import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import ColumnOptions, Columns, find_columns
-from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import Row
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.record_reader import RecordReader
+from kbert.tasks.table_task import TableTask
 
 _logger = logging.getLogger("kbert")
-_FEW = 10  # examples: so few may have a label of their own each
 
 
 class Labelled(NamedTuple):
@@ -36,8 +32,8 @@ class Labelled(NamedTuple):
     location: str = "a record"
 
 
-class LabelledReader(RecordReader):
-    """Reads texts, or pairs of them, with one label each.
+class LabelledTask(TableTask):
+    """A task with a label, or several, or a number for each text or pair of texts.
 
     An object or a dict has the columns that `kbert.data.labelled.columns` knows, such as text, pair
     and label; the pair may be missing. Without a header, a table's last column is the label. Tuples
@@ -118,58 +114,12 @@ class LabelledReader(RecordReader):
                     "leave the line out"
                 )
 
-    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
-        """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
-
-        Columns that the user named, and labels that the data or a model know, are not checked.
-        """
-        different = len({record.label for record in records})
-        if options.names or options.known_labels or records.labels:
-            return
-        if len(records) <= _FEW or 2 * different <= len(records):
-            return
-        used = [names[column] for column in (*columns.texts, columns.label)]
-        are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
-        regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
-        raise ValueError(
-            f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
-            f"ones in {len(records):,} examples. If text and label are swapped, give "
-            f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
-            f"{_name_options(used)}{way}{regress}"
-        )
-
-
-_READER = LabelledReader()
-read_labelled, take_labelled = _READER.read, _READER.take
+    def check_labels(self, records: Sequence[Labelled], labels: Sequence[str]) -> None:
+        number_labels(records, labels)
 
 
 def _separator_of(path: Path) -> str:
     return "comma" if path.suffix.lower() == ".csv" else "tab"
-
-
-def _name_options(names: Sequence[str]) -> str:
-    """Return the options that name the columns of a text, a second text if any, and a label."""
-    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
-    second = f" --text-pair-column {pair[0]}" if pair else ""
-    return f"--text-column {text}{second} --label-column {label}"
-
-
-def list_labels(records: Sequence[Labelled]) -> tuple[str, ...]:
-    """Return the labels of the training data, see `sort_labels`.
-
-    A warning counts labels that look like a marker for "no label".
-
-    Raises:
-        ValueError: fewer than two labels.
-    """
-    labels = {record.label for record in records}
-    warn_of_missing_labels(record.label for record in records)
-    if len(labels) < 2:
-        raise ValueError(
-            f"{data_of(records[0].location)} must have two labels or more, got only "
-            f"{records[0].label!r}"
-        )
-    return sort_labels(labels, getattr(records, "labels", None))
 
 
 def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[str, ...]:
@@ -183,41 +133,23 @@ def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[st
     return tuple(sorted(labels, key=int) if are_numbers else sorted(labels))
 
 
-def encode_labelled(
-    records: Sequence[Labelled], tokenizer, labels: Sequence[str], max_length: int
-) -> Examples:
-    """Encode records for a classifier; a warning counts the texts that were truncated.
+def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[list[int]]:
+    """Return the indices of each record's label or labels in `labels`.
 
-    Raises:
-        ValueError: a label that is not among `labels`; pairs and single texts mixed.
+    A ValueError, with file and line, names a label that is not there.
     """
-    ids = number_labels(labels)
-    numbers = [find_label(record.label, record, ids) for record in records]
-    return encode_texts(records, tokenizer, max_length, numbers)
-
-
-def check_labels(records: Sequence[Labelled], labels: Sequence[str]) -> None:
-    """Raise a ValueError, with file and line, for a label that is not among `labels`."""
-    ids = number_labels(labels)
+    ids = {label: number for number, label in enumerate(labels)}
+    numbers = []
     for record in records:
-        for label in (record.label,) if isinstance(record.label, str) else record.label:
-            find_label(label, record, ids)
-
-
-def number_labels(labels: Sequence[str]) -> dict[str, int]:
-    """Return the index of each label."""
-    return {label: number for number, label in enumerate(labels)}
-
-
-def find_label(label: str, record: Labelled, ids: Mapping[str, int]) -> int:
-    """Return a label's index; a ValueError, with file and line, if the model does not have it."""
-    if label not in ids:
-        more = f" … ({len(ids)})" if len(ids) > 10 else ""
-        raise ValueError(
-            f"{record.location}: label must be one of the model's {', '.join(list(ids)[:10])}{more}"
-            f", got {label!r}"
-        )
-    return ids[label]
+        own = (record.label,) if isinstance(record.label, str) else record.label
+        if unknown := [label for label in own if label not in ids]:
+            more = f" … ({len(ids)})" if len(ids) > 10 else ""
+            raise ValueError(
+                f"{record.location}: label must be one of the model's "
+                f"{', '.join(list(ids)[:10])}{more}, got {unknown[0]!r}"
+            )
+        numbers.append([ids[label] for label in own])
+    return numbers
 
 
 def encode_texts(

@@ -1,37 +1,78 @@
-"""Classification of texts, or of pairs of them."""
+"""Classification, with one label or several, and regression, of texts or of pairs of them."""
+
+import re
+import shlex
+from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.data.labelled.columns import Columns
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
+from kbert.data.labelled.in_memory import label_of
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
+from kbert.io.wording import data_of
+from kbert.tasks import metrics
 from kbert.tasks.classification.reading import (
-    check_labels,
-    encode_labelled,
-    list_labels,
-    read_labelled,
-    take_labelled,
+    Labelled,
+    LabelledTask,
+    encode_texts,
+    number_labels,
+    sort_labels,
 )
-from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.tasks.table_task import parse_number, split_number
+
+_FEW = 10  # examples: so few may have a label of their own each
 
 
-class Classification(Task):
-    """See `kbert.tasks.finetuning.task.Task`."""
+class Classification(LabelledTask):
+    """One label per text: a text, a whole number or a truth value."""
 
     name, head, score = "classify", "classifier", "accuracy"
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
 
-    read = staticmethod(read_labelled)
-    take = staticmethod(take_labelled)
-    labels = staticmethod(list_labels)
-    check_labels = staticmethod(check_labels)
-    encode = staticmethod(encode_labelled)
+    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
+        """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
+
+        Columns that the user named, and labels that the data or a model know, are not checked.
+        """
+        different = len({record.label for record in records})
+        if options.names or options.known_labels or records.labels:
+            return
+        if len(records) <= _FEW or 2 * different <= len(records):
+            return
+        used = [names[column] for column in (*columns.texts, columns.label)]
+        are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
+        regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
+        raise ValueError(
+            f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
+            f"ones in {len(records):,} examples. If text and label are swapped, give "
+            f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
+            f"{_name_options(used)}{way}{regress}"
+        )
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the labels of the training data, see `sort_labels`; two or more.
+
+        A warning counts labels that look like a marker for "no label".
+        """
+        labels = {record.label for record in records}
+        warn_of_missing_labels(record.label for record in records)
+        if len(labels) < 2:
+            raise ValueError(
+                f"{data_of(records[0].location)} must have two labels or more, got only "
+                f"{records[0].label!r}"
+            )
+        return sort_labels(labels, getattr(records, "labels", None))
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
+        numbers = [number for (number,) in number_labels(records, labels)]
+        return encode_texts(records, tokenizer, max_length, numbers)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""
-        from kbert.tasks import metrics
-
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
         f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
@@ -48,4 +89,112 @@ class Classification(Task):
         return Scores(np.divmod(cells, len(labels)), compute, counts)
 
 
-TASK = Classification()
+def _name_options(names: Sequence[str]) -> str:
+    """Return the options that name the columns of a text, a second text if any, and a label."""
+    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
+    second = f" --text-pair-column {pair[0]}" if pair else ""
+    return f"--text-column {text}{second} --label-column {label}"
+
+
+class Regression(LabelledTask):
+    """A number for each text or pair of texts, as GLUE's STS-B has it."""
+
+    name, head, score = "regress", "classifier", "spearman"
+    title, problem_type = "a regression", "regression"
+    loss = "squared_error"
+    description = "a number"
+
+    def parse_label(self, value, column: str, location: str, class_names) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
+        number = parse_number(value)
+        if number is None:
+            raise ValueError(f"{location}: the label must be a number, got {str(value)!r:.60}")
+        return number
+
+    def split_labels(self, cell: str) -> tuple[str, ...]:
+        return split_number(cell)
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        return ("score",)
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
+        if len(labels) != 1:
+            raise ValueError(
+                f"regress needs a model with one output, got {len(labels)}: {', '.join(labels)}"
+            )
+        numbers = [record.label for record in records]
+        return encode_texts(records, tokenizer, max_length, numbers)
+
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
+        """pearson, spearman, and the mean squared error."""
+        gold = np.array(examples.labels[CLASSIFIER], np.float64)
+        predicted = np.array([float(row[0]) for row in outputs[CLASSIFIER]])
+        metrics.warn_of_constant(labels=gold, predictions=predicted)
+
+        def compute(gold, predicted):
+            return {
+                "pearson": metrics.pearson(gold, predicted),
+                "spearman": metrics.spearman(gold, predicted),
+                "mse": float(np.mean((gold - predicted) ** 2)),
+            }
+
+        return Scores((gold, predicted), compute)
+
+
+class MultiLabel(LabelledTask):
+    """Any number of labels per text, or none: a list, or between commas."""
+
+    name, head, score = "multilabel", "classifier", "f1"
+    title = "a classifier of several labels"
+    problem_type, loss = "multi_label_classification", "binary_cross_entropy"
+    description = "labels between commas"
+    may_be_empty = True
+
+    def parse_label(self, value, column: str, location: str, class_names) -> tuple[str, ...]:
+        if value is None or value == "":
+            return ()
+        if isinstance(value, str):
+            labels = tuple(label.strip() for label in value.split(","))
+            if "" in labels:
+                raise ValueError(f"{location}: expected labels between commas, got {value!r:.60}")
+            return labels
+        if not isinstance(value, list):
+            raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
+        return tuple(label_of(label, column, location, class_names) for label in value)
+
+    def split_labels(self, cell: str) -> list[str]:
+        return [label.strip() for label in cell.split(",") if label.strip()]
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the data's own labels, else in order; raise a ValueError if no text has one."""
+        labels = {label for record in records for label in record.label}
+        warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
+        if not labels:
+            raise ValueError(f"{data_of(records[0].location)} must have labels, got none at all")
+        return sort_labels(labels, getattr(records, "labels", None))
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
+        """Return labels as float32 (labels,), 0 or 1, each."""
+        targets = np.zeros((len(records), len(labels)), np.float32)
+        for target, numbers in zip(targets, number_labels(records, labels), strict=True):
+            target[numbers] = 1.0
+        return encode_texts(records, tokenizer, max_length, list(targets))
+
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
+        """accuracy: of texts whose labels are all right; f1: of all together; the labels' means."""
+        gold = np.stack(examples.labels[CLASSIFIER]) > 0.5
+
+        def compute(gold, logits):
+            predicted = logits > 0
+            return {
+                "accuracy": float((gold == predicted).all(1).mean()),
+                "f1": metrics.micro_f1(gold, predicted),
+                "macro_f1": metrics.mean_f1(gold, predicted),
+                "map": metrics.mean_average_precision(gold, logits),
+            }
+
+        return Scores((gold, np.stack(outputs[CLASSIFIER])), compute)
+
+
+TASK, REGRESSION, MULTI_LABEL = Classification(), Regression(), MultiLabel()

@@ -17,7 +17,7 @@ from kbert.data.labelled.columns import (
 )
 from kbert.data.labelled.header import Row
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
-from kbert.tasks.record_reader import RecordReader, parse_number, split_number
+from kbert.tasks.table_task import TableTask, parse_number, split_number
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -54,8 +54,8 @@ class TextRecord(NamedTuple):
         return KINDS[1] if self.score is not None else KINDS[min(len(self.texts), 3)]
 
 
-class TextReader(RecordReader):
-    """Reads records of texts, all of one kind.
+class TextTask(TableTask):
+    """A task with records of texts, all of one kind.
 
     The columns are anchor (query, sentence1, text, …), positive (answer, sentence2, …), negative,
     negative_1, …, score and label. Without a header, two texts are a pair, three and more have
@@ -134,10 +134,6 @@ class TextReader(RecordReader):
             raise ValueError(
                 f"{location}: expected {_describe(first)} as before, got {_describe(record)}"
             )
-
-
-_READER = TextReader()
-read_records, take_records = _READER.read, _READER.take
 
 
 def _count_numbers(lines: Sequence[Row]) -> int:

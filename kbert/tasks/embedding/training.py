@@ -11,10 +11,9 @@ from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.io.wording import data_of
 from kbert.tasks.embedding.evaluation import score_embeddings
-from kbert.tasks.embedding.reading import TextRecord, read_records, take_records
+from kbert.tasks.embedding.reading import TextRecord, TextTask
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
@@ -28,15 +27,12 @@ LOSSES_BY_KIND = {
 }
 
 
-class SentenceEmbeddings(Task):
+class SentenceEmbeddings(TextTask):
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "embed", "encoder", "spearman"
     title = "sentence vectors"
     recipe, takes_teacher = "kbert.tasks.embedding.recipe", False
-
-    read = staticmethod(read_records)
-    take = staticmethod(take_records)
 
     def labels(self, records: Sequence[TextRecord]) -> None:
         warn_of_missing_labels(record.label for record in records if record.label is not None)

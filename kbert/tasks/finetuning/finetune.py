@@ -53,9 +53,8 @@ def finetune(
         task: the task, which decides what `train` and `dev` hold: one of
             `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
-            `datasets.Dataset`, a tf.data data set, or a dict of columns. See `take_labelled`,
-            `take_tagged`, `take_questions` and `take_records` in the tasks' reading. Each row
-            is, by task (others: a dict with the columns of their files),
+            `datasets.Dataset`, a tf.data data set, or a dict of columns. Each row is,
+            by task (others: a dict with the columns of their files),
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.
             "multilabel": the same with a list of labels.

@@ -1,8 +1,8 @@
 """Tasks for fine-tuning: a `Task` reads and encodes data, and computes metrics."""
 
 import dataclasses
-import importlib
 import os
+import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,30 +17,33 @@ if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
     from kbert.tasks.intervals import Scores
 
-# The module that has a task as TASK, and what a file of its data contains.
+# The module and name of a task, and what a file of its data contains.
 TASKS = {
     "classify": (
-        "kbert.tasks.classification.training",
+        "kbert.tasks.classification.training:TASK",
         "one example per line: text, [second text,] label, separated by tabs; or .csv, .jsonl "
         "with these columns",
     ),
-    "regress": ("kbert.tasks.classification.numbers", "the same with a number as the label"),
+    "regress": (
+        "kbert.tasks.classification.training:REGRESSION",
+        "the same with a number as the label",
+    ),
     "multilabel": (
-        "kbert.tasks.classification.several_labels",
+        "kbert.tasks.classification.training:MULTI_LABEL",
         "the same with any number of labels, separated by commas",
     ),
     "tag": (
-        "kbert.tasks.tagging.training",
+        "kbert.tasks.tagging.training:TASK",
         "one word and its label per line, a blank line after each sentence",
     ),
-    "qa": ("kbert.tasks.answering.training", "SQuAD's JSON, 1.1 or 2.0"),
+    "qa": ("kbert.tasks.answering.training:TASK", "SQuAD's JSON, 1.1 or 2.0"),
     "choice": (
-        "kbert.tasks.choosing",
+        "kbert.tasks.choosing:TASK",
         "columns prompt, choice0, choice1, …, label, the right one's number from 0; or SWAG's; "
         ".csv, .tsv, .jsonl",
     ),
     "embed": (
-        "kbert.tasks.embedding.training",
+        "kbert.tasks.embedding.training:TASK",
         "two texts (a pair), three or more (the others are negatives), two texts and a score, or "
         "a text and a label, separated by tabs; or .csv, .jsonl",
     ),
@@ -141,7 +144,7 @@ def task_of(name: str) -> Task:
         way = aliases.no_task(name)
         text = unknown_choice("task", TASKS, name)
         raise ValueError(f"{text}: {way}" if way else text)
-    return importlib.import_module(TASKS[name][0]).TASK
+    return pkgutil.resolve_name(TASKS[name][0])
 
 
 @printable.escape_errors()

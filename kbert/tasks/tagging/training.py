@@ -1,35 +1,122 @@
 """A label for each word: names, parts of speech."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.columns import ColumnOptions, Columns
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
+from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
+from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.tasks.finetuning.task import Task
+from kbert.io.wording import data_of
+from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
-from kbert.tasks.tagging.reading import (
-    Sentence,
-    check_tags,
-    encode_tagged,
-    list_tags,
-    read_tagged,
-    take_tagged,
-)
-from kbert.tasks.tagging.windows import find_punctuation
+from kbert.tasks.table_task import TableTask
+from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
+from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
 
-class Tagging(Task):
-    """See `kbert.tasks.finetuning.task.Task`."""
+class Tagging(TableTask):
+    """Sentences: CoNLL, or rows of two lists, words (tokens) and labels (tags, ner_tags, …).
+
+    CoNLL has one word per line, in the first column, with its label in the last (tabs, or else
+    spaces, between), and a blank line between sentences; -DOCSTART- lines and comments, "# key =
+    …", are ignored. Of `.conllu` FORM and UPOS are read, and every line with # and the numbers n-m
+    and n.m ignored. The options name the columns, or number those of CoNLL. Tuples in memory are
+    (words, labels).
+    """
 
     name, head, score = "tag", "tokens", "f1"
     title, has_classes = "a tagger", True
 
-    read = staticmethod(read_tagged)
-    take = staticmethod(take_tagged)
-    labels = staticmethod(list_tags)
-    check_labels = staticmethod(check_tags)
-    encode = staticmethod(encode_tagged)
+    record = Sentence
+    expected = "expected sentences of labelled words"
+    expected_row = "expected (words, labels) or a dict with the keys words and labels"
+
+    def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
+        return LabelledRecords(read_conll(path, options))
+
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
+        words = find_column(names, WORDS, location, options.text)
+        return Columns((words,), find_column(names, LABELS, location, options.label))
+
+    def name_cells(self, row, location: str) -> tuple[Sequence, list]:
+        if isinstance(row, list) and len(row) == 2:
+            return ("words", "labels"), row
+        return super().name_cells(row, location)
+
+    def make_record(
+        self, cells, names, columns: Columns, location: str, class_names=None
+    ) -> Sentence:
+        lists = []
+        for n in (*columns.texts, columns.label):
+            if not isinstance(cells[n], list) or not cells[n]:
+                raise ValueError(
+                    f'{location}: "{names[n]}" must be a list of texts, got {cells[n]!r:.60}'
+                )
+            lists.append((cells[n], names[n]))
+        (words, word_column), (labels, label_column) = lists
+        if len(words) != len(labels):
+            raise ValueError(
+                f"{location}: {len(words)} words but {len(labels)} labels: give each word one"
+            )
+        return Sentence(
+            tuple(text_of(word, word_column, location) for word in words),
+            tuple(label_of(label, label_column, location, class_names) for label in labels),
+            (location,) * len(words),
+        )
+
+    def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
+        """Return the labels, sorted, or as a `datasets.ClassLabel` has them; two or more."""
+        every = [label for sentence in records for label in sentence.labels]
+        labels = sorted(set(every))
+        if len(labels) < 2:
+            location = records[0].locations[0]
+            raise ValueError(
+                f"{data_of(location)} must have two labels or more, got only {labels[0]!r}"
+            )
+        warn_of_missing_labels(every, "words")
+        class_names = getattr(records, "labels", None) or ()
+        return tuple(class_names) if set(labels) <= set(class_names) else tuple(labels)
+
+    def check_labels(self, records: Sequence[Sentence], labels: Sequence[str]) -> None:
+        known = set(labels)
+        for sentence in records:
+            for label, location in zip(sentence.labels, sentence.locations, strict=True):
+                if label not in known:
+                    first = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
+                    raise ValueError(f"{location}: label must be one of {first}, got {label!r}")
+
+    def encode(
+        self, records: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
+    ) -> Examples:
+        """Encode sentences: the label is at each word's first token, else IGNORED.
+
+        A sentence that is too long becomes several windows that overlap by half; see
+        `split_windows`. The notes are the windows.
+        """
+        if max_length < 3:
+            raise ValueError(
+                f"max_length must be at least 3 ([CLS], a token, [SEP]), got {max_length}"
+            )
+        self.check_labels(records, labels)
+        numbers = {label: number for number, label in enumerate(labels)}
+        texts = [" ".join(sentence.words) for sentence in records]
+        encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+        ids, targets, notes = [], [], []
+        for record, (sentence, encoding) in enumerate(zip(records, encodings, strict=True)):
+            spans = join_spans(sentence.words)
+            for window in split_windows(tokenizer, encoding, spans, max_length):
+                target = [IGNORED] * len(window.ids)
+                for word, token in zip(window.words, window.tokens, strict=True):
+                    target[token] = numbers[sentence.labels[word]]
+                ids.append(window.ids)
+                targets.append(target)
+                notes.append(window._replace(record=record))
+        segments = [[0] * len(tokens) for tokens in ids]
+        return Examples(ids, segments, {TOKEN_CLASSIFIER: targets}, notes)
 
     def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
         """Return the records' rule for splitting texts into words; see `find_punctuation`."""
@@ -40,8 +127,6 @@ class Tagging(Task):
 
         A word that the tokenizer drops counts as O, or as the first label where there is none.
         """
-        from kbert.tasks import metrics
-
         outside = "O" if "O" in labels else labels[0]
         predicted = [[outside] * len(record.words) for record in records]
         for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
@@ -64,8 +149,6 @@ class Tagging(Task):
 
 def _compute(gold: np.ndarray, predicted: np.ndarray, entities: np.ndarray | None = None) -> dict:
     """Return the metrics of sentences, whose words' labels are numbers."""
-    from kbert.tasks import metrics
-
     gold, predicted = np.concatenate(gold), np.concatenate(predicted)
     accuracy = {"accuracy": metrics.accuracy(gold, predicted)}
     if entities is None:

@@ -22,11 +22,13 @@ class Window(NamedTuple):
         ids: the tokens, with [CLS] and [SEP].
         words: indices of the words.
         tokens: the index of each word's first token in `ids`.
+        record: index of the sentence.
     """
 
     ids: list[int]
     words: tuple[int, ...]
     tokens: tuple[int, ...]
+    record: int = 0
 
     @property
     def segment_ids(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Records of labelled data, from files and from rows in memory."""
+"""Tasks whose records are lines of a table, JSON lines, or rows in memory."""
 
 import logging
 import math
@@ -11,12 +11,13 @@ from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NAMES, NO_OPTIONS, ColumnOptions, left_out
 from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.text_lines import read_json_lines, read_rows
+from kbert.tasks.finetuning.task import Task
 
 _logger = logging.getLogger("kbert")
 
 
-class RecordReader:
-    """Reads a task's records; its subclasses say which columns there are, and what a record is.
+class TableTask(Task):
+    """A task that says which columns its data have, and what the record of a row is.
 
     The columns are the indices that `find_columns` returns; `column in columns` says whether one is
     read, `columns.label` is the label's, or None.
@@ -41,12 +42,6 @@ class RecordReader:
         `.json`, `.jsonl`: one object per line. `.csv`: columns between commas, with quotes as
         Python's csv reads them. Else columns between tabs, without quotes. A first line with names
         of columns is a header (`is_header`); a warning says so.
-
-        Raises:
-            OSError: the file cannot be read.
-            ValueError: not UTF-8, no record, a line with another number of columns than the first,
-                a first line that may be a header or not, a row that is no record; with the line's
-                number.
         """
         path = Path(path)
         if path.suffix.lower() in (".json", ".jsonl"):
@@ -62,14 +57,7 @@ class RecordReader:
     ) -> in_memory.LabelledRecords:
         """Return the records of rows in memory; a `datasets.ClassLabel` gives its names.
 
-        Args:
-            data: what `kbert.data.labelled.in_memory.iterate_records` takes. A row is a record, a
-                dict by column, or a tuple that `name_cells` knows.
-            name: the argument's name, for errors.
-            options: which columns to read.
-
-        Raises:
-            ValueError: a row that is no record, with its location.
+        A row is a record, a dict by column, or a tuple that `name_cells` knows.
         """
         features = getattr(data, "features", None) or {}
         class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
