@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import NAMES, NO_OPTIONS, ColumnOptions, left_out
+from kbert.data.labelled.columns import NAMES, NO_OPTIONS, NUMBERS, ColumnOptions
 from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.text_lines import read_json_lines, read_rows
 from kbert.tasks.finetuning.task import Task
@@ -179,7 +179,10 @@ class TableTask(Task):
 
 
 def _warn_of_ignored(names: Sequence, columns: Any, location: str) -> None:
-    if ignored := left_out(names, columns):
+    """Report the columns that nothing is read from, except those that number the examples."""
+    others = [str(name) for index, name in enumerate(names) if index not in columns]
+    ignored = [name for name in others if name.strip().lower() not in NUMBERS]
+    if ignored:
         _logger.warning("%s: these columns are ignored: %s", location, ", ".join(ignored)[:80])
 
 

@@ -10,14 +10,8 @@ from helpers.sample_data import ANSWERED, sample_bert, tokenizer
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import BucketedBatches
 from kbert.graph.names import SPAN_END, SPAN_START
-from kbert.tasks.answering.squad import (
-    Question,
-    encode_squad,
-    find_best_answers,
-    find_best_span,
-    read_squad,
-    take_questions,
-)
+from kbert.tasks.answering.squad import Question, read_squad, take_questions
+from kbert.tasks.answering.training import encode_squad, find_best_answers, find_best_span
 from kbert.tasks.finetuning.task import task_of
 
 

@@ -184,7 +184,7 @@ def test_epoch_of_text_columns_has_each_record_once():
         ):
             seen += [rows[tuple(numbers.tolist())]] if weight else []
             for text, number in zip(ids, numbers, strict=True):
-                assert text[text > 0].tolist() == list(map(int, examples.texts[number]))
+                assert text[text > 0].tolist() == list(map(int, examples.ids[number]))
     assert sorted(seen) == list(range(31))
 
 

@@ -112,7 +112,7 @@ def test_default_prompt_is_used_in_training(source):
     bert = dataclasses.replace(source, sentence=sentence)
     columns = TASK.encode([TextRecord(("cat", "dog"))], bert.tokenizer, None, 9, sentence)
     wanted = [bert.tokenizer.encode(f"red {text}").ids for text in ("cat", "dog")]
-    assert list(map(list, columns.texts)) == wanted
+    assert list(map(list, columns.ids)) == wanted
     done = kbert.finetune(
         bert, "embed", train=scored(9, 3), **OPTIONS | {"epochs": 1, "batch_size": 4}
     )

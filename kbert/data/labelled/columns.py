@@ -1,6 +1,6 @@
 """Detection of the columns of texts and labels, by their usual names."""
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -139,12 +139,3 @@ def find_columns(
             f"{listed[:80]}: {WAY_TO_NAME}"
         )
     return Columns(tuple(map(names.index, texts[0])), names.index(labels[0]))
-
-
-def left_out(header: Sequence[str], columns: Container) -> list[str]:
-    """Return the columns that nothing is read from, except those that number the examples."""
-    return [
-        str(name)
-        for index, name in enumerate(header)
-        if index not in columns and str(name).strip().lower() not in NUMBERS
-    ]

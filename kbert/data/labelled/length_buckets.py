@@ -133,7 +133,8 @@ class BucketedBatches:
             raise ValueError("examples must be one or more, got none")
         self.seed, self.pad_id = int(seed), pad_id
         self._sequences, self._mask = examples.index_sequences()
-        tokens = np.array([len(ids) for ids in examples.ids])[self._sequences]
+        self._sequence_tokens = np.array([len(ids) for ids in examples.ids])
+        tokens = self._sequence_tokens[self._sequences]
         self._tokens = tokens.reshape(len(examples), -1).max(1)
         self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
         self.steps_per_epoch = -(-len(examples) // batch_size)
@@ -170,16 +171,7 @@ class BucketedBatches:
             labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
             share = 1 / len(self.examples.labels) / (total or 1)
             weights[name] = (own * share).astype(np.float32)
-        sequences = self._sequences[chosen]
-
-        def pad(lists: Sequence[Sequence[int]], value: int) -> np.ndarray:
-            padded = pad_sequences([lists[n] for n in sequences.ravel()], length, value)
-            return padded.reshape(*sequences.shape, length)
-
-        inputs = {
-            TOKEN_IDS: pad(self.examples.ids, self.pad_id),
-            SEGMENT_IDS: pad(self.examples.segment_ids, 0),
-        }
+        inputs = self._pad_sequences(self._sequences[chosen], length)
         if self._mask is not None:
             inputs[SEQUENCE_MASK] = self._mask[chosen].astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
@@ -199,6 +191,18 @@ class BucketedBatches:
         """Return (rows, tokens) of each batch of an epoch, in order."""
         count = self.batch_size * self._sequences[0].size
         return [(count, length) for length in self.lengths_in(epoch)]
+
+    def _pad_sequences(self, sequences: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """Return the model's inputs, int32 (…, length), for indices of sequences."""
+        columns = (
+            (TOKEN_IDS, self.examples.ids, self.pad_id),
+            (SEGMENT_IDS, self.examples.segment_ids, 0),
+        )
+        inputs = {}
+        for name, lists, fill in columns:
+            padded = pad_sequences([lists[n] for n in sequences.ravel()], length, fill)
+            inputs[name] = padded.reshape(*sequences.shape, length)
+        return inputs
 
     def _length(self, indices: np.ndarray) -> int:
         return pick_length(self.lengths, int(self._tokens[indices].max()))

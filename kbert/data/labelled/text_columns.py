@@ -12,9 +12,8 @@ import numpy as np
 
 from kbert.data.counter_rng import below, fork, key_of
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
-from kbert.data.padding import pad_sequences, pick_length
+from kbert.data.padding import pick_length
 from kbert.data.training_batch import TrainingBatch
-from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 
 _PARTNERS = 3  # a purpose of random numbers, beside those of `BucketedBatches`
 _SAME, _OTHER = 0, 1
@@ -22,20 +21,15 @@ _SAME, _OTHER = 0, 1
 
 @dataclass(frozen=True)
 class TextColumns(Examples):
-    """Records of several texts each.
+    """Records of several texts each: `ids` are the different texts, with [CLS] and [SEP].
 
     Args:
-        ids: token ids of each record's longest text.
-        segment_ids: () for each record.
-        labels: {}.
-        texts: token ids of each different text, with [CLS] and [SEP].
         columns: int32 (N, C), the texts of each record by index; (N, 1) for sentences.
         scores: float32 (N,) for scored pairs, else (0,).
         groups: int32 (N,), each labelled sentence's label, else (0,). Each label has two sentences
             or more.
     """
 
-    texts: Sequence[Sequence[int]] = ()
     columns: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), np.int32))
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -44,20 +38,22 @@ class TextColumns(Examples):
     def from_texts(
         cls, texts: Sequence[Sequence[int]], columns: np.ndarray, **others
     ) -> "TextColumns":
-        """Create it from the fields after `labels`; equal texts become one."""
+        """Create it from texts' ids, of which equal ones become one, and from its own fields."""
         numbers: dict[tuple[int, ...], int] = {}
         renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
         columns = np.asarray(renumbered, np.int32)[columns]
-        different = list(numbers)
-        lengths = np.array([len(text) for text in different])
-        longest = columns[np.arange(len(columns)), lengths[columns].argmax(1)]
-        ids = [different[index] for index in longest]
-        return cls(ids, [()] * len(ids), {}, texts=different, columns=columns, **others)
+        return cls(list(numbers), [()] * len(numbers), {}, columns=columns, **others)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def index_sequences(self) -> tuple[np.ndarray, None]:
+        return self.columns, None
 
     def digest(self) -> str:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256(self.columns.tobytes())
-        for text in self.texts:
+        for text in self.ids:
             sha256.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
         for array in (self.scores, self.groups):
             sha256.update(array.tobytes())
@@ -89,7 +85,6 @@ class ColumnBatches(BucketedBatches):
     ):
         super().__init__(examples, **options)
         self._output = output
-        self._text_lengths = np.array([len(text) for text in examples.texts])
         labelled = len(examples.groups) > 0
         self.count = texts_per_record if labelled else examples.columns.shape[1]
         self.fingerprint |= {"columns": self.count}
@@ -112,13 +107,10 @@ class ColumnBatches(BucketedBatches):
         """
         indices, count = self._pad_step(step)
         texts, labels = self._columns(indices, step // self.steps_per_epoch)
-        length = pick_length(self.lengths, int(self._text_lengths[texts].max()))
-        chosen = texts[part]
-        sequences = [self.examples.texts[index] for index in chosen.ravel()]
-        ids = pad_sequences(sequences, length, self.pad_id).reshape(*chosen.shape, length)
+        length = pick_length(self.lengths, int(self._sequence_tokens[texts].max()))
         weights = (np.arange(len(indices)) < count).astype(np.float32) / np.float32(count)
         return TrainingBatch(
-            {TOKEN_IDS: ids, SEGMENT_IDS: np.zeros_like(ids)},
+            self._pad_sequences(texts[part], length),
             {self._output: labels[part]},
             {self._output: weights[part]},
         )

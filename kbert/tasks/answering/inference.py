@@ -10,10 +10,10 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
-from kbert.tasks.answering.squad import (
+from kbert.tasks.answering.squad import Question
+from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
     STRIDE,
-    Question,
     Span,
     encode_squad,
     find_best_answers,

@@ -43,7 +43,7 @@ class EmbeddingEvaluation:
     ):
         self._kind, self._examples = kind, examples
         self._batch_size, self._pad_id = batch_size, pad_id
-        self._lengths = fitting_lengths(lengths, max(map(len, examples.texts)))
+        self._lengths = fitting_lengths(lengths, max(map(len, examples.ids)))
         self._dimensions = dimensions or ()
         self.scores: dict[str, Scores] = {}
 
@@ -57,7 +57,7 @@ class EmbeddingEvaluation:
             predict: returns [embeddings], (B, H), of inputs by name.
             outputs: not used.
         """
-        sequences = [(text, ()) for text in self._examples.texts]
+        sequences = [(text, ()) for text in self._examples.ids]
         outputs = predict_sequences(
             predict, sequences, self._batch_size, self._pad_id, self._lengths
         )

@@ -75,7 +75,7 @@ class SentenceEmbeddings(TextTask):
         check_prompt(own)
         limit = longest(bert, own.max_length if max_length is None else max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
-        embeddings = embed_ids(bert, examples.texts, batch_size=batch_size, precision=precision)
+        embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
         return score_embeddings(records[0].kind, examples, embeddings).metrics()
 
 

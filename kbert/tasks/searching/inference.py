@@ -24,8 +24,7 @@ from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
-from kbert.tasks.embedding.inference import embed
-from kbert.tasks.embedding.similarities import check_finite, compare
+from kbert.tasks.embedding.inference import check_finite, compare, embed
 from kbert.tasks.running import BATCH_SIZE, InferenceOptions
 from kbert.tasks.searching import TOP
 
