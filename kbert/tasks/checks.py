@@ -36,25 +36,6 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
     return checked, False
 
 
-def listed_pairs(
-    first: str | Iterable[str], second: str | Iterable[str], first_name: str, second_name: str
-) -> tuple[list[str], list[str], bool]:
-    """Two texts, or two lists that are as long, as lists, and whether there was only one pair."""
-    firsts, one = listed(first, first_name)
-    seconds, also_one = listed(second, second_name)
-    if one != also_one:
-        kinds = ["a str" if single else "a list" for single in (one, also_one)]
-        raise ValueError(
-            f"{first_name} and {second_name} must both be a str or both a list, got {kinds[0]} "
-            f"and {kinds[1]}: give two texts, or two lists"
-        )
-    if len(firsts) != len(seconds):
-        raise ValueError(
-            f"{second_name} must be as many as {first_name}, {len(firsts)}, got {len(seconds)}"
-        )
-    return firsts, seconds, one
-
-
 def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
     """Return the model's tokenizer; a ValueError for what is no `Bert`, or has none."""
     require_bert(bert, task)

@@ -25,7 +25,6 @@ from kbert.model.summary import ids_of
 from kbert.tasks import PRECISIONS
 from kbert.tasks.checks import (
     listed,
-    listed_pairs,
     longest,
     require_tokenizer,
     require_two_segments,
@@ -51,16 +50,33 @@ class InferenceOptions(TypedDict, total=False):
 
 
 def list_texts(
-    bert: Bert, task: str, texts, pairs, name: str = "texts", pair_name: str = "pairs"
+    bert: Bert,
+    task: str,
+    texts,
+    pairs,
+    name: str = "texts",
+    pair_name: str = "pairs",
+    optional: bool = True,
 ) -> tuple[list[str], Any, bool]:
-    """Return texts and pairs as lists, and whether it was one text; check the model's tokenizer."""
+    """Return texts and pairs as lists, and whether it was one text; check the model for them.
+
+    Without `optional`, pairs must not be None.
+    """
     require_tokenizer(bert, task)
-    if pairs is None:
-        texts, is_single = listed(texts, name)
-        return texts, None, is_single
-    texts, pairs, is_single = listed_pairs(texts, pairs, name, pair_name)
+    first, is_single = listed(texts, name)
+    if pairs is None and optional:
+        return first, None, is_single
+    second, also_single = listed(pairs, pair_name)
+    if is_single != also_single:
+        kinds = ["a str" if single else "a list" for single in (is_single, also_single)]
+        raise ValueError(
+            f"{name} and {pair_name} must both be a str or both a list, got {kinds[0]} and "
+            f"{kinds[1]}: give two texts, or two lists"
+        )
+    if len(first) != len(second):
+        raise ValueError(f"{pair_name} must be as many as {name}, {len(first)}, got {len(second)}")
     require_two_segments(bert, task)
-    return texts, pairs, is_single
+    return first, second, is_single
 
 
 def get_function(
@@ -72,7 +88,6 @@ def get_function(
     """Return the compiled function of a model made from `bert.model`, one for each model and key.
 
     Args:
-        bert: the checkpoint.
         key: what `build` depends on, beside the model.
         build: makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself.
         precision: one of `PRECISIONS`; None: the model's own.
@@ -80,10 +95,6 @@ def get_function(
     Returns:
         A function of two int32 arrays (B, S) that returns a list of arrays; in another precision
         than the model's own they are float32.
-
-    Raises:
-        ValueError: an unknown precision; another than its own for a model that is not that of its
-            configuration.
     """
     if precision is not None and precision not in PRECISIONS:
         raise ValueError(unknown_choice("precision", PRECISIONS, precision))
@@ -179,14 +190,8 @@ def run_windows(
 ) -> Iterator[tuple[int, list, list[list[np.ndarray]]]]:
     """Yield each text's index, its windows, and the outputs of each window; in any order.
 
-    Args:
-        bert: the checkpoint.
-        function: from `get_function`.
-        count: number of texts.
-        encode: returns the windows of each text of a slice, one or more, with `ids` and
-            `segment_ids`.
-        batch_size: windows per batch.
-        progress: whether to show a progress bar.
+    `encode` returns the windows of each text of a slice, one or more, with `ids` and `segment_ids`;
+    `count` is the number of texts. `function` is from `get_function`.
     """
     with progress_bar(count, " texts", progress) as bar:
         for start in range(0, count, CHUNK):

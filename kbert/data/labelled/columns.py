@@ -73,7 +73,7 @@ class ColumnOptions:
         """Columns that the user names."""
         return [name for name in (self.text, self.text_pair, self.label) if name is not None]
 
-    def rename(self, header: Sequence[str], source: str) -> list[str]:
+    def rename(self, header: Sequence[str], location: str) -> list[str]:
         """Name the user's columns text, pair and label; hide the others of their kind.
 
         Raises:
@@ -87,7 +87,7 @@ class ColumnOptions:
             if name.strip().lower() not in names:
                 listed = ", ".join(map(str, header))[:80]
                 hint = ": give numbers with --no-header (no_header=True)" * name.isdecimal()
-                raise ValueError(f"{source}: there is no column {name!r}, only {listed}{hint}")
+                raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
             indices[role] = names.index(name.strip().lower())
         hidden = {*_TEXT_NAMES} if self.text is not None else set()
         hidden |= {*LABELS, *MORE_LABELS} if self.label is not None else set()
@@ -113,14 +113,14 @@ class Columns(NamedTuple):
 
 
 def find_columns(
-    header: Sequence[str], source: str, options: ColumnOptions = NO_OPTIONS
+    header: Sequence[str], location: str, options: ColumnOptions = NO_OPTIONS
 ) -> Columns:
     """Return the columns of the texts and the label, in any order; "text" and "label" go first.
 
     Raises:
         ValueError: no column of texts or of labels, or several candidates.
     """
-    names = options.rename(header, source)
+    names = options.rename(header, location)
 
     def find_first(*groups: Sequence[str]) -> list[str]:
         return next((known for group in groups if (known := [n for n in group if n in names])), [])
@@ -135,7 +135,7 @@ def find_columns(
     if len(texts) != 1 or len(labels) != 1 or len(set(names)) != len(names):
         listed = ", ".join(map(str, header))
         raise ValueError(
-            f"{source}: expected a column text (or text and pair) and a column label, got "
+            f"{location}: expected a column text (or text and pair) and a column label, got "
             f"{listed[:80]}: {WAY_TO_NAME}"
         )
     return Columns(tuple(map(names.index, texts[0])), names.index(labels[0]))

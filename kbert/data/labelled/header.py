@@ -47,7 +47,7 @@ def is_header(
     """
     if options.no_header or options.names:
         return not options.no_header
-    (source, first), *others = lines
+    (location, first), *others = lines
     cells = [cell.strip() for cell in first]
     lower = [cell.lower() for cell in cells]
     known = [cell in names and cell != "" for cell in lower]
@@ -63,7 +63,7 @@ def is_header(
         if known[-1]:
             _logger.warning(
                 "%s: taken as a text with the label %r. If it is a header, %s",
-                *(source, cells[-1], way),
+                *(location, cells[-1], way),
             )
         return False
     single = sum(count == 1 for count in counts.values())  # labels that occur once
@@ -73,11 +73,11 @@ def is_header(
             _logger.warning(
                 "%s: %r is read as an example. If it is a header, %s. If it is an example, "
                 "give --no-header (no_header=True)",
-                *(source, ", ".join(cells)[:80], way),
+                *(location, ", ".join(cells)[:80], way),
             )
         return False
     raise ValueError(
-        f"{source}: {', '.join(cells)[:80]!r} may be a header or an example. If it is a header, "
+        f"{location}: {', '.join(cells)[:80]!r} may be a header or an example. If it is a header, "
         f"{way}. If it is an example, give --no-header (no_header=True)"
     )
 

@@ -25,23 +25,23 @@ class LabelledRecords(list):
 
 
 def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
-    """Yield (source, record) of data that hold records: dicts by column, or tuples.
+    """Yield (location, record) of data that hold records: dicts by column, or tuples.
 
     Args:
         data: records; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
             unbatched. Texts may be bytes of UTF-8, numbers NumPy's or tensors.
-        name: the argument's name: the third record's source is name[2].
+        name: the argument's name: the third record's location is name[2].
 
     Raises:
         ValueError: data without records or without an end, or bytes that are not UTF-8.
     """
     for number, record in enumerate(_open(data, name)):
-        source = f"{name}[{number}]"
+        location = f"{name}[{number}]"
         if type(record).__module__.startswith("kbert."):  # a task's record already
-            yield source, record
+            yield location, record
         else:
             record = record._asdict() if hasattr(record, "_asdict") else record
-            yield source, plain(record, source)
+            yield location, plain(record, location)
 
 
 def _open(data, name: str) -> Iterable:
@@ -83,7 +83,7 @@ def _transpose(columns: Mapping, name: str) -> Iterable[dict]:
     return (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
 
 
-def plain(value, source: str):
+def plain(value, location: str):
     """Return a value in Python's own types: texts, lists, numbers.
 
     Raises:
@@ -97,11 +97,11 @@ def plain(value, source: str):
             return value.decode()
         except UnicodeDecodeError as error:
             byte = f"0x{value[error.start]:02x}"
-            raise ValueError(f"{source}: expected UTF-8 text, got byte {byte}") from None
+            raise ValueError(f"{location}: expected UTF-8 text, got byte {byte}") from None
     if isinstance(value, Mapping):
-        return {plain(key, source): plain(inner, source) for key, inner in value.items()}
+        return {plain(key, location): plain(inner, location) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner, source) for inner in value]
+        return [plain(inner, location) for inner in value]
     return value
 
 
@@ -112,23 +112,23 @@ def class_names(data, column: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def text_of(value, what: str, source: str, kind: str = "a text") -> str:
+def text_of(value, what: str, location: str, kind: str = "a text") -> str:
     """Return a cell that must be a text; raise a ValueError if it is not."""
     if isinstance(value, str) and value.strip():
         return value.strip()
     hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
-    raise ValueError(f'{source}: "{what}" must be {kind}, got {value!r:.60}{hint}')
+    raise ValueError(f'{location}: "{what}" must be {kind}, got {value!r:.60}{hint}')
 
 
-def label_of(value, what: str, source: str, names: Sequence[str] | None = None) -> str:
+def label_of(value, what: str, location: str, names: Sequence[str] | None = None) -> str:
     """Return a label's name; raise a ValueError if it is neither a text nor a whole number."""
     if isinstance(value, float) and value.is_integer():  # a column with holes in it is of floats
         value = int(value)
     if names is not None and isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < len(names):
             known = ", ".join(itertools.islice(names, 12))
-            raise ValueError(f'{source}: "{what}" must number one of {known}, got {value}')
+            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}')
         return names[value]
     if isinstance(value, int):
         return str(value)
-    return text_of(value, what, source, "a text or a whole number")
+    return text_of(value, what, location, "a text or a whole number")

@@ -65,13 +65,9 @@ class PackedBatches(BucketedBatches):
         self.fingerprint |= {"row_length": self.row_length, "micro_batches": micro_batches}
 
     def batch(self, step: int, part: slice = slice(None)) -> PackedBatch:
-        """Return the batch of a step; `part` must be all of it.
+        """Return the batch of a step, with that of `BucketedBatches` as `alone`.
 
-        Returns:
-            A `PackedBatch`; its `alone` is the batch of `BucketedBatches`.
-
-        Raises:
-            ValueError: a step that is not a whole number from 0 on.
+        `part` must be all of it.
         """
         alone = super().batch(step, part)
         tokens = self._tokens[self._indices(step)]

@@ -97,13 +97,9 @@ class ColumnBatches(BucketedBatches):
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """Return the examples `part` of the batch of a step, counted from 0.
 
-        Returns:
-            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, C, S), S one of `lengths`.
-            Labels: scores, float32 (B,); else int32 (B, C), the index of each text or the
-            label of each labelled sentence. Weights float32 (B,), 1 together.
-
-        Raises:
-            ValueError: a step that is not a whole number from 0 on.
+        Inputs are (B, C, S), S one of `lengths`. Labels are scores, float32 (B,); else int32
+        (B, C), the index of each text or the label of each labelled sentence. Weights are float32
+        (B,), 1 together.
         """
         indices, count = self._pad_step(step)
         texts, labels = self._columns(indices, step // self.steps_per_epoch)

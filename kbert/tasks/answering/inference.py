@@ -104,7 +104,7 @@ def answer(
         ValueError: a question that leaves no space for the context; a context without a token; a
             model with another head or a newly initialized one; something that is not text.
     """
-    texts = list_texts(bert, "answer", question, context, "question", "context")
+    texts = list_texts(bert, "answer", question, context, "question", "context", optional=False)
     questions, contexts, is_single = texts
     require_positive("stride", stride)
     require_positive("max_answer_tokens", max_answer_tokens)

@@ -65,7 +65,7 @@ def next_sentence(
         ValueError: lists of different lengths; a model with another head or a newly initialized
             one.
     """
-    texts, pairs, is_single = list_texts(bert, "next_sentence", a, b, "a", "b")
+    texts, pairs, is_single = list_texts(bert, "next_sentence", a, b, "a", "b", optional=False)
     if not bert.config.family.next_sentence:
         raise ValueError(
             "next_sentence needs a model that was trained on next sentences, a BERT, got "
