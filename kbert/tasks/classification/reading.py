@@ -80,14 +80,15 @@ class LabelledTask(TableTask):
         return Columns(tuple(range(count - 1)), count - 1)
 
     def name_cells(self, row, location: str) -> tuple[Sequence, list]:
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict):
-            row = row[0] | {"label": row[1]}
-        if isinstance(row, dict):
-            return tuple(row), list(row.values())
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], list):
-            row = [*row[0], row[1]] if len(row[0]) == 2 else row
-        if isinstance(row, list) and len(row) in (2, 3):
-            return ("text", "pair", "label") if len(row) == 3 else ("text", "label"), row
+        match row:
+            case dict():
+                return super().name_cells(row, location)
+            case [dict(columns), label]:
+                return super().name_cells(columns | {"label": label}, location)
+            case [[text, pair], label] | [text, pair, label]:
+                return ("text", "pair", "label"), [text, pair, label]
+            case [text, label]:
+                return ("text", "label"), [text, label]
         got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
         raise ValueError(
             f"{location}: expected (text, label), (text, second text, label) or a dict with the "
@@ -97,18 +98,18 @@ class LabelledTask(TableTask):
     def make_record(
         self, cells, names, columns: Columns, location: str, class_names=None
     ) -> Labelled:
-        column = cast(int, columns.label)
-        label = self.parse_label(cells[column], str(names[column]), location, class_names)
         text, *pair = (
             in_memory.text_of(cells[n], str(names[n]), location)
             for n in columns.texts
             if n == columns.texts[0] or cells[n] is not None
         )
+        column = cast(int, columns.label)
+        label = self.parse_label(cells[column], str(names[column]), location, class_names)
         return Labelled(text, label, pair[0] if pair else None, location)
 
     def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
-        for column in (*columns.texts, *(() if self.may_be_empty else (columns.label,))):
-            if not cells[column]:
+        for column in columns.texts if self.may_be_empty else (*columns.texts, columns.label):
+            if column is not None and not cells[column]:
                 raise ValueError(
                     f"{location}: column {column + 1} of {len(cells)} is empty: fill it in, or "
                     "leave the line out"

@@ -7,7 +7,7 @@ kbert.search(bert, "who wrote it?", texts, vectors=vectors)
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from typing import Unpack, overload
 
 import keras
 import numpy as np
@@ -110,8 +110,7 @@ def search(
     queries, is_single = listed(query, "query")
     texts = _list_texts(texts)
     require_positive("top_k", top_k)
-    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
-    options["progress"] = progress
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     # equal texts are compared once: sums in another order could differ in the last bit
     ids: dict[str, int] = {}
     text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
@@ -180,15 +179,14 @@ def rank(
     if not isinstance(query, str):
         raise ValueError(f"query must be a str, got {type(query).__name__}")
     texts = _list_texts(texts)
-    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
-    options["progress"] = progress
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     if bert.head != "classifier":
         if label is not None:
             raise ValueError(
                 f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
             )
-        options |= {"query_prompt_name": query_prompt_name, "text_prompt_name": text_prompt_name}
-        return search(bert, query, texts, top_k=len(texts), **options)
+        names = {"query_prompt_name": query_prompt_name, "text_prompt_name": text_prompt_name}
+        return search(bert, query, texts, top_k=len(texts), **names, **options)
     if query_prompt_name is not None or text_prompt_name is not None:
         raise ValueError(
             "a prompt's name goes with a model that compares embeddings, got a classifier"
@@ -196,7 +194,9 @@ def rank(
     return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
 
 
-def _score_pairs(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
+def _score_pairs(
+    bert: Bert, query: str, texts: list[str], label, options: InferenceOptions
+) -> np.ndarray:
     """Return a classifier's scores of the query with each text, float (N,)."""
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
@@ -212,7 +212,9 @@ def _score_pairs(bert: Bert, query: str, texts: list[str], label, options: dict)
     return np.array([{one.label: one.probability for one in row}[label] for row in labels])
 
 
-def _compute_activations(bert: Bert, query: str, texts: list[str], options: dict) -> np.ndarray:
+def _compute_activations(
+    bert: Bert, query: str, texts: list[str], options: InferenceOptions
+) -> np.ndarray:
     """Return the scores of `CrossEncoder.predict` for the query with each text."""
     settings = bert.cross_encoder or CrossEncoderSettings()
     name = "sigmoid"
