@@ -185,8 +185,15 @@ def rank(
             raise ValueError(
                 f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
             )
-        names = {"query_prompt_name": query_prompt_name, "text_prompt_name": text_prompt_name}
-        return search(bert, query, texts, top_k=len(texts), **names, **options)
+        return search(
+            bert,
+            query,
+            texts,
+            top_k=len(texts),
+            query_prompt_name=query_prompt_name,
+            text_prompt_name=text_prompt_name,
+            **options,
+        )
     if query_prompt_name is not None or text_prompt_name is not None:
         raise ValueError(
             "a prompt's name goes with a model that compares embeddings, got a classifier"
