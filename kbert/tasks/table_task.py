@@ -1,19 +1,31 @@
 """Tasks whose records are lines of a table, JSON lines, or rows in memory."""
 
+import contextlib
 import logging
 import math
 import os
+import re
+import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import NAMES, NO_OPTIONS, NUMBERS, ColumnOptions
-from kbert.data.labelled.header import Row, is_header
-from kbert.data.labelled.text_lines import read_json_lines, read_rows
+from kbert.data.labelled.columns import (
+    LABELS,
+    MORE_LABELS,
+    NAMES,
+    NO_OPTIONS,
+    NUMBERS,
+    ColumnOptions,
+)
+from kbert.data.labelled.text_lines import Row, read_json_lines, read_rows
 from kbert.tasks.finetuning.task import Task
 
 _logger = logging.getLogger("kbert")
+_LONGEST_NAME = 3  # words; more are a text, and no name of a column
+_RARE = 0.2  # share of examples with a label of their own: above it one more proves nothing
 
 
 class TableTask(Task):
@@ -26,13 +38,15 @@ class TableTask(Task):
         record: the class of the records. Rows in memory may be records already.
         expected: what a file should hold, for errors.
         expected_row: what a row in memory should be, for errors.
-        names: known names of columns, for `is_header`.
+        names: the known names of columns, lowercased.
+        few: minimum number of examples below the first line for a label of its own to raise doubt.
     """
 
     record: type
     expected: str
     expected_row: str
     names: Collection[str] = NAMES
+    few: int = 5  # fewer prove nothing
 
     def read(
         self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS
@@ -41,7 +55,7 @@ class TableTask(Task):
 
         `.json`, `.jsonl`: one object per line. `.csv`: columns between commas, with quotes as
         Python's csv reads them. Else columns between tabs, without quotes. A first line with names
-        of columns is a header (`is_header`); a warning says so.
+        of columns is a header (`find_header`); a warning says so.
         """
         path = Path(path)
         if path.suffix.lower() in (".json", ".jsonl"):
@@ -75,19 +89,62 @@ class TableTask(Task):
         return "label"
 
     def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
-        """Return whether the first line is a header."""
-        location, first = lines[0]
-        has_header = is_header(
-            lines,
-            options,
-            self.split_labels,
-            names=self.names,
-            columns_in=lambda names: self.find_columns(names, location, options),
-            last=self.last_column(lines),
-        )
-        if has_header:
+        """Return whether the first line is a header; a warning says so.
+
+        A line is a header if every cell is a known name, or if it names all columns that are
+        needed. It is an example if its last cell is a label that occurs again below, unless another
+        cell is a known name. An example that could be a header with other names logs a warning. A
+        ValueError says how to decide where the line may be either.
+        """
+        if options.no_header:
+            return False
+        (location, first), *others = lines
+        cells = [cell.strip() for cell in first]
+        is_header = bool(options.names) or self._judge_header(location, cells, others, options)
+        if is_header:
             _logger.warning("%s: read as a header: %s", location, ", ".join(first))
-        return has_header
+        return is_header
+
+    def _judge_header(
+        self, location: str, cells: list[str], others: Sequence[Row], options: ColumnOptions
+    ) -> bool:
+        """Return whether a first line is a header, by its names and by the labels below it."""
+        lower = [cell.lower() for cell in cells]
+        known = [cell in self.names and cell != "" for cell in lower]
+        own = set(self.split_labels(cells[-1]))
+        counts = Counter(
+            label for _, line in others for label in self.split_labels(line[-1].strip())
+        )
+        occurs_again = not own or not own.isdisjoint({*counts, *options.known_labels})
+        if not occurs_again:
+            if set(lower) <= {*self.names} and not set(lower) <= {*NUMBERS}:
+                return True
+            with contextlib.suppress(ValueError):
+                self.find_columns(cells, location, options)
+                return True
+        way = _suggest_options(cells, others, self.last_column([(location, cells), *others]))
+        if occurs_again and not any(known[:-1]):
+            if known[-1]:
+                _logger.warning(
+                    "%s: taken as a text with the label %r. If it is a header, %s",
+                    *(location, cells[-1], way),
+                )
+            return False
+        single = sum(count == 1 for count in counts.values())  # labels that occur once
+        is_odd_one_out = len(others) >= self.few and single + 1 <= _RARE * len(others)
+        if not any(known) and not is_odd_one_out:
+            is_common = 0 < len(others) < self.few or 2 * single < len(others)
+            if is_common and _are_like_names(cells):
+                _logger.warning(
+                    "%s: %r is read as an example. If it is a header, %s. If it is an example, "
+                    "give --no-header (no_header=True)",
+                    *(location, ", ".join(cells)[:80], way),
+                )
+            return False
+        raise ValueError(
+            f"{location}: {', '.join(cells)[:80]!r} may be a header or an example. If it is a "
+            f"header, {way}. If it is an example, give --no-header (no_header=True)"
+        )
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Any:
         """Return the columns of a header or a dict; raise a ValueError if some are missing."""
@@ -204,3 +261,25 @@ def parse_number(value) -> float | None:
 def split_number(cell: str) -> tuple[str]:
     """Return one label for all numbers, to tell a header from them; other text is a label."""
     return (cell,) if parse_number(cell) is None else ("a number",)
+
+
+def _are_like_names(cells: Sequence[str]) -> bool:
+    """Return whether these could be names of columns: short, different, no number."""
+    return 1 < len({*cells}) == len(cells) and all(
+        0 < len(cell.split()) <= _LONGEST_NAME and not re.search(r"[.!?]$|^-?[\d.]+$", cell)
+        for cell in cells
+    )
+
+
+def _suggest_options(cells: Sequence[str], lines: Sequence[Row], last: str) -> str:
+    """Return the options that make a line a header; the longest column is taken for the text."""
+    label = next((cell for cell in cells if cell.lower() in (*LABELS, *MORE_LABELS)), cells[-1])
+    texts = [cell for cell in cells if cell != label and cell.lower() not in NUMBERS] or cells
+    lengths = [sum(len(line[n]) for _, line in lines if n < len(line)) for n in range(len(cells))]
+    longest = max(texts, key=lambda cell: lengths[cells.index(cell)])
+    text = next((cell for cell in texts if cell.lower() in NAMES), longest)
+    text, label = (shlex.quote(cell[:40]) for cell in (text, label))
+    return (
+        f"name its columns: --text-column {text} --{last.replace('_', '-')}-column {label} "
+        f"(in Python text_column and {last}_column)"
+    )

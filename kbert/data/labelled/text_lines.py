@@ -7,6 +7,8 @@ from pathlib import Path
 from kbert.io import bounds
 from kbert.io import json_schema as js
 
+Row = tuple[str, Sequence[str]]  # file and line, cells
+
 
 def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1 on, line without its end), also an empty one after a final line end.

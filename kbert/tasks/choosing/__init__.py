@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.labelled.columns import LABELS, ColumnOptions
-from kbert.data.labelled.header import Row
 from kbert.data.labelled.in_memory import label_of, text_of
 from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions

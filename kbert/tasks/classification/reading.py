@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, cast
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import ColumnOptions, Columns, find_columns
-from kbert.data.labelled.header import Row
 from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.encoding import encode_in_portions

@@ -15,8 +15,8 @@ from kbert.data.labelled.columns import (
     ColumnOptions,
     Columns,
 )
-from kbert.data.labelled.header import Row
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
+from kbert.data.labelled.text_lines import Row
 from kbert.tasks.table_task import TableTask, parse_number, split_number
 
 _logger = logging.getLogger("kbert")

@@ -2,24 +2,18 @@
 
 import dataclasses
 import itertools
-import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled.columns import ColumnOptions
-from kbert.data.labelled.header import is_header
-from kbert.data.labelled.text_lines import read_numbered_lines
+from kbert.data.labelled.text_lines import Row, read_numbered_lines
 from kbert.tasks.table_task import check_width
 
-_logger = logging.getLogger("kbert")
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
 WORDS = ("words", "tokens")  # what people call the two columns of rows
 LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos", "label")
-_NAMES = {*WORDS, *LABELS, "word", "token", "form", "tag", "ner", "ner_tag", "pos", "pos_tag"}
-_MANY = 100  # words, among which a first label that never occurs again is a reason for doubt
-_ENTITY = re.compile(r"O|[BIESLU]-.+")
 _COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal Dependencies
 
 
@@ -45,7 +39,11 @@ def find_column(
     return columns.index(known[0])
 
 
-def read_conll(path: Path, options: ColumnOptions) -> list[Sentence]:
+def read_conll(
+    path: Path,
+    options: ColumnOptions,
+    find_header: Callable[[Sequence[Row], ColumnOptions], bool],
+) -> list[Sentence]:
     """Return the sentences of a CoNLL file, without its header.
 
     Raises:
@@ -65,8 +63,7 @@ def read_conll(path: Path, options: ColumnOptions) -> list[Sentence]:
     lines = [(word.location, [word.text, word.label]) for word in words]
     named = [name for name in options.names if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
-    if words and is_header(lines, options, _merge_entities, names=_NAMES, few=_MANY):
-        _logger.warning("%s: read as a header: %s", lines[0][0], ", ".join(lines[0][1]))
+    if words and find_header(lines, options):
         words = words[1:]
     groups = itertools.groupby(words, key=lambda word: word.sentence)
     return [Sentence(*list(zip(*group, strict=True))[1:]) for _, group in groups]
@@ -113,11 +110,6 @@ def _index(name: str, cells: list[str], location: str) -> int:
             f"these, or a column's number, 1 … {len(cells)}"
         )
     return names[name.strip().lower()]
-
-
-def _merge_entities(label: str) -> tuple[str, ...]:
-    """Return one label for all entities, to tell a header from a word."""
-    return ("an entity's",) if _ENTITY.fullmatch(label) else (label,)
 
 
 def _select_cells(

@@ -1,5 +1,6 @@
 """A label for each word: names, parts of speech."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import TableTask
 from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
+
+_ENTITY = re.compile(r"O|[BIESLU]-.+")
 
 
 class Tagging(TableTask):
@@ -35,8 +38,17 @@ class Tagging(TableTask):
     expected = "expected sentences of labelled words"
     expected_row = "expected (words, labels) or a dict with the keys words and labels"
 
+    names = frozenset(
+        {*WORDS, *LABELS, "word", "token", "form", "tag", "ner", "ner_tag", "pos", "pos_tag"}
+    )
+    few = 100  # words
+
     def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
-        return LabelledRecords(read_conll(path, options))
+        return LabelledRecords(read_conll(path, options, self.find_header))
+
+    def split_labels(self, cell: str) -> tuple[str]:
+        """Return one label for all entities."""
+        return ("an entity's",) if _ENTITY.fullmatch(cell) else (cell,)
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
         words = find_column(names, WORDS, location, options.text)
