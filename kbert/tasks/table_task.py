@@ -9,7 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import (
@@ -28,11 +28,22 @@ _LONGEST_NAME = 3  # words; more are a text, and no name of a column
 _RARE = 0.2  # share of examples with a label of their own: above it one more proves nothing
 
 
+class Columns(NamedTuple):
+    """Indices of the columns of one or several texts, and of a label or a score, if any."""
+
+    texts: tuple[int, ...]
+    label: int | None = None
+    score: int | None = None
+
+    def __contains__(self, column: object) -> bool:
+        """Return whether a column is read."""
+        return column in (*self.texts, self.label, self.score)
+
+
 class TableTask(Task):
     """A task that says which columns its data have, and what the record of a row is.
 
-    The columns are the indices that `find_columns` returns; `column in columns` says whether one is
-    read, `columns.label` is the label's, or None.
+    `find_columns` returns `Columns`, or another object with `label` and `in`.
 
     Attributes:
         record: the class of the records. Rows in memory may be records already.
@@ -74,7 +85,7 @@ class TableTask(Task):
         A row is a record, a dict by column, or a tuple that `name_cells` knows.
         """
         features = getattr(data, "features", None) or {}
-        class_names = {key.lower(): in_memory.class_names(data, key) for key in features}
+        class_names = {key.lower(): in_memory.class_names(each) for key, each in features.items()}
         return self._convert_rows(in_memory.iterate_records(data, name), options, class_names)
 
     def describe(self, path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
 TEXTS = ("text", "sentence", "review", "content", "comment", "tweet")
@@ -98,44 +97,3 @@ class ColumnOptions:
 
 
 NO_OPTIONS = ColumnOptions()
-
-
-class Columns(NamedTuple):
-    """Indices of the columns of one or several texts, and of a label or a score, if any."""
-
-    texts: tuple[int, ...]
-    label: int | None = None
-    score: int | None = None
-
-    def __contains__(self, column: object) -> bool:
-        """Return whether a column is read."""
-        return column in (*self.texts, self.label, self.score)
-
-
-def find_columns(
-    header: Sequence[str], location: str, options: ColumnOptions = NO_OPTIONS
-) -> Columns:
-    """Return the columns of the texts and the label, in any order; "text" and "label" go first.
-
-    Raises:
-        ValueError: no column of texts or of labels, or several candidates.
-    """
-    names = options.rename(header, location)
-
-    def find_first(*groups: Sequence[str]) -> list[str]:
-        return next((known for group in groups if (known := [n for n in group if n in names])), [])
-
-    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(names)]
-    texts = texts or [(name,) for name in find_first(TEXTS, MORE_TEXTS)]
-    labels = find_first(LABELS, MORE_LABELS)
-    texts = [columns for columns in texts if "text" in columns] or texts
-    if "text" in names and "text" not in texts[0]:
-        texts = [("text",)]
-    labels = labels[:1] if "label" in labels else labels
-    if len(texts) != 1 or len(labels) != 1 or len(set(names)) != len(names):
-        listed = ", ".join(map(str, header))
-        raise ValueError(
-            f"{location}: expected a column text (or text and pair) and a column label, got "
-            f"{listed[:80]}: {WAY_TO_NAME}"
-        )
-    return Columns(tuple(map(names.index, texts[0])), names.index(labels[0]))

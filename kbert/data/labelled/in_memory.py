@@ -105,9 +105,8 @@ def plain(value, location: str):
     return value
 
 
-def class_names(data, column: str) -> tuple[str, ...] | None:
-    """Return the names of a column's classes if it is a `datasets.ClassLabel`, or lists of it."""
-    feature = (getattr(data, "features", None) or {}).get(column)
+def class_names(feature) -> tuple[str, ...] | None:
+    """Return the names of the classes of a `datasets.ClassLabel`, or of lists of it."""
     names = getattr(getattr(feature, "feature", feature), "names", None)
     return None if names is None else tuple(names)
 

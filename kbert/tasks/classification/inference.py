@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from typing import Unpack, overload
 
 import numpy as np
 
@@ -71,7 +71,6 @@ def next_sentence(
             "next_sentence needs a model that was trained on next sentences, a BERT, got "
             f"{bert.config.family.title}"
         )
-    require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])
     logits = _compute_logits(
         bert, "next_sentence", names.NSP, texts, pairs, batch_size, precision, progress
     )
@@ -125,8 +124,9 @@ def classify(
         ValueError: a model with another head or a newly initialized one; something that is not
             text.
     """
-    logits, is_single = _run_classifier(
-        bert, "classify", texts, pairs, batch_size, precision, progress
+    texts, pairs, is_single = list_texts(bert, "classify", texts, pairs)
+    logits = _compute_logits(
+        bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
     )
     if multi_label is None:
         multi_label = bert.problem_type == "multi_label_classification"
@@ -174,8 +174,9 @@ def regress(
         ValueError: a model with another head, with several outputs or with a newly initialized
             head; something that is not text.
     """
-    logits, is_single = _run_classifier(
-        bert, "regress", texts, pairs, batch_size, precision, progress
+    texts, pairs, is_single = list_texts(bert, "regress", texts, pairs)
+    logits = _compute_logits(
+        bert, "regress", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
     )
     if logits.shape[1] != 1:
         raise ValueError(
@@ -185,17 +186,19 @@ def regress(
     return float(logits[0, 0]) if is_single else logits[:, 0]
 
 
-def _run_classifier(bert: Bert, task: str, texts, pairs, *options: Any) -> tuple[np.ndarray, bool]:
-    """Return the logits, float32 (N, labels), and whether there was one text, not a list."""
-    texts, pairs, is_single = list_texts(bert, task, texts, pairs)
-    require_head(bert, task, "classifier", [names.POOLER, names.CLASSIFIER])
-    return _compute_logits(bert, task, names.CLASSIFIER, texts, pairs, *options), is_single
-
-
 def _compute_logits(
-    bert: Bert, task: str, layer: str, texts: list[str], pairs, batch_size, precision, progress
+    bert: Bert,
+    task: str,
+    layer: str,
+    texts: list[str],
+    pairs: list[str] | None,
+    batch_size: int,
+    precision: str | None,
+    progress: bool,
 ) -> np.ndarray:
-    """Return the logits, float32 (N, labels), in the order of the texts."""
+    """Return the logits of a head's layer, float32 (N, labels), in the order of the texts."""
+    head = "pretraining" if layer == names.NSP else "classifier"
+    require_head(bert, task, head, [names.POOLER, layer])
     logits = run_texts(
         bert,
         task,

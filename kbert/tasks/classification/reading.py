@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import ColumnOptions, Columns, find_columns
+from kbert.data.labelled.columns import (
+    LABELS,
+    MORE_LABELS,
+    MORE_TEXTS,
+    PAIRS,
+    TEXTS,
+    WAY_TO_NAME,
+    ColumnOptions,
+)
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.table_task import TableTask
+from kbert.tasks.table_task import Columns, TableTask
 
 _logger = logging.getLogger("kbert")
 
@@ -61,7 +69,27 @@ class LabelledTask(TableTask):
         return f"expected lines of a text, a {_separator_of(path)} and {self.description}"
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
-        return find_columns(names, location, options)
+        """Return the columns of the texts and the label; "text" and "label" go first."""
+        roles = options.rename(names, location)
+
+        def find_first(*groups: Sequence[str]) -> list[str]:
+            matches = ([name for name in group if name in roles] for group in groups)
+            return next(filter(None, matches), [])
+
+        texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
+        texts = texts or [(name,) for name in find_first(TEXTS, MORE_TEXTS)]
+        labels = find_first(LABELS, MORE_LABELS)
+        texts = [columns for columns in texts if "text" in columns] or texts
+        if "text" in roles and "text" not in texts[0]:
+            texts = [("text",)]
+        labels = labels[:1] if "label" in labels else labels
+        if len(texts) != 1 or len(labels) != 1 or len(set(roles)) != len(roles):
+            listed = ", ".join(map(str, names))
+            raise ValueError(
+                f"{location}: expected a column text (or text and pair) and a column label, got "
+                f"{listed[:80]}: {WAY_TO_NAME}"
+            )
+        return Columns(tuple(map(roles.index, texts[0])), roles.index(labels[0]))
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
         count = len(lines[0][1])

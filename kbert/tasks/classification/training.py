@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.data.labelled.columns import Columns
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.in_memory import label_of
 from kbert.data.labelled.length_buckets import Examples
@@ -21,7 +20,7 @@ from kbert.tasks.classification.reading import (
     sort_labels,
 )
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import parse_number, split_number
+from kbert.tasks.table_task import Columns, parse_number, split_number
 
 _FEW = 10  # examples: so few may have a label of their own each
 

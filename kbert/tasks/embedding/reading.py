@@ -13,11 +13,10 @@ from kbert.data.labelled.columns import (
     TEXTS,
     WAY_TO_NAME,
     ColumnOptions,
-    Columns,
 )
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.text_lines import Row
-from kbert.tasks.table_task import TableTask, parse_number, split_number
+from kbert.tasks.table_task import Columns, TableTask, parse_number, split_number
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -91,7 +90,33 @@ class TextTask(TableTask):
         return "label" if 2 * _count_numbers(lines) >= len(lines) else "text_pair"
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
-        return _find_columns(names, location, options)
+        roles = options.rename(names, location)
+        if options.text is not None:  # others are hidden, but for negatives
+            known = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
+            roles = [role if role in known else f"column {n}" for n, role in enumerate(roles, 1)]
+        if options.label is not None:
+            roles = [f"column {n}" if role in _SCORES else role for n, role in enumerate(roles, 1)]
+        first = [n for n, role in enumerate(roles) if role in _FIRST]
+        second = [n for n, role in enumerate(roles) if role in _SECOND and n not in first]
+        if len(first) == 2 and not second and {roles[n] for n in first} in map(set, PAIRS):
+            second = [first.pop()]  # question, sentence
+        negatives = [n for n, role in enumerate(roles) if role in _NEGATIVES]
+        scores = [n for n, role in enumerate(roles) if role in _SCORES]
+        label_names = LABELS if any(role in LABELS for role in roles) else _LABELS
+        labels = [n for n, role in enumerate(roles) if role in label_names]
+        if second and not scores:
+            scores, labels = labels, []
+        counts = len(first), len(second), len(scores), len(labels)
+        if counts == (1, 0, 0, 1) and not negatives:
+            return Columns((first[0],), labels[0])
+        if counts == (1, 1, 1, 0) and not negatives:
+            return Columns((first[0], second[0]), score=scores[0])
+        if counts == (1, 1, 0, 0):
+            return Columns((first[0], second[0], *negatives))
+        raise ValueError(
+            f"{location}: expected columns anchor and positive (and negative, or score), or text and "
+            f"label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
+        )
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
         count = len(lines[0][1])
@@ -138,37 +163,6 @@ class TextTask(TableTask):
 
 def _count_numbers(lines: Sequence[Row]) -> int:
     return sum(parse_number(cells[-1]) is not None for _, cells in lines)
-
-
-def _find_columns(names: Sequence[str], location: str, options: ColumnOptions) -> Columns:
-    """Return the columns with known names, in any order."""
-    roles = options.rename(names, location)
-    if options.text is not None:  # others are hidden, but for negatives
-        known = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
-        roles = [role if role in known else f"column {n}" for n, role in enumerate(roles, 1)]
-    if options.label is not None:
-        roles = [f"column {n}" if role in _SCORES else role for n, role in enumerate(roles, 1)]
-    first = [n for n, role in enumerate(roles) if role in _FIRST]
-    second = [n for n, role in enumerate(roles) if role in _SECOND and n not in first]
-    if len(first) == 2 and not second and {roles[n] for n in first} in map(set, PAIRS):
-        second = [first.pop()]  # question, sentence
-    negatives = [n for n, role in enumerate(roles) if role in _NEGATIVES]
-    scores = [n for n, role in enumerate(roles) if role in _SCORES]
-    label_names = LABELS if any(role in LABELS for role in roles) else _LABELS
-    labels = [n for n, role in enumerate(roles) if role in label_names]
-    if second and not scores:
-        scores, labels = labels, []
-    counts = len(first), len(second), len(scores), len(labels)
-    if counts == (1, 0, 0, 1) and not negatives:
-        return Columns((first[0],), labels[0])
-    if counts == (1, 1, 1, 0) and not negatives:
-        return Columns((first[0], second[0]), score=scores[0])
-    if counts == (1, 1, 0, 0):
-        return Columns((first[0], second[0], *negatives))
-    raise ValueError(
-        f"{location}: expected columns anchor and positive (and negative, or score), or text and "
-        f"label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
-    )
 
 
 def _describe(record: TextRecord) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.data.labelled.columns import ColumnOptions, Columns
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
@@ -14,7 +14,7 @@ from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import TableTask
+from kbert.tasks.table_task import Columns, TableTask
 from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
