@@ -114,8 +114,8 @@ class TextTask(TableTask):
         if counts == (1, 1, 0, 0):
             return Columns((first[0], second[0], *negatives))
         raise ValueError(
-            f"{location}: expected columns anchor and positive (and negative, or score), or text and "
-            f"label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
+            f"{location}: expected columns anchor and positive (and negative, or score), or text "
+            f"and label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
         )
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
