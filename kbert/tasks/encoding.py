@@ -49,12 +49,8 @@ def predict_sequences(
 ) -> list[list[np.ndarray]]:
     """Return a model's outputs for each sequence of token ids and segment ids, float32.
 
-    Args:
-        predict: returns the outputs, (B, …) each, of inputs by name.
-        sequences: token ids and segment ids of each sequence.
-        batch_size: sequences per batch; all batches have as many.
-        pad_id: the padding token.
-        lengths: possible lengths of batches, ascending.
+    `predict` returns the outputs, (B, …) each, of inputs by name; `lengths` are the possible
+    lengths of batches, ascending.
     """
     results: list[list[np.ndarray]] = [[] for _ in sequences]
     for indices, token_ids, segment_ids in batches_by_length(

@@ -39,8 +39,7 @@ class ColumnOptions:
             no header.
 
     Raises:
-        ValueError: a column of second texts without one of first texts; a name where a number is
-            expected.
+        ValueError: text_pair without text; a name where a number is expected.
     """
 
     text: str | None = None

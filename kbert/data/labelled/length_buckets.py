@@ -101,10 +101,8 @@ class BucketedBatches:
     step).
 
     Args:
-        examples: the training examples.
         batch_size: examples in a step, over all hosts.
         seed: seed of the order.
-        pad_id: the padding token.
         lengths: allowed lengths of batches, ascending; the longest example must fit.
         pool: number of batches that are sorted by length together; 1: the order is random.
 
@@ -155,9 +153,6 @@ class BucketedBatches:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`, or
             (B, C, S) where examples have several sequences; each output's labels int32 (B,) or (B,
             S). All labels of an output weigh the same, and 1 / (number of outputs) together.
-
-        Raises:
-            ValueError: a step that is not a whole number from 0 on.
         """
         indices, count = self._pad_step(step)
         chosen, length = indices[part], self._length(indices)

@@ -27,7 +27,6 @@ class PackedBatches(BucketedBatches):
     Every example occurs once per epoch; the last batches of an epoch may have fewer.
 
     Args:
-        examples: the training examples.
         row_length: tokens of a row; None: the one that costs least, from the longest example's to
             `longest_row`.
         longest_row: maximum of the lengths that are tried.

@@ -64,10 +64,8 @@ class ColumnBatches(BucketedBatches):
     """`TextColumns` as `kbert.data.training_batch.Batches`; see `BucketedBatches`.
 
     Args:
-        examples: the training records.
         output: the name of the labels.
         texts_per_record: number of texts in a record made of labelled sentences, 2 or 3.
-        options: of `BucketedBatches`.
 
     Attributes:
         count: C, the number of texts in a record.

@@ -119,13 +119,8 @@ def find_best_answers(
 ) -> list[Span]:
     """Return the span of each record with the largest sum of logits over all its windows.
 
-    No answer has the smallest of the windows' sums at [CLS], as in Google's run_squad.py.
-
-    Args:
-        records: the questions.
-        notes: windows of the examples.
-        starts, ends: float (length,) logits of each example.
-        longest: maximum number of tokens in a span.
+    No answer has the smallest of the windows' sums at [CLS], as in Google's run_squad.py. `starts`
+    and `ends` are logits, float (length,), of each example; a span has at most `longest` tokens.
     """
     best: dict[int, Span] = {}
     null: dict[int, tuple[float, int]] = {}

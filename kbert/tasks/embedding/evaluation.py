@@ -25,9 +25,6 @@ class EmbeddingEvaluation:
 
     Args:
         kind: one of `kbert.tasks.embedding.reading.KINDS`.
-        examples: the records' texts, encoded.
-        batch_size: texts per batch.
-        pad_id: the padding token.
         lengths: possible lengths of batches, ascending.
         dimensions: lengths of truncated embeddings that have metrics of their own; None: none.
     """
@@ -53,9 +50,7 @@ class EmbeddingEvaluation:
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
         """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix.
 
-        Args:
-            predict: returns [embeddings], (B, H), of inputs by name.
-            outputs: not used.
+        `predict` returns [embeddings], (B, H), of inputs by name; `outputs` is not used.
         """
         sequences = [(text, ()) for text in self._examples.ids]
         outputs = predict_sequences(

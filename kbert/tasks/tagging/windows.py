@@ -79,13 +79,8 @@ def split_windows(
     """Split a sentence into windows that overlap by half, and assign each word to one of them.
 
     A word's label is at its first token, in the window where that is farthest from the ends. A word
-    that the tokenizer drops is in no window.
-
-    Args:
-        tokenizer: has the ids of [CLS] and [SEP].
-        encoding: of the text, without [CLS] and [SEP].
-        spans: of its words.
-        max_length: tokens of a window, with [CLS] and [SEP].
+    that the tokenizer drops is in no window. `encoding` is without [CLS] and [SEP], `max_length`
+    with them.
     """
     first = _find_first_tokens(spans, encoding.offsets)
     width = max_length - 2
