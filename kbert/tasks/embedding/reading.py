@@ -115,7 +115,7 @@ class TextTask(TableTask):
             return Columns((first[0], second[0], *negatives))
         raise ValueError(
             f"{location}: expected columns anchor and positive (and negative, or score), or text "
-            f"and label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
+            f"and label, got {', '.join(map(str, names))[:80]}: {WAY_TO_NAME}"
         )
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
