@@ -154,7 +154,8 @@ def run_texts(
     truncated; a warning counts them. `check` sees every encoding before it is computed.
     """
     tokenizer, limit = require_tokenizer(bert, task), longest(bert)
-    truncated, results = 0, [None] * len(texts)
+    truncated = 0
+    results: list = [None] * len(texts)
 
     def encode(part: slice) -> list[list[Encoding]]:
         nonlocal truncated

@@ -191,7 +191,7 @@ def _compute_logits(
     task: str,
     layer: str,
     texts: list[str],
-    pairs: list[str] | None,
+    pairs,
     batch_size: int,
     precision: str | None,
     progress: bool,

@@ -53,10 +53,10 @@ class EmbeddingEvaluation:
         `predict` returns [embeddings], (B, H), of inputs by name; `outputs` is not used.
         """
         sequences = [(text, ()) for text in self._examples.ids]
-        outputs = predict_sequences(
+        results = predict_sequences(
             predict, sequences, self._batch_size, self._pad_id, self._lengths
         )
-        embeddings = np.stack([embedding for (embedding,) in outputs])  # (texts, H)
+        embeddings = np.stack([embedding for (embedding,) in results])  # (texts, H)
         suffixes = {f"_{dimension}": dimension for dimension in self._dimensions}
         self.scores = {
             suffix: score_embeddings(self._kind, self._examples, embeddings[:, :dimension])
