@@ -264,8 +264,8 @@ def _embed_texts(
         return [[encoding] for encoding in encodings]
 
     for index, _, outputs in run_windows(bert, function, len(texts), encode, batch_size, progress):
-        parts = [window / len(outputs) for (window,) in outputs]
-        embedding = sum(parts[1:], start=parts[0])
+        weighted = [window / len(outputs) for (window,) in outputs]
+        embedding = sum(weighted[1:], start=weighted[0])
         if not embeddings.size:
             embeddings = np.zeros((len(texts), len(embedding)), "float32")
         embeddings[index] = embedding
