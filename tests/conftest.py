@@ -156,7 +156,7 @@ def hub(monkeypatch, tmp_path):
         yield local_hub
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_python():
     """Runs Python code in a process of its own; returns what it printed."""
 

@@ -1,4 +1,4 @@
-"""The command line has examples, sections, completion, --quiet and NO_COLOR."""
+"""The command line has help in sentences, examples, sections, completion, --quiet and NO_COLOR."""
 
 import os
 import re
@@ -23,8 +23,8 @@ ESCAPE = "\x1b["
 @pytest.fixture
 def terminal(monkeypatch):
     """Streams that click takes for a terminal's."""
-    for name in ("should_strip_ansi",):
-        monkeypatch.setattr(f"click.utils.{name}", lambda stream=None, color=None: color is False)
+    is_file = lambda stream=None, color=None: color is False  # noqa: E731
+    monkeypatch.setattr("click.utils.should_strip_ansi", is_file)
     monkeypatch.delenv("NO_COLOR", raising=False)
     return monkeypatch
 
@@ -154,3 +154,38 @@ def test_quiet_run_has_no_progress_line(capsys):
     with Live(7) as live:
         live.show_evaluation(3, {"loss": 1.0})
     assert "3/7" in capsys.readouterr().err
+
+
+def options(name: str) -> list[click.Option]:
+    return [one for one in cli.commands[name].params if isinstance(one, click.Option)]
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_help_of_options_and_commands_is_in_sentences(name):
+    command = cli.commands[name]
+    said = [(one.opts[-1], one.help) for one in options(name)]
+    for what, text in [*said, (name, command.short_help)]:
+        assert text and re.match(r"[A-Z].*[.]$", text), (what, text)
+        assert len(text.split()) >= 2 and "update" not in text.lower().split(), (what, text)
+
+
+@pytest.mark.parametrize("name", ["pretrain", "finetune", "embed", "evaluate", "convert"])
+def test_help_shows_basic_options_first(capsys, name):
+    command = cli.commands[name]
+    out = kbert(capsys, name, "--help").out
+    basic, advanced = out.split("\nOptions:\n")[1].split("\nAdvanced options:\n")
+    assert set(command.basic) <= {one.name for one in options(name)}
+    for one in options(name):
+        first = one.name in command.basic or one.is_eager
+        listed = f"  {', '.join(one.opts)}", f"  {'/'.join(one.opts)}"
+        assert any(line in (basic if first else advanced) for line in listed), one.name
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_output_format_and_batch_size_mean_the_same_everywhere(name):
+    found = {option: one for one in options(name) for option in one.opts}
+    if "--output" in found:
+        assert "-o" in found["--output"].opts and isinstance(found["--output"].type, click.Path)
+    if "--format" in found:
+        assert found["--format"].type.choices[0] == "text"
+    assert not found.keys() & {"--json", "--batch"}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.marks import full
 from helpers.sizes import SIZES
 
 OTHERS = ("tensorflow", "torch")
@@ -114,9 +115,7 @@ def test_unknown_backend_gives_one_line_with_the_known_ones(run):
         assert part in said
 
 
-@pytest.mark.parametrize(
-    "backend", ["jax", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
-)
+@pytest.mark.parametrize("backend", ["jax", *(full(name) for name in OTHERS)])
 def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
     said = one_line(run("kbert verify tiny", **hidden))

@@ -13,8 +13,6 @@ from helpers.corpora import read_documents, text_files
 from kbert.cli.console import run
 from kbert.cli.main import cli
 from kbert.data import samples
-from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
 
 @pytest.fixture
@@ -44,36 +42,6 @@ def test_warning_is_one_line_on_stderr(capsys):
         with pytest.raises(SystemExit) as ended:
             run(warns, [])
         assert (ended.value.code, *capsys.readouterr()) == (0, "", "kbert: the cat is wet\n")
-
-
-def test_mistake_gives_one_line(call, tmp_path):
-    text = tmp_path / "bad.txt"
-    text.write_bytes(b"fine\n\xff\n")
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n")
-    tokens = tmp_path / "tokens"
-    Tokenizer.from_vocab([*SPECIAL_TOKENS.values(), "a"], lowercase=True).save(tokens)
-    before = sorted(tmp_path.rglob("*"))
-    for arguments, message in (
-        (("vocab", text, "--size", 700, "-o", tmp_path / "v"), "bad.txt, line 2: must be UTF-8"),
-        (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
-        (("prepare", tmp_path / "no", "--vocab", tmp_path, "-o", tmp_path / "s"), "no such file"),
-        (("vocab", empty, "--size", 700, "-o", tmp_path / "v"), "got no sentence in empty.txt"),
-        (("vocab", text, "--size", 700, "--unused", -1, "-o", tmp_path / "v"), "unused must be"),
-        (("vocab", text, "--size", 7, "--unused", 3, "-o", tmp_path / "v"), "from 0 to 2, size"),
-        (
-            ("prepare", text, "--vocab", text, "--processes", 0, "-o", tmp_path / "s"),
-            "processes must be a whole number of at least 1, got 0",
-        ),
-        (("vocab", text, "--size", 5, "-o", tmp_path / "v"), "size must be more than 5 ([PAD]"),
-        (("prepare", empty, "--vocab", tokens, "-o", tmp_path / "s"), "no sentence in empty.txt"),
-        (("pretrain", text, "--steps", 3, "-o", tmp_path / "r"), "bad.txt: a file, not a folder"),
-        (("inspect", ""), "a checkpoint's path must be given, got an empty one"),
-        (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
-    ):
-        status, out, err = call(*arguments)
-        assert status == 2 and out == "" and err.count("\n") == 1 and message in err
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_unreadable_folder_is_an_error(call, tmp_path, monkeypatch):

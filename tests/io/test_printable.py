@@ -2,13 +2,14 @@
 
 import json
 import logging
+import shutil
 import traceback
 import unicodedata
 
+import numpy as np
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import change_json, change_tensors, put
-from helpers.small_berts import small_bert
 
 import kbert
 from kbert.cli.console import _log_lines
@@ -50,20 +51,15 @@ def test_line_is_one_line_and_json_stays_equal():
     assert set(printable.lines(row_formats.to_json(text))) & set(map(chr, range(32))) == {"\n"}
 
 
-@pytest.fixture
-def small(small):
-    return small.replace(num_hidden_layers=1)
-
-
 def acts(text: str) -> list[str]:
     """What of a text would act on a terminal, but for the ends of its lines."""
     controls = [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
     return [control for control in controls if control != "\n"]
 
 
-def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
-    kbert.save(small_bert(small, "pretraining"), tmp_path / "bert")
-    change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
+def test_tensor_names_are_escaped_in_commands(capsys, saved, tmp_path):
+    shutil.copytree(saved[0] / "pretraining", tmp_path / "bert")
+    change_tensors(tmp_path / "bert", put(NASTY, np.zeros(3, "float32")))
     for arguments in (("inspect",), ("inspect", "--tensors"), ("inspect", "--format", "json")):
         done = command(capsys, *arguments, tmp_path / "bert")
         assert done.status == 1 and not acts(done.out + done.err)
@@ -73,10 +69,10 @@ def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
     assert done.err.count("\n") == 1 and done.err.startswith("kbert: ")
 
 
-def test_names_from_files_are_escaped_in_python_errors(small, tmp_path):
-    bert = small_bert(small, "classifier")
-    kbert.save(bert, tmp_path / "bert")
-    change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
+def test_names_from_files_are_escaped_in_python_errors(saved, tmp_path):
+    bert = saved[1]["classifier"]
+    shutil.copytree(saved[0] / "classifier", tmp_path / "bert")
+    change_tensors(tmp_path / "bert", put(NASTY, np.zeros(3, "float32")))
     (tmp_path / "config.json").write_text(json.dumps({f"{NASTY}": 3, "vocab_size": NASTY}))
     (tmp_path / "train.jsonl").write_text(json.dumps({"text": "a", NASTY: "b"}) + "\n")
     reads = {
@@ -91,17 +87,11 @@ def test_names_from_files_are_escaped_in_python_errors(small, tmp_path):
         assert "[2J" in str(error.value) and not acts(text), name
 
 
-def kbert_zeros():
-    import numpy as np
-
-    return np.zeros(3, "float32")
-
-
-def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
+def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path):
     for head in ("pretraining", "classifier", "tokens"):
-        bert = small_bert(small, head)
-        kbert.save(bert, tmp_path / head)
-        vocabulary = [token if token != "cat" else "c\x1b[2Jat" for token in bert.tokenizer.tokens]
+        shutil.copytree(saved[0] / head, tmp_path / head)
+        tokens = saved[1][head].tokenizer.tokens
+        vocabulary = [token if token != "cat" else "c\x1b[2Jat" for token in tokens]
         (tmp_path / head / "tokenizer.json").unlink()
         (tmp_path / head / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     labels = {str(n): f"{n}{NASTY}" for n in range(5)}
@@ -120,13 +110,12 @@ def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
         assert "\\u001b[2J" in done.out
 
 
-def test_warnings_and_pictures_are_escaped(capsys, small, tmp_path):
+def test_warnings_and_pictures_are_escaped(capsys, saved, tmp_path):
     with _log_lines():
         logging.getLogger("kbert").warning("%s lacks %s", NASTY, NASTY)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and not acts(said) and said.startswith("kbert: a\\u000akbert")
-    bert = small_bert(small, "pretraining")
-    found = attention(bert, "cat dog")
+    found = attention(saved[1]["pretraining"], "cat dog")
     found.tokens[1] = "c\u202ea\x07t"
     text = found.plot(tmp_path / "map.svg").read_text(encoding="utf-8")
     assert not acts(text) and "c\\u202ea\\u0007t" in text

@@ -1,0 +1,453 @@
+"""A user's mistake is one line on stderr, with status 2, before Keras starts."""
+
+import dataclasses
+import json
+import shutil
+
+import keras  # noqa: F401  started here, so that no command says that it is starting Keras
+import pytest
+from helpers.command_line import kbert as run
+from helpers.sizes import SIZES
+
+import kbert
+from kbert.cli.main import cli
+
+# No import of these gets through: what a command needs them for comes too late.
+RUN = """
+import contextlib, io, json, os, sys
+HEAVY = {"keras", "tensorflow", "jax", "torch", "transformers", "tf2onnx", "onnx", "onnxscript"}
+
+class Guard:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HEAVY:
+            raise AssertionError(f"{name} was imported")
+
+folder, lines, missing = map(json.loads, sys.argv[1:])
+os.chdir(folder)
+sys.meta_path.insert(0, Guard())
+import importlib.util
+find = importlib.util.find_spec
+
+def find_spec(name, package=None):
+    if name in ("onnx", "tf2onnx", "onnxscript"):
+        return None if name in missing else object()
+    return find(name, package)
+
+importlib.util.find_spec = find_spec
+os.access = lambda path, mode: "locked" not in str(path)  # root may write everywhere
+from kbert.cli.main import main
+for line in lines:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(line)
+            status = 0
+        except SystemExit as exit_:
+            status = exit_.code
+        except AssertionError as error:
+            status = str(error)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+JSON = [  # what the file of a configuration holds; what the line must say
+    (b'{"vocab_size": 99,', "JSON", "line 1"),
+    (b"", "JSON"),
+    (b"[99]", "JSON object", "list"),
+    (b"99", "JSON object", "int"),
+    ('{"vocab_size": 99, "é": 1}'.encode("latin-1"), "UTF-8"),
+    (b"[" * 100_000,),
+    (b'{"vocab_size": ' + b"9" * 5000 + b"}",),
+    (b"{}", "vocab_size"),
+    (b'{"vocab_size": 99, "hiden_size": 24}', "'hiden_size'", "hidden_size"),
+    (b'{"vocab_size": 99, "model_type": "albert"}', "model_type", "bert", "'albert'", "ALBERT has"),
+    (
+        b'{"vocab_size": 99, "position_embedding_type": "relative_key"}',
+        '"absolute"',
+        "relative_key",
+    ),
+    (b'{"vocab_size": 99, "num_hidden_layers": 0}', "num_hidden_layers", "at least 1", "got 0"),
+    (b'{"vocab_size": -99}', "vocab_size", "at least 1", "got -99"),
+    (b'{"vocab_size": true}', "vocab_size", "whole number", "got True"),
+    (b'{"vocab_size": 99, "hidden_size": 768.0}', "hidden_size", "whole number", "got 768.0"),
+    (b'{"vocab_size": "99"}', "vocab_size", "whole number", "got '99'"),
+    (b'{"vocab_size": null}', "vocab_size", "whole number"),
+    (b'{"vocab_size": 99, "hidden_dropout_prob": NaN}', "hidden_dropout_prob", "finite", "got nan"),
+    (b'{"vocab_size": 99, "attention_probs_dropout_prob": Infinity}', "finite", "got inf"),
+    (b'{"vocab_size": 99, "num_attention_heads": 7}', "hidden_size", "768", "7", "6, 8"),
+    (b'{"vocab_size": 99, "hidden_act": "prelu"}', "hidden_act", "gelu_new", "'prelu'"),
+    (b'{"vocab_size": 99, "hidden_act": ["gelu"]}', "hidden_act", "gelu_new", "['gelu']"),
+    (b'{"vocab_size": 99, "pad_token_id": 99}', "pad_token_id", "0 … 98", "got 99"),
+]
+HUB = "hf://google/bert"
+READ = f"kbert: {HUB} is an address, and kbert opens local paths only: download it first, "
+READ += "hf download google/bert --local-dir FOLDER, and give the folder\n"
+WRITE = f"kbert: {HUB} is an address, and kbert writes to local paths here: write a folder, then "
+WRITE += "kbert push FOLDER google/bert\n"
+# A command line, and parts of what it says. A trailing = stands for an empty argument that follows.
+MISTAKES = [(f"account {n}.json", f"{n}.json", *says) for n, (_, *says) in enumerate(JSON)]
+MISTAKES += [
+    ("acount", "No such command 'acount': did you mean account?"),
+    ("trian", "No such command 'trian': did you mean train?"),
+    ("nothing", "No such command 'nothing': kbert --help lists the commands."),
+    ("resume run", "kbert finetune --resume RUN or kbert pretrain --resume RUN"),
+    ("predict", "No such command 'predict': use kbert classify, "),
+    ("--versoin", "No such option '--versoin': did you mean --version?"),
+    ("summary --selected-positions", "selected_positions needs max_predictions"),
+    ("summary --seq-len 0", "seq_len", "at least 1", "got 0"),
+    ("summary --seq-len 513", "seq_len", "512", "got 513"),
+    ("summary --seq-len all", "--seq-len", "any", "'all'"),
+    ("summary --seq-len ²", "--seq-len", "'²'"),
+    ("summary --layers 2-1", "--layers", "'2-1'"),
+    ("summary --layers 1-", "--layers", "'1-'"),
+    ("summary --layers 1-²", "--layers", "'1-²'"),
+    ("summary small.json --layers 0-1", "--layers", "1", "3", "0-1"),
+    ("summary small.json --layers 1-4", "--layers", "3", "1-4"),
+    ("summary --num-labels 0 --head tokens", "num_labels", "got 0"),
+    ("summary basse", "basse"),
+    ("summary tiny --num-labels 3", "--num-labels goes with"),
+    ("summary --config tiny", "give CONFIG without an option, as in kbert summary large"),
+    ("summary qwertz.json", "Example: kbert summary large --layers 1-2"),
+    ("summary small.json --seq-len 18", "17", "got 18"),
+    ("account basse", "'basse'", "base"),
+    ("account larg_cased", "'larg_cased'", "large_cased"),
+    ("account bert-base-unkased", "'bert-base-unkased'", "base_uncased"),
+    ("account L4_H257", "'L4_H257'", "L4_H256"),
+    ("account=", "unknown preset ''", "the presets are base, large"),
+    ("account electra", "unknown preset 'electra'", "the presets are base, large"),
+    ("account bin.tsv", "bin.tsv", "a preset's name", "ends in .json", "got another file"),
+    ("account mini.tsv", "mini.tsv", "no such file", "a preset's name", "ends in .json"),
+    (
+        "account google/electra",
+        "google/electra",
+        "no such file",
+        "a preset's name",
+        "ends in .json",
+    ),
+    ("account nosuch.json", "nosuch.json", "No such file"),
+    ("account no\nsuch.json", "such.json"),
+    ("account empty", "empty", "config.json"),
+    ("account folder.json", "folder.json", "directory"),
+    ("account --nope", "No such option '--nope': kbert account --help lists the options."),
+    ("account --seqlen 3", "No such option '--seqlen': did you mean --seq-len?"),
+    ("account --head token_", "'qa', 'choice': did you mean tokens?"),
+    ("account base large", "large"),
+    ("account --seq-len", "--seq-len"),
+    ("account --seq-len 0", "seq_len", "at least 1", "got 0"),
+    ("account --seq-len -3", "seq_len", "at least 1", "got -3"),
+    ("account --seq-len 513", "seq_len", "max_position_embeddings = 512", "got 513"),
+    ("account --seq-len 1.5", "--seq-len", "1.5"),
+    ("account --batch-size 0", "batch_size", "at least 1", "got 0"),
+    ("account --max-predictions 0", "max_predictions", "at least 1", "got 0"),
+    ("account --max-predictions 8 --seq-len 7", "max_predictions", "7", "got 8"),
+    ("account --max-predictions 3 --head qa", "max_predictions", "'qa'"),
+    ("account --selected-positions --head qa", "selected_positions", "'qa'"),
+    ("account --dtype fp16", "'fp16': did you mean float16?"),
+    ("account --num-labels 0 --head tokens", "num_labels", "got 0"),
+    ("account --head decoder", "decoder", "classifier"),
+    ("account --dtype int8", "dtype", "bfloat16", "'int8'"),
+    ("account --format xml", "xml", "csv"),
+    ("account small.json --seq-len 18", "17", "got 18"),
+    ("account bsae", "did you mean base?"),
+    ("account Large", "did you mean large?"),
+    ("account bert-base-uncase", "did you mean base_uncased?"),
+    ("account BASE", "did you mean base?"),
+    ("account tinny", "did you mean tiny?"),
+    (f"account {HUB}", READ),
+    ("plan --precision mixed", "did you mean mixed_bfloat16?"),
+    ("plan tiny --tpu v5e:3x3", "v5e:3x3"),
+    ("params --head qa", "--head"),
+    ("params --format csv", "csv", "tsv"),
+    ("params none.json", "none.json"),
+    ("heads basse", "basse"),
+    ("verify basse", "basse"),
+    ("plot base", "--output"),
+    ("plot base -o bert.gif", ".png", ".svg", "bert.gif"),
+    ("plot nosuch -o bert.png", "'nosuch'"),
+    ("plot base -o nowhere/x.svg", "no such folder"),
+    ("plot base -o .", "must end in"),
+    ("plot base -o=", "expected a path, got an empty one"),
+    ("plot small.json --head tokens --num-labels 0 -o bert.svg", "num_labels", "got 0"),
+    ("explore base -o x.svg", ".html"),
+    ("explore base -o nowhere/x.html", "no such folder"),
+    ("explore base -o locked/x.html", "cannot write in this folder"),
+    ("explore basse -o x.html", "no checkpoint is at that path"),
+    ("explore tiny -o x.html --seq-len 600", "seq_len must be at most"),
+    ("explore tiny -o x.html --batch-size 0", "batch_size"),
+    ("explore encoder -o x.html --head qa", "got a checkpoint"),
+    ("explore empty -o x.html", "no checkpoint"),
+    ("demo -o bert.gif", ".png", "bert.gif"),
+    ("demo base", "base"),
+    ("download nowhere", "nowhere"),
+    ("download tiny", "build_bert('tiny')"),
+    ("download encodr", "has an owner"),
+    ("cache --format xml", "xml"),
+    ("push nowhere owner/name", "no such folder"),
+    ("push encoder name", "owner/name"),
+    ("inspect nowhere", "nowhere"),
+    ("inspect nowhere.zip", "nowhere.zip"),
+    ("inspect empty", "no checkpoint"),
+    ("inspect encodr", "did you mean encoder?"),
+    ("inspect bert-base-uncasd", "did you mean bert-base-uncased?"),
+    ("inspect distilbert", "did you mean distilbert-base-uncased?"),
+    ("inspect lines.txt", "got another file\n"),
+    ("inspect=", "a checkpoint's path must be given, got an empty one"),
+    ("convert encoder out --to latex", "latex"),
+    ("convert encoder out.zip", "reads and does not write"),
+    ("convert encoder out --to keras", "must end in .keras"),
+    ("convert encoder nowhere/out.keras", "no such folder"),
+    ("convert encoder empty --to onnx", "a folder, not a file"),
+    ("convert encoder lines.txt", "a file, not a folder"),
+    ("convert encoder locked/out", "cannot write in this folder"),
+    ("convert encoder encoder --to google", "another checkpoint"),
+    ("convert encoder google", "must not hold another checkpoint, got one of google"),
+    ("convert nowhere out", "nowhere"),
+    ("convert encoder=", "DST"),
+    ("convert encoder out.keras --architecture BertModel", "architecture is an option of the"),
+    (f"convert x {HUB}", WRITE),
+    ("fill-mask pretraining [MASK] --top-k 0", "--top-k"),
+    ("fill-mask encoder [MASK]", "'pretraining'", "'encoder'", "kbert pretrain --init"),
+    ("next-sentence classifier a b", "'pretraining'"),
+    ("next-sentence nowhere a b", "nowhere"),
+    ("classify encoder.keras a", "'classifier'"),
+    ("classify classifier", "neither"),
+    ("classify classifier --lines none.txt", "none.txt"),
+    ("classify encoder a", "'classifier'", "'encoder'", "kbert finetune --task classify"),
+    ("classify classifier cat --lines -", "--lines", "both"),
+    ("regress tokens a", "'classifier'"),
+    ("tag --model run", "No such option '--model': give SRC without an option, as in"),
+    ("tag qa a", "'tokens'", "'qa'", "kbert finetune --task tag"),
+    ("answer qa a b --stride 0", "--stride"),
+    ("answer qa a b --no-answer-threshold much", "--no-answer-threshold"),
+    ("answer --model qa a b", 'distilbert-base-cased-distilled-squad "Who wrote it?" "Ada'),
+    ("answer tokens a b", "'qa'", "'tokens'", "kbert finetune --task qa"),
+    ("choose classifier a b c", "'choice'"),
+    ("embed encoder lines.txt -o v.txt", ".npy"),
+    ("embed encoder lines.txt -o nowhere/v.npy", "no such folder"),
+    ("embed encoder lines.txt -o locked/v.npy", "cannot write in this folder"),
+    ("embed encoder none.txt -o v.npy", "none.txt"),
+    ("embed nowhere lines.txt -o v.npy", "nowhere"),
+    ("embed encoder lines.txt -o v.npy --max-length 0", "--max-length"),
+    ("embed encoder bad.txt -o o.npy", "bad.txt, line 2", "UTF-8", "0xff"),
+    ("embed encoder nothing.txt -o o.npy", "nothing.txt", "it is empty"),
+    ("embed encoder lines.txt", "--output"),
+    ("similarity nowhere a b", "nowhere"),
+    ("similarity encoder a", "at least two"),
+    ("search encoder cat --lines none.txt", "none.txt"),
+    ("rank encoder cat --lines none.txt", "none.txt"),
+    ("attribute classifier a -o why.gif", ".png"),
+    ("attribute nowhere a -o why.png", "nowhere"),
+    ("attention encoder a -o map.gif", ".png"),
+    ("attention encoder a -o locked/map.html", "cannot write in this folder"),
+    ("attention encoder a -o nowhere/map.html", "no such folder"),
+    ("attention encoder a -o empty", ".html"),
+    ("attention nowhere a -o map.png", "nowhere"),
+    ("vocab lines.txt --size 9 -o=", "expected a path, got an empty one"),
+    ("vocab bad.txt --size 700 -o v", "bad.txt, line 2: must be UTF-8"),
+    ("vocab blank.txt --size 700 -o v", "got no sentence in blank.txt"),
+    ("vocab bad.txt --size 700 --unused -1 -o v", "unused must be"),
+    ("vocab bad.txt --size 7 --unused 3 -o v", "from 0 to 2, size"),
+    ("vocab bad.txt --size 5 -o v", "size must be more than 5 ([PAD]"),
+    ("vocab bad.txt --size x -o v", "'x' is not a valid integer"),
+    ("prepare lines.txt --vocab encoder -o=", "expected a path, got an empty one"),
+    ("prepare bad.txt --vocab none -o s", "none"),
+    ("prepare bad.txt --vocab empty -o s", "no tokenizer.json and no vocab.txt"),
+    ("prepare none --vocab encoder -o s", "no such file"),
+    ("prepare blank.txt --vocab encoder -o s", "no sentence in blank.txt"),
+    (
+        "prepare bad.txt --vocab bad.txt --processes 0 -o s",
+        "processes must be a whole number of at",
+    ),
+    (f"prepare {HUB} --vocab x -o y", READ),
+    ("pretrain --input x", "'--input': give SHARDS without an option, as in kbert pre"),
+    ("pretrain --precision bf16", "did you mean mixed_bfloat16?"),
+    ("pretrain nowhere -o run --steps 3", "nowhere"),
+    ("pretrain empty -o run --steps 3", "kbert prepare"),
+    ("pretrain empty -o run --steps 0", "steps"),
+    ("pretrain empty -o run", "--steps"),
+    ("pretrain empty -o encoder --steps 3", "encoder"),
+    ("pretrain empty -o locked/run --steps 3", "cannot write in this folder"),
+    ("pretrain empty -o run --steps 3 --config basse", "basse"),
+    ("pretrain empty -o run --steps 3 --init nowhere", "nowhere"),
+    ("pretrain empty -o run --steps 3 --init encoder --config tiny", "--config"),
+    ("pretrain --resume empty", "no run"),
+    ("pretrain --resume tuning", "kbert finetune --resume"),
+    ("pretrain bad.txt --steps 3 -o r", "bad.txt: a file, not a folder"),
+    (f"pretrain x --steps 1 -o {HUB}", WRITE),
+    ("finetune --steps 3", "'--steps': kbert finetune --help lists the options."),
+    ("finetune --bf16", "No such option '--bf16': it is called --precision mixed_bfloat16."),
+    ("finetune --task clasify", "'choice', 'embed': did you mean classify?"),
+    ("finetune --precision fp16", "did you mean mixed_float16?"),
+    ("finetune encoder --task classify --train none.tsv -o run", "none.tsv"),
+    ("finetune encoder --task classify --train lines.txt --dev none.tsv -o run", "none.tsv"),
+    ("finetune encoder --task sing --train lines.txt -o run", "sing"),
+    ("finetune encoder --task classify --train good.tsv -o empty/../encoder", "encoder"),
+    ("finetune encoder --task classify --train lines.txt -o run --epochs 0", "epochs"),
+    ("finetune nowhere --task classify --train lines.txt -o run", "nowhere"),
+    (
+        "finetune tuning --task classify --train lines.txt -o run",
+        "To resume: kbert finetune --resume tuning",
+    ),
+    ("finetune encoder --task classify --train lines.txt -o run", "lines.txt, line 1: expected"),
+    ("finetune encoder --task tag --train short.tsv -o run", "short.tsv, line 3: expected"),
+    ("finetune encoder --task classify --train short.tsv -o run", "line 3: expected 2 columns"),
+    ("finetune encoder --task classify --train good.tsv --dev short.tsv -o run", "line 3: expect"),
+    ("finetune encoder --task classify --train good.tsv --dev other.tsv -o run", "0, 1, got '2'"),
+    ("finetune encoder --task multilabel --train good.tsv --dev other.tsv -o run", "got '2'"),
+    ("finetune encoder --task tag --train good.tsv --dev other.tsv -o run", "line 2: label must"),
+    ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
+    ("finetune encoder --task choice --train good.tsv -o run", "expected the columns prompt"),
+    ("finetune --resume empty", "no run"),
+    ("finetune --resume tunin", "no such folder: did you mean tuning?"),
+    ("finetune --resume=", "expected a path, got an empty one"),
+    ("finetune encoder --task tag -o run --train=", "expected a path, got an empty one"),
+    ("finetune encoder --task tag --train samples.TRAINN -o run", "you mean samples.TRAIN?"),
+    ("finetune encoder --task tag --train TOKEN -o run", "Expected: Labelled training data:"),
+    ("finetune encoder --task tag --train encoder -o run", "encoder (--train): Is a directory"),
+    ("finetune encoder --task tag --train gone.tsv -o run", "directory: did you mean good.tsv?"),
+    ("finetune nowhere --task tag --train good.tsv -o good.tsv", "good.tsv (--train and --output)"),
+    (f"finetune x --task classify --train {HUB} -o run", READ),
+    ("evaluate nowhere --task tag --data lines.txt", "nowhere"),
+    ("evaluate tokens --task classify --data lines.txt", "'classifier'"),
+    ("evaluate tokens --task tag --data none.conll", "none.conll"),
+    ("glue encoder --data none -o run", "none"),
+    ("glue encoder --data empty -o run", "expected a folder CoLA, got nothing"),
+    ("glue encoder --data empty --tasks rte,sing -o run", "'sing'"),
+    ("glue encoder --data empty --epochs 0 -o run", "epochs"),
+    ("glue nowhere --data data --tasks rte -o run", "nowhere"),
+    ("glue encoder --data data --tasks rte -o locked/run", "cannot write in this folder"),
+]
+
+LATER = [  # these need the model
+    ("convert pretraining out --architecture BertForQuestionAnswering", "for the head pretraining"),
+    ("convert pretraining out --architecture GPT2Model", "must be one of BertForPreTraining"),
+    ("convert pretraining out --from-format google", "bert_model.ckpt.index"),
+    ("fill-mask next [MASK]", "kbert pretrain --init"),
+    ("fill-mask pretraining cat", "[MASK]", "'cat'"),
+    ("next-sentence masked a b", "kbert pretrain --init"),
+    ("similarity qa a b --pooling pooler", "choose another pooling"),
+    ("similarity masked a b --pooling pooler", "choose another pooling"),
+    ("similarity wordless a b", "put its vocab.txt into its folder"),
+    ("attention encoder a -o map.png --layer 3", "1 … 2", "got 3"),
+    ("attention encoder a -o map.html --head 5", "1 … 4", "got 5"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(saved, tmp_path_factory):
+    """A folder with checkpoints, data and what is none of them."""
+    place = tmp_path_factory.mktemp("mistakes") / "place"
+    shutil.copytree(saved[0], place)
+    kbert.save(saved[1]["encoder"], place / "encoder.keras")
+    kbert.save(saved[1]["encoder"], place / "google", format="google")
+    kbert.save(dataclasses.replace(saved[1]["encoder"], tokenizer=None), place / "wordless")
+    for name, kind in (("next", "NextSentencePrediction"), ("masked", "MaskedLM")):
+        kbert.save(saved[1]["pretraining"], place / name, architecture=f"BertFor{kind}")
+    files = {f"{n}.json": content for n, (content, *_) in enumerate(JSON)} | {
+        "small.json": json.dumps(SIZES).encode(),
+        "bin.tsv": b"a fine film\t1\n",
+        "lines.txt": b"a text\nanother\n",
+        "bad.txt": b"fine\n\xff\n",
+        "blank.txt": b"\n",
+        "nothing.txt": b"",
+        "good.tsv": b"a\t0\nb\t1\n",
+        "other.tsv": b"a\t0\nb\t2\n",
+        "short.tsv": b"a\t0\nb\t1\nc\n",
+    }
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+    for name in ("empty", "locked", "tuning", "data/RTE", "folder.json", "bert-base-uncasedd"):
+        (place / name).mkdir(parents=True)
+    (place / "gone.tsv").symlink_to("missing")
+    run = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
+    (place / "tuning" / "settings.json").write_text(json.dumps(run))
+    return place
+
+
+@pytest.fixture(scope="module")
+def answer(place, run_python):
+    """(status, stdout, stderr) of each line, in a process where nothing heavy can be imported."""
+
+    def call(lines, missing=()):
+        words = [[part for word in line.split(" ") for part in arguments(word)] for line in lines]
+        given = [json.dumps(one) for one in (str(place), words, missing)]
+        done = run_python(f"import sys; sys.argv[1:] = {given!r}\n{RUN}", CUDA_VISIBLE_DEVICES="")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return call
+
+
+def arguments(word: str) -> list[str]:
+    return [word[:-1], ""] if word.endswith("=") else [word]
+
+
+@pytest.fixture(scope="module")
+def answers(place, answer):
+    before = sorted(place.rglob("*"))
+    found = answer([line for line, *_ in MISTAKES])
+    assert sorted(place.rglob("*")) == before
+    return dict(zip((line for line, *_ in MISTAKES), found, strict=True))
+
+
+@pytest.mark.parametrize(("line", "says"), [(line, says) for line, *says in MISTAKES])
+def test_mistake_is_one_line_before_keras_starts(answers, line, says):
+    check(says, *answers[line])
+
+
+@pytest.mark.parametrize(("line", "says"), [(line, says) for line, *says in LATER])
+def test_mistake_is_one_line(capsys, place, monkeypatch, line, says):
+    monkeypatch.chdir(place)
+    before = sorted(place.rglob("*"))
+    check(says, *run(capsys, *line.split()))
+    assert sorted(place.rglob("*")) == before
+
+
+def check(says, status, out, err):
+    assert (status, out) == (2, ""), (status, out, err)
+    assert err.startswith("kbert: ") and err.count("\n") == 1, err
+    assert not [part for part in says if part not in err], err
+    assert "Traceback" not in err and "kbert.load(" not in err  # the same refusal would follow
+
+
+def test_list_of_mistakes_has_every_command():
+    lines = {line.split(" ")[0] for line, *_ in MISTAKES}
+    assert lines >= set(cli.commands) - {"completion"}
+
+
+def test_missing_package_is_named_before_keras_starts(answer):
+    ((status, _, err),) = answer(["convert encoder out.onnx"], ["tf2onnx"])
+    assert status == 2 and "needs the package tf2onnx, which is not installed: pip" in err
+
+
+def test_import_guard_catches_a_valid_command(answer):
+    found = answer(["similarity encoder a b", "convert encoder out.onnx"])
+    assert [status for status, _, _ in found] == ["keras was imported"] * 2
+
+
+def test_graphviz_failure_gives_one_line(capsys, monkeypatch, tmp_path):
+    def fail(*_):
+        raise RuntimeError("Graphviz failed: status 1")
+
+    monkeypatch.setattr("kbert.show.graphviz.draw", fail)
+    done = run(capsys, "plot", "tiny", "-o", tmp_path / "bert.svg")
+    assert (done.status, done.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.err.splitlines()[-1] == "kbert: Graphviz failed: status 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("classify none {}", "--lines {}"),
+        ("tag none {}", "--lines {}"),
+        ("search none query {}", "--lines {}"),
+        ("rank none query {}", "--lines {}"),
+        ("rank none {} text", '"$(cat {})"'),
+        ("similarity none text {}", '"$(cat {})"'),
+        ("answer none who? {}", '"$(cat {})"'),
+        ("attribute none {}", '"$(cat {})"'),
+    ],
+)
+def test_text_that_is_the_path_of_a_file_is_reported(capsys, tmp_path, line, way):
+    file = tmp_path / "short.txt"
+    file.write_text("A fine film.\n")
+    done = run(capsys, *line.format(file).split())
+    assert f"kbert: {file} is a file: give {way.format(file)} to read it\n" in done.err
+    assert done.err.count(" is a file:") == 1
