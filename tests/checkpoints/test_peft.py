@@ -1,51 +1,57 @@
-"""Adapters have PEFT's outputs, gradients and counts, in both directions."""
+"""Adapters of BERT and its family have PEFT's outputs, updates and counts, in both directions."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
-from helpers.labelled_texts import write_texts
+from helpers.labelled_texts import read_texts, write_texts
+from helpers.marks import nightly
 from helpers.peer_outputs import run_peer
-from helpers.small_berts import small_berts
-from helpers.training_batches import arrays, batch_of
+from helpers.small_berts import small_bert, small_berts
+from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
 
 import kbert
-from kbert.graph import names
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the peer's
 
-BATCH = 13
-CLASSES = {
-    "classifier": ("BertForSequenceClassification", "SEQ_CLS"),
-    "tokens": ("BertForTokenClassification", "TOKEN_CLS"),
-    "qa": ("BertForQuestionAnswering", "QUESTION_ANS"),
-    "encoder": ("BertModel", "FEATURE_EXTRACTION"),
+TASKS = {
+    "Model": "FEATURE_EXTRACTION",
+    "ForSequenceClassification": "SEQ_CLS",
+    "ForTokenClassification": "TOKEN_CLS",
+    "ForQuestionAnswering": "QUESTION_ANS",
 }
+CLASSES = [f"{family}{head}" for family in ("Roberta", "DistilBert") for head in [*TASKS][:3]]
+OF_BERT = {
+    "encoder": "BertModel",
+    "classifier": "BertForSequenceClassification",
+    "tokens": "BertForTokenClassification",
+    "qa": "BertForQuestionAnswering",
+}
+TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs bark a lot", "so does the cat"]
+ADAPTER = "adapter_model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def bases(small, tmp_path_factory):
-    """A folder a head, without dropout, for PEFT in this process."""
+def folders(small, tmp_path_factory):
+    """Checkpoints by their class, for PEFT in this process: BERT's without dropout."""
+    # here, since every worker that only collects the tests would import PEFT for seconds
     pytest.importorskip("peft", reason="the peer: pip install --no-deps peft accelerate")
-    folder = tmp_path_factory.mktemp("bases")
+    out = tmp_path_factory.mktemp("family")
+    run_peer("peer_family:write_classes", out, TEXTS, CLASSES)
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    for head, bert in small_berts(config).items():
-        kbert.save(bert, folder / head)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def ids():
-    batch = batch_of(arrays("classifier", 1, BATCH), 0)
-    return [batch.inputs[name] for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
+    berts = small_berts(config)
+    for head, name in OF_BERT.items():
+        kbert.save(berts[head], out / name)
+    return out
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Adapters that PEFT wrote, their bases, and what they compute."""
     out = tmp_path_factory.mktemp("written")
-    run_peer("peer_peft_folder.py", out, out)
+    run_peer("peer_peft_folder:write_adapters", out)
     return out
 
 
@@ -56,129 +62,150 @@ def test_written_adapters_give_pefts_numbers_and_tensors(written, tmp_path, case
     real = inputs[0] != 0 if case == "blocks" else slice(None)
     bert = kbert.load(base, adapter=written / case)
     for one, name in ((bert, "adapted"), (kbert.load(base), "plain")):
-        np.testing.assert_allclose(ours(one, inputs)[0][real], numbers[name][real], atol=1e-5)
+        assert_allclose(outputs_of(one, *inputs)[0][real], numbers[name][real], atol=1e-5)
     assert np.abs(numbers["adapted"] - numbers["plain"])[real].max() > 0.05
     kbert.save(bert, tmp_path / "again", format="peft")
-    theirs, again = (
-        load_file(folder / "adapter_model.safetensors")
-        for folder in (written / case, tmp_path / "again")
-    )
+    theirs, again = (load_file(path / ADAPTER) for path in (written / case, tmp_path / "again"))
     assert set(theirs) == set(again)
     for name, array in theirs.items():
-        np.testing.assert_array_equal(again[name], array, strict=True)
+        assert_array_equal(again[name], array, strict=True)
 
 
-def theirs(folder, head, num_labels=5):
+def outputs_of(bert, *inputs) -> list[np.ndarray]:
+    return list(map(np.asarray, kbert.predict(bert.model, *inputs).values()))
+
+
+def theirs(folder, name: str, **options):
     import transformers
 
-    cls = getattr(transformers, CLASSES[head][0])
-    options = {} if head in ("encoder", "qa") else {"num_labels": num_labels}
+    cls = getattr(transformers, name)
     return cls.from_pretrained(folder, **options, ignore_mismatched_sizes=True).eval()
 
 
-def outputs_of(model, ids) -> list[np.ndarray]:
+def outputs_of_theirs(model, ids, pad: int) -> list[np.ndarray]:
     import torch
 
-    tokens, segments = (torch.tensor(array, dtype=torch.long) for array in ids)
-    if hasattr(model, "get_base_model"):  # PEFT 0.21's own model for spans drops the segments
+    if hasattr(model, "get_base_model"):
         model = model.get_base_model()
+    tokens = torch.tensor(ids, dtype=torch.long)
     with torch.no_grad():
-        found = model(
-            input_ids=tokens, token_type_ids=segments, attention_mask=(tokens != 0).long()
-        )
-    values = (found[0], found[1]) if len(found) > 1 else (found[0],)
-    return [value.numpy() for value in values]
+        found = model(input_ids=tokens, attention_mask=(tokens != pad).long())
+    return [value.numpy() for value in found.to_tuple()]
 
 
-def ours(bert, ids) -> list[np.ndarray]:
-    return list(map(np.asarray, kbert.predict(bert.model, *ids).values()))
-
-
-def adapted_by_peft(base, head, **options):
-    """PEFT's model with an adapter whose numbers are none of the first ones."""
+def opened_by_peft(base, name: str, adapter, **options):
     import peft
-    import torch
 
-    config = peft.LoraConfig(task_type=CLASSES[head][1], **options)
-    model = peft.get_peft_model(theirs(base, head), config)
-    torch.manual_seed(7)
-    for name, parameter in model.named_parameters():
-        if "lora_" in name or "modules_to_save" in name:
-            torch.nn.init.normal_(parameter, 0, 0.2)
-    return model.eval()
+    return peft.PeftModel.from_pretrained(theirs(base, name, **options), adapter).eval()
+
+
+def ids_of(bert) -> np.ndarray:
+    ids = np.random.default_rng(3).integers(5, bert.config.vocab_size, (13, 11))
+    ids[1::2, 7:] = bert.config.pad_token_id
+    return ids
 
 
 CASES = {
-    "every matrix": (
-        "tokens",
-        {"r": 3, "target_modules": ["query", "key", "value", "dense"], "use_rslora": True},
-    ),
-    "the head's spans": ("qa", {"r": 2, "target_modules": r".*\.layer\.\d\.output\.dense"}),
+    "BertForTokenClassification": {
+        "r": 3,
+        "target_modules": r".*\.layer\..*(query|key|value|dense)",
+        "use_rslora": True,
+    },
+    "BertForQuestionAnswering": {"r": 2, "target_modules": r".*\.layer\.\d\.output\.dense"},
+    "RobertaForSequenceClassification": {"r": 7, "target_modules": ["query", "value"]},
+    "DistilBertForSequenceClassification": {"r": 5, "target_modules": ["q_lin", "v_lin"]},
+    "RobertaModel": {
+        "r": 3,
+        "lora_alpha": 5,
+        "target_modules": r".*layer\.\d\.(attention\.output|intermediate|output)\.dense",
+        "alpha_pattern": {"intermediate.dense": 9},
+    },
+    "DistilBertForTokenClassification": {
+        "r": 2,
+        "target_modules": ["k_lin", "out_lin", "lin1", "lin2"],
+        "rank_pattern": {"lin1": 4},
+    },
 }
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", CASES)
-def test_an_adapter_of_pefts_gives_pefts_numbers(bases, ids, tmp_path, case):
-    head, options = CASES[case]
-    if "dense" in options["target_modules"] and head == "tokens":
-        options = options | {"target_modules": r".*\.layer\..*(query|key|value|dense)"}
-    model = adapted_by_peft(bases / head, head, **options)
-    model.save_pretrained(tmp_path / "adapter")
-    expected = outputs_of(model, ids)
-    plain = outputs_of(theirs(bases / head, head), ids)
-    bert = kbert.load(bases / head, adapter=tmp_path / "adapter")
-    assert bert.head == head
-    for found, one, without in zip(ours(bert, ids), expected, plain, strict=True):
-        assert np.abs(one - without).max() > 0.05
-        np.testing.assert_allclose(found[tuple(map(slice, one.shape))], one, atol=2e-5, rtol=1e-5)
-    kbert.save(bert, tmp_path / "again", format="peft")
-    again = opened_by_peft(bases / head, head, tmp_path / "again")
-    for one, other in zip(outputs_of(again, ids), expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-def opened_by_peft(base, head, adapter, **options):
+@pytest.mark.parametrize("name", CASES)
+def test_an_adapter_of_pefts_gives_pefts_numbers(folders, tmp_path, name):
+    """The adapter has numbers that are none of the first ones."""
     import peft
+    import torch
 
-    return peft.PeftModel.from_pretrained(theirs(base, head, **options), adapter).eval()
+    task = next(task for head, task in TASKS.items() if name.endswith(head))
+    config = peft.LoraConfig(task_type=task, **CASES[name])
+    model = peft.get_peft_model(theirs(folders / name, name), config).eval()
+    torch.manual_seed(7)
+    for key, parameter in model.named_parameters():
+        if "lora_" in key or "modules_to_save" in key:
+            torch.nn.init.normal_(parameter, 0, 0.2)
+    model.save_pretrained(tmp_path / "adapter")
+    bert = kbert.load(folders / name, adapter=tmp_path / "adapter")
+    ids, pad = ids_of(bert), bert.config.pad_token_id
+    expected, plain = (
+        outputs_of_theirs(one, ids, pad) for one in (model, theirs(folders / name, name))
+    )
+    kbert.save(bert, tmp_path / "again", format="peft")
+    again = opened_by_peft(folders / name, name, tmp_path / "again")
+    found = outputs_of(bert, ids), outputs_of_theirs(again, ids, pad)
+    for wanted, without, ours, reopened in zip(expected, plain, *found, strict=True):
+        assert np.abs(wanted - without).max() > 0.05
+        real = ids != pad if wanted.shape[:2] == ids.shape else slice(None)
+        assert_allclose(ours[real], wanted[real], atol=2e-5, rtol=1e-5)
+        assert_allclose(reopened, wanted, atol=1e-6)
+
+
+MODULES = {"Bert": ["classifier"], "Roberta": ["classifier"]}
+MODULES["DistilBert"] = ["classifier", "pre_classifier"]
+TARGETS = {"Roberta": ["query", "value"], "DistilBert": ["q_lin", "v_lin"]}
+TUNED = [
+    ("Bert", {}),
+    ("Bert", {"lora_targets": "output,key", "lora_alpha": 5.0, "freeze": "2"}),  # some blocks
+    nightly("Bert", {"lora_targets": "output,value"}),
+    nightly("Roberta", {}),
+    ("DistilBert", {}),
+]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, id="defaults"),
-        pytest.param(
-            {"lora_targets": "output,key", "lora_alpha": 5.0, "freeze": "2"},
-            id="a pattern of blocks",
-        ),
-        pytest.param({"lora_targets": "output,value"}, id="a pattern", marks=pytest.mark.nightly),
-    ],
-)
-def test_finetuned_adapter_gives_the_same_in_peft(bases, ids, tmp_path, options):
+@pytest.mark.parametrize(("family", "options"), TUNED)
+def test_finetuned_adapter_gives_the_same_in_peft(folders, tmp_path, family, options):
+    source = kbert.load(folders / f"{family}Model")
+    source = dataclasses.replace(source, tokenizer=source.tokenizer or words(source, folders))
+    base, run = tmp_path / "base", tmp_path / "run"
+    kbert.save(source, base)
     write_texts(tmp_path / "train.tsv", 26, 1)
-    tuned = kbert.finetune(
-        bases / "encoder",
-        "classify",
-        train=tmp_path / "train.tsv",
-        output=tmp_path / "run",
-        **({"lora_rank": 3, "epochs": 2, "batch_size": 13, "learning_rate": 3e-2} | options),
-        peak_flops=1e9,
-        progress=False,
+    options = {"lora_rank": 3, "epochs": 2, "batch_size": 13, "learning_rate": 3e-2} | options
+    options |= {"train": tmp_path / "train.tsv", "peak_flops": 1e9, "progress": False}
+    tuned = kbert.finetune(base, "classify", output=run, **options)
+    ids, pad, name = (
+        ids_of(source),
+        source.config.pad_token_id,
+        f"{family}ForSequenceClassification",
     )
-    (expected,) = ours(tuned.bert, ids)
-    model = opened_by_peft(bases / "encoder", "classifier", tmp_path / "run/adapter", num_labels=2)
-    np.testing.assert_allclose(outputs_of(model, ids)[0], expected, atol=1e-5)
-    merged = theirs(tmp_path / "run/model", "classifier", num_labels=2)
-    np.testing.assert_allclose(outputs_of(merged, ids)[0], expected, atol=1e-5)
-    mine = kbert.load(bases / "encoder", adapter=tmp_path / "run/adapter")
-    np.testing.assert_array_equal(ours(mine, ids)[0], expected)
+    (expected,) = outputs_of(tuned.bert, ids)
+    merged = theirs(run / "model", name, num_labels=2)
+    for model in (opened_by_peft(base, name, run / "adapter", num_labels=2), merged):
+        assert_allclose(outputs_of_theirs(model, ids, pad)[0], expected, atol=1e-5)
+    mine = kbert.load(base, adapter=run / "adapter")
+    assert_array_equal(outputs_of(mine, ids)[0], expected)
     assert mine.labels == tuned.bert.labels == ("bad", "good")
-    config = json.loads((tmp_path / "run/adapter/adapter_config.json").read_text())
+    config = json.loads((run / "adapter/adapter_config.json").read_text())
     assert (config["task_type"], config["r"]) == ("SEQ_CLS", 3)
-    assert config["modules_to_save"] == ["classifier"]
-    assert config["base_model_name_or_path"] == str(bases / "encoder")
+    assert sorted(config["modules_to_save"]) == MODULES[family]
+    assert config["base_model_name_or_path"] == str(base)
+    assert family == "Bert" or config["target_modules"] == TARGETS[family]
+
+
+def words(bert, folders):
+    if bert.config.model_type == "roberta":
+        return kbert.Tokenizer.load(folders / "bpe")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sun", "dog", "cat", "red", "big"]
+    tokens += [f"[unused{n}]" for n in range(bert.config.vocab_size - 10)]
+    return kbert.Tokenizer.from_vocab(tokens, lowercase=True)
 
 
 def test_trainable_params_of_base_are_pefts():
@@ -187,12 +214,48 @@ def test_trainable_params_of_base_are_pefts():
     assert found.trainable_params == 296_450
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("family", TARGETS)
+def test_trainable_params_of_a_family_are_pefts(family):
+    """The head is all that transformers has in no pretrained checkpoint, the first dense too."""
+    peft = pytest.importorskip("peft", reason="the peer: pip install --no-deps peft accelerate")
+    import torch
+    import transformers
+
+    config = getattr(transformers, f"{family}Config")()
+    with torch.device("meta"):
+        model = getattr(transformers, f"{family}ForSequenceClassification")(config)
+    options = {"target_modules": TARGETS[family], "modules_to_save": MODULES[family]}
+    lora = peft.LoraConfig(task_type="SEQ_CLS", r=8, **options)
+    count, _ = peft.get_peft_model(model, lora).get_nb_trainable_parameters()
+    sizes = {"vocab_size": config.vocab_size, "num_hidden_layers": config.num_hidden_layers}
+    sizes |= {"type_vocab_size": 2 if family == "Roberta" else 1, "pad_token_id": 1}
+    ours = kbert.BertConfig(**sizes, model_type=family.lower())
+    found = kbert.account(ours, head="classifier", lora_rank=8)
+    assert found.trainable_params == count
+    with pytest.raises(ValueError, match="freeze must name parts that the graph has, got 'pooler'"):
+        kbert.account(ours, head="classifier", freeze="pooler")
+
+
+@pytest.mark.full
+def test_adapter_of_another_family_is_refused(folders, tmp_path, small):
+    import peft
+
+    name = "DistilBertModel"
+    config = peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["q_lin"])
+    model = peft.get_peft_model(theirs(folders / name, name), config)
+    model.save_pretrained(tmp_path / "adapter")
+    kbert.save(small_bert(small, "encoder"), tmp_path / "bert")
+    with pytest.raises(ValueError, match="got another's: names of a DistilBERT for a BERT"):
+        kbert.load(tmp_path / "bert", adapter=tmp_path / "adapter")
+
+
 def step_of_pefts(base, adapter, tokenizer, texts, labels, rate):
     """One update of AdamW on a loaded adapter, `is_trainable=True`; what is then trained."""
     import peft
     import torch
 
-    model = theirs(base, "classifier", num_labels=2)
+    model = theirs(base, "BertForSequenceClassification", num_labels=2)
     model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).eval()
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     optimizer = torch.optim.AdamW(trained.values(), rate, eps=1e-6, weight_decay=0.0)
@@ -207,32 +270,29 @@ def step_of_pefts(base, adapter, tokenizer, texts, labels, rate):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("place", ["run", pytest.param("run/adapter", marks=pytest.mark.nightly)])
-def test_a_second_run_goes_on_with_the_adapter_as_peft_does(bases, ids, tmp_path, place):
+@pytest.mark.parametrize("place", ["run", nightly("run/adapter")])
+def test_a_second_run_goes_on_with_the_adapter_as_peft_does(folders, tmp_path, place):
     """One update from A, B and head of the first run: those of PEFT, and of the first base."""
     write_texts(tmp_path / "train.tsv", 26, 1)
-    rate = 1e-2
+    base, rate = folders / "BertModel", 1e-2
     settings = {"train": tmp_path / "train.tsv", "lora_rank": 3, "lora_alpha": 7.0, "epochs": 1}
     settings |= {"batch_size": 26, "learning_rate": rate, "schedule": "constant"}
     settings |= {"weight_decay": 0.0, "warmup_ratio": 0.0, "clip_norm": 1e9, "seed": 3}
     settings |= {"peak_flops": 1e9, "progress": False}
-    kbert.finetune(bases / "encoder", "classify", output=tmp_path / "run", **settings)
+    kbert.finetune(base, "classify", output=tmp_path / "run", **settings)
     tuned = kbert.finetune(tmp_path / place, "classify", output=tmp_path / "second", **settings)
-    lines = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines()]
-    texts, labels = zip(*lines, strict=True)
+    texts, labels = read_texts(tmp_path / "train.tsv")
     numbers = [("bad", "good").index(label) for label in labels]
     wanted = step_of_pefts(
-        bases / "encoder", tmp_path / "run/adapter", tuned.bert.tokenizer, texts, numbers, rate
+        base, tmp_path / "run/adapter", tuned.bert.tokenizer, texts, numbers, rate
     )
-    first, second = (
-        load_file(tmp_path / one / "adapter/adapter_model.safetensors") for one in ("run", "second")
-    )
+    first, second = (load_file(tmp_path / one / "adapter" / ADAPTER) for one in ("run", "second"))
     short = {name.replace(".modules_to_save", ""): array for name, array in wanted.items()}
     assert set(short) == set(second)
     for name, array in second.items():  # Adam's first update divides by |gradient|: noise at zero
         assert np.mean(np.abs(array - short[name]) < 1e-5) > 0.98, name
         assert np.abs(array - first[name]).max() > rate / 2
-    base, config = bases / "encoder", tmp_path / "second/adapter/adapter_config.json"
-    assert json.loads(config.read_text())["base_model_name_or_path"] == str(base)
-    mine = kbert.load(base, adapter=tmp_path / "second/adapter")
-    np.testing.assert_array_equal(ours(mine, ids)[0], ours(tuned.bert, ids)[0])
+    config = json.loads((tmp_path / "second/adapter/adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(base)
+    mine, ids = kbert.load(base, adapter=tmp_path / "second/adapter"), ids_of(tuned.bert)
+    assert_array_equal(outputs_of(mine, ids)[0], outputs_of(tuned.bert, ids)[0])
