@@ -1,33 +1,34 @@
-"""The ONNX folder has transformers' names, and ONNX Runtime quantizes it to int8."""
+"""The ONNX folder has transformers' names and numbers, suits a server, and is quantized to int8."""
 
+import dataclasses
+import json
+
+import keras
 import numpy as np
 import pytest
+import tokenizers
 from helpers import page_blocks
 from helpers.command_line import kbert as run
+from helpers.marks import nightly
 from helpers.sizes import ROOT
-from helpers.small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS, small_bert
 from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints.exports import quantization
+from kbert.checkpoints.sentence_settings import SentenceSettings
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
+LONGEST_BATCH = 8  # max_batch_size of the server
 
 
 @pytest.fixture(autouse=True)
 def packages(request):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("written on TensorFlow here")
     if request.node.get_closest_marker("full"):
         for package in ("tf2onnx", "onnxruntime"):
             pytest.importorskip(package, reason="writes and runs ONNX")
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("written on TensorFlow here")
-    return small_berts(small)
 
 
 def session(folder):
@@ -35,7 +36,8 @@ def session(folder):
 
     path = str(folder / "onnx" / "model.onnx")
     found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    assert [one.name for one in found.get_inputs()] == INPUTS
+    names = [one.name for one in found.get_inputs()]
+    assert names == INPUTS[: len(names)] and len(names) > 1
     assert {one.type for one in found.get_inputs()} == {"tensor(int64)"}
     return found
 
@@ -43,7 +45,7 @@ def session(folder):
 def run_onnx(folder, inputs) -> dict:
     opened = session(folder)
     names = [one.name for one in opened.get_outputs()]
-    given = {name: np.asarray(inputs[name], "int64") for name in INPUTS}
+    given = {one.name: np.asarray(inputs[one.name], "int64") for one in opened.get_inputs()}
     return dict(zip(names, opened.run(None, given), strict=True))
 
 
@@ -57,43 +59,48 @@ def inputs_of(seed=5):
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 3}
 
 
-CLASSES = {
-    "encoder": ("BertModel", ["last_hidden_state"]),
-    "classifier": ("BertForSequenceClassification", ["logits"]),
-    "pretraining": ("BertForMaskedLM", ["logits"]),
-    "tokens": ("BertForTokenClassification", ["logits"]),
-    "qa": ("BertForQuestionAnswering", ["start_logits", "end_logits"]),
-}
+ROBERTA = {"model_type": "roberta", "type_vocab_size": 1, "pad_token_id": 1}
+DISTILBERT = {"model_type": "distilbert", "type_vocab_size": 1}
+STATES, LOGITS, SPANS = ["last_hidden_state"], ["logits"], ["start_logits", "end_logits"]
+CLASSES = [
+    ("BertModel", "encoder", {}, STATES),
+    ("BertForQuestionAnswering", "qa", {}, SPANS),
+    nightly("BertForMaskedLM", "pretraining", {}, LOGITS),
+    ("RobertaForMaskedLM", "pretraining", ROBERTA, LOGITS),
+    nightly("RobertaModel", "encoder", ROBERTA, STATES),
+    ("DistilBertForSequenceClassification", "classifier", DISTILBERT, LOGITS),
+    nightly("DistilBertForQuestionAnswering", "qa", DISTILBERT, SPANS),
+]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "head", ["encoder", "qa", pytest.param("pretraining", marks=pytest.mark.nightly)]
-)
-def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
+@pytest.mark.parametrize(("name", "head", "changes", "outputs"), CLASSES)
+def test_the_file_in_a_folder_gives_transformers_numbers(
+    small, tmp_path, name, head, changes, outputs
+):
     """The folder's own weights in torch, by transformers, under the same mask."""
     transformers = pytest.importorskip("transformers", reason="whose numbers these are")
     torch = pytest.importorskip("torch", reason="which transformers computes with")
-    name, outputs = CLASSES[head]
-    bert = berts[head]
+    bert = dataclasses.replace(small_bert(small.replace(**changes), head), tokenizer=None)
     kbert.save(bert, tmp_path / "out", format="transformers_onnx", architecture=name)
     inputs = inputs_of()
     found = run_onnx(tmp_path / "out", inputs)
+    assert list(found) == outputs
+    if changes:
+        del inputs["token_type_ids"]
+        assert len(session(tmp_path / "out").get_inputs()) == 2
     model = getattr(transformers, name).from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():
         wanted = model(**{key: torch.tensor(array) for key, array in inputs.items()})
-    assert list(found) == outputs
     real = inputs["attention_mask"] == 1
     for key, array in found.items():
-        expected = wanted[key].numpy()
-        array, expected = array[real], expected[real]
-        assert_allclose(array, expected, atol=1e-4)
+        where = real if array.shape[:2] == real.shape else slice(None)
+        assert_allclose(array[where], wanted[key].numpy()[where], atol=1e-4)
+    assert kbert.load(tmp_path / "out").architecture == name
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "quantize", ["int8", pytest.param("int8_dynamic", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("quantize", ["int8", nightly("int8_dynamic")])
 def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
     import onnx
 
@@ -176,3 +183,92 @@ def test_the_command_quantizes(capsys, berts, tmp_path):
 def test_serve_page_prints_what_it_shows(berts, tmp_path):
     for block, printed in page_blocks.run(ROOT / "docs" / "how_to" / "serve.md", tmp_path):
         assert block.shown is None or page_blocks.same(block.shown.text, printed), printed
+
+
+class Server:
+    """text-embeddings-inference, no Python package: what it reads, the types it wants, its batches.
+
+    Rules: router/src/lib.rs (ModelConfig, PoolConfig, STConfig, get_backend_model_type) and
+    backends/ort/src/lib.rs (Config, prepare_inputs, embed, predict) of
+    huggingface/text-embeddings-inference, as of November 2025: its structs name what a file must
+    have.
+    """
+
+    def __init__(self, folder):
+        config = json.loads((folder / "config.json").read_text())
+        for name in ("max_position_embeddings", "hidden_size", "num_hidden_layers"):
+            assert type(config[name]) is int and config[name] >= 0
+        assert type(config["model_type"]) is str
+        self.pad_id = config.get("pad_token_id", 0)
+        self.classifies = any(name.endswith("Classification") for name in config["architectures"])
+        if self.classifies:
+            self.labels = config["id2label"]
+            assert all(type(place) is int for place in config["label2id"].values())
+        else:
+            pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
+            modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+            found = [pooling[f"pooling_mode_{mode}"] for mode in modes]
+            assert {type(one) for one in found} == {bool}
+            self.pool = "cls" if found[0] else "mean" if found[1] else None
+            assert self.pool, "Pooling config is not supported"
+        limit, file = config["max_position_embeddings"], folder / "sentence_bert_config.json"
+        if file.exists():
+            limit = json.loads(file.read_text())["max_seq_length"]
+        padding = json.loads((folder / "tokenizer_config.json").read_text())
+        assert padding.get("padding_side", "right") == "right"
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(limit)
+        self.folder = folder
+
+    def _outputs(self, texts):
+        found = self.tokenizer.encode_batch(texts)
+        length = max(len(one.ids) for one in found)
+
+        def rows(name, filler):
+            lists = (getattr(one, name) for one in found)
+            return np.array([ids + [filler] * (length - len(ids)) for ids in lists], "int64")
+
+        mask = rows("attention_mask", 0)
+        ids, kinds = rows("ids", self.pad_id), rows("type_ids", 0)
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
+        return run_onnx(self.folder, inputs), mask
+
+    def batches(self, texts):
+        for at in range(0, len(texts), LONGEST_BATCH):
+            yield self._outputs(texts[at : at + LONGEST_BATCH])
+
+    def embed(self, texts):
+        found = []
+        for outputs, mask in self.batches(texts):
+            states = outputs["last_hidden_state"]
+            mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+            found.append(states[:, 0] if self.pool == "cls" else mean)
+        vectors = np.concatenate(found)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # /embed: by default
+
+    def predict(self, texts):
+        logits = np.concatenate([outputs["logits"] for outputs, _ in self.batches(texts)])
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        return powers / powers.sum(1, keepdims=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("pooling", ["mean", nightly("cls")])
+def test_a_server_gives_the_vectors_of_embed(berts, tmp_path, pooling):
+    bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings(pooling, True, 6))
+    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
+    assert_allclose(Server(tmp_path / "out").embed(TEXTS), kbert.embed(bert, TEXTS), atol=1e-5)
+
+
+@pytest.mark.full
+def test_a_server_gives_the_probabilities_of_classify(berts, tmp_path):
+    labels = ("bad", "poor", "fair", "good", "best")
+    bert = dataclasses.replace(berts["classifier"], labels=labels)
+    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
+    server = Server(tmp_path / "out")
+    assert server.classifies and server.labels == {str(n): name for n, name in enumerate(labels)}
+    ranked = kbert.classify(bert, TEXTS)
+    by_name = [{one.label: one.probability for one in row} for row in ranked]
+    wanted = [[row[label] for label in labels] for row in by_name]
+    assert_allclose(server.predict(TEXTS), wanted, atol=1e-5)
