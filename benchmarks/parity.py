@@ -5,7 +5,7 @@
 Random small models of transformers' seven BERT classes, three activations and two epsilons, with
 padding; and FOLDERs with a real checkpoint and its vocabulary, on texts short, long, empty and
 multilingual. Maximum absolute differences over real tokens. Needs transformers, torch and jax; the
-models are written by tests/helpers/peer_checkpoints.py.
+models are written by tests/helpers/peer_bert.py.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
-from helpers.peer_checkpoints import CLASSES  # noqa: E402
+from helpers.peer_bert import CLASSES  # noqa: E402
 from helpers.sizes import SIZES  # noqa: E402
 
 TEXTS = [
@@ -66,7 +66,7 @@ def main() -> None:
                 "layer_norm_eps": epsilon,
                 "type_vocab_size": segments,
             }
-            run(["-m", "helpers.peer_checkpoints", json.dumps(sizes), str(out)])
+            call("write_checkpoints", out, sizes)
             for name in CLASSES:
                 title = f"random, {activation}, {epsilon:g}, {segments} segments | {name}"
                 cases[title] = (out / name, out / "ids.npz", out / f"{name}.npz")
@@ -74,7 +74,7 @@ def main() -> None:
             out = Path(made) / str(len(cases))
             out.mkdir()
             (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
-            run(["-m", "helpers.peer_folder", folder, str(out)])
+            call("read_folder", out, folder)
             outputs = out / "outputs.npz"
             cases[f"{Path(folder).parent.name} | BertModel"] = (folder, outputs, outputs)
         paths = json.dumps([[str(path) for path in case] for case in cases.values()])
@@ -82,6 +82,12 @@ def main() -> None:
     print(f"| checkpoint | class | {' | '.join(BACKENDS)} |\n|---|---|---|---|---|")
     for title, values in zip(cases, zip(*found, strict=True), strict=True):
         print(f"| {title} | " + " | ".join(f"{value:.1e}" for value in values) + " |")
+
+
+def call(function: str, out: Path, argument: str | dict) -> None:
+    """Call a function of tests/helpers/peer_bert.py in a process of its own."""
+    code = f"import pathlib; from helpers.peer_bert import {function}; "
+    run(["-c", f"{code}{function}(pathlib.Path({str(out)!r}), {argument!r})"])
 
 
 def run(arguments: list[str], backend: str | None = None) -> str:

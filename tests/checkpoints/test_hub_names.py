@@ -3,12 +3,13 @@
 import logging
 import shutil
 
-import numpy as np
 import pytest
 from helpers.command_line import kbert as run
 from helpers.hub_models import BERT, failed_line
 from helpers.labelled_texts import write_texts
+from helpers.marks import full
 from helpers.peer_outputs import run_peer
+from numpy.testing import assert_equal
 
 import kbert
 from kbert.checkpoints.hub import fetching
@@ -44,9 +45,8 @@ def test_names_are_read(text):
     assert ModelName.parse(str(name)) == name
 
 
-@pytest.mark.parametrize("text", PATHS)
-def test_what_can_only_be_a_path_is_no_name(text):
-    assert ModelName.parse(text) is None
+def test_what_can_only_be_a_path_is_no_name():
+    assert [ModelName.parse(text) for text in PATHS] == [None] * len(PATHS)
 
 
 @pytest.mark.parametrize("text", MALFORMED)
@@ -148,12 +148,11 @@ def test_a_model_of_another_family_is_refused_before_its_weights(hub, saved, tmp
     assert "model.safetensors" not in hub.sent()
 
 
+QUICK = ("inspect", "embed", "convert")
 COMMANDS = {  # the head that is asked for, and the rest of the line
     "inspect": ("encoder", []),
     "embed": ("encoder", ["{folder}/lines.txt", "-o", "{out}.npy"]),
     "convert": ("encoder", ["{out}.keras"]),
-}
-OTHER_COMMANDS = {
     "fill-mask": ("pretraining", ["the [MASK] sat"]),
     "similarity": ("encoder", ["a cat", "the moon"]),
     "search": ("encoder", ["a cat", "the moon", "a dog"]),
@@ -175,11 +174,11 @@ OTHER_COMMANDS = {
 
 @pytest.mark.parametrize(
     "command",
-    [*COMMANDS, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_COMMANDS)],
+    [name if name in QUICK else full(name) for name in COMMANDS],
 )
 def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, command):
     """What they print and write is what they do for the model at a path."""
-    head, rest = (COMMANDS | OTHER_COMMANDS)[command]
+    head, rest = COMMANDS[command]
     hub.add("org/model", saved[0] / head)
     (tmp_path / "lines.txt").write_text("a cat\nthe red moon\n", encoding="utf-8")
     write_texts(tmp_path / "train.tsv", 13, 1)
@@ -190,10 +189,7 @@ def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, comma
         done[kind] = run(capsys, command, source, *words, "--quiet")
         assert done[kind].status == 0, done[kind].err
     assert any(file.startswith("model.safe") for file in hub.sent())
-    if command in (
-        "explore",
-        "finetune",
-    ):  # their names are written
+    if command in ("explore", "finetune"):  # their names are written
         return
     printed = [
         one.out.replace(str(source), "").replace(str(tmp_path / kind), "")
@@ -208,15 +204,14 @@ def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, comma
 
 def test_adapters_are_opened_by_their_names(hub, tmp_path, capsys):
     """PEFT's own adapter and its base, each by name and by path."""
-    run_peer("peer_peft_folder.py", tmp_path, tmp_path)
+    run_peer("peer_peft_folder:write_adapters", tmp_path)
     paths = [tmp_path / "classifier_base", tmp_path / "classifier"]
     names = ["org/base", "org/adapter"]
     for name, path in zip(names, paths, strict=True):
         hub.add(name, path)
     ours, theirs = (kbert.load(base, adapter=adapter) for base, adapter in (names, paths))
     assert ours.adapter is not None and ours.labels == theirs.labels
-    for weight, wanted in zip(ours.model.weights, theirs.model.weights, strict=True):
-        np.testing.assert_array_equal(weight.numpy(), wanted.numpy())
+    assert_equal(ours.model.get_weights(), theirs.model.get_weights())
     out = tmp_path / "merged"
     assert run(capsys, "convert", "org/base", out, "--adapter", "org/adapter").status == 0
     assert kbert.load(out).source is None

@@ -1,11 +1,8 @@
 """keras_bert's files open with keras_bert's numbers, and it reads what kbert writes."""
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +11,15 @@ from helpers.command_line import kbert as command
 from helpers.marks import full
 from helpers.page_blocks import blocks
 from helpers.peer_keras_bert import SIZES
-from helpers.peer_outputs import run_peer
-from helpers.sizes import HELPERS, ROOT
+from helpers.peer_outputs import compute, run_peer
+from helpers.sizes import ROOT
+from helpers.small_berts import change_weights
 from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints import formats
 
-PEER = "peer_keras_bert.py"
+PEER = "peer_keras_bert:run"
 # keras_bert has two segments.
 OURS = {
     "vocab_size": SIZES["token_num"],
@@ -40,22 +38,11 @@ CONFIG = kbert.BertConfig(
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}
 
 
-def built(activation):
-    """A model with random weights, both heads."""
-    config = kbert.BertConfig(**OURS, hidden_act=activation)
-    bert = kbert.Bert(config, "pretraining", kbert.build_bert(config, seq_len=None))
-    random = np.random.default_rng(1)
-    for weight in bert.model.weights:
-        offset = 1.0 if weight.path.endswith("gamma") else 0.0
-        weight.assign(offset + random.normal(0, 0.5, weight.shape))
-    return bert
-
-
 @pytest.fixture(scope="module")
 def peer(tmp_path_factory):
     """The folder with all that keras_bert wrote."""
     out = tmp_path_factory.mktemp("keras_bert")
-    run_peer(PEER, out, out)
+    run_peer(PEER, out)
     return out
 
 
@@ -101,14 +88,12 @@ def test_googles_checkpoint_gives_keras_berts_numbers(peer):
 
 @pytest.mark.full
 def test_keras_bert_reads_googles_format_from_kbert(peer, tmp_path):
-    pytest.importorskip("keras_bert", reason="the peer: CONTRIBUTING.md says how to install it")
     folders = [tmp_path / activation for activation in ("gelu", "relu")]
     for folder in folders:
-        kbert.save(built(folder.name), folder, format="google")
-    program = [sys.executable, str(HELPERS / PEER), str(tmp_path)]
-    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
-    done = subprocess.run([*program, *folders], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+        config = kbert.BertConfig(**OURS, hidden_act=folder.name)
+        model = change_weights(kbert.build_bert(config, seq_len=None), 0.5)
+        kbert.save(kbert.Bert(config, "pretraining", model), folder, format="google")
+    compute(PEER, tmp_path, *map(str, folders))
     for folder, activation in zip(folders, ("gelu_new", "relu"), strict=True):
         check_google(folder, arrays_of(tmp_path / f"{folder.name}.npz"), peer, activation)
 

@@ -1,25 +1,21 @@
 """Presets and live models of KerasHub give its numbers, and it reads what kbert writes."""
 
 import functools
-import importlib.util
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from helpers.marks import full
-from helpers.peer_outputs import run_peer
-from helpers.sizes import HELPERS
+from helpers.marks import full, nightly
+from helpers.peer_outputs import compute, run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
 
-PEER = "peer_keras_hub.py"
 PRESETS = ("backbone", "masked_lm", "classifier", "embedder")
 HEADS = ("encoder", "pretraining", "classifier", "encoder")
 LINES = [
@@ -30,20 +26,11 @@ LINES = [
 ]  # as the peer's
 
 
-def run_live(out: Path, backend: str, *steps: str) -> None:
-    """Run steps that depend on kbert."""
-    if importlib.util.find_spec("keras_hub") is None:
-        pytest.skip("the peer: pip install --no-deps keras-hub keras-nlp")
-    command = [sys.executable, str(HELPERS / PEER), str(out), backend, *steps]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     """Presets that KerasHub wrote, with what it computes."""
     folder = tmp_path_factory.mktemp("keras_hub")
-    run_peer(PEER, folder, folder, "tensorflow", "write")
+    run_peer("peer_keras_hub:write", folder)
     return folder
 
 
@@ -58,7 +45,8 @@ def written(out):
 @pytest.fixture(scope="module")
 def computed(out, written):
     """What KerasHub computes with what kbert wrote."""
-    run_live(out, "jax", "read", "live")
+    for step in ("read", "live"):
+        compute(f"peer_keras_hub:{step}", out, KERAS_BACKEND="jax")
     return written
 
 
@@ -153,13 +141,10 @@ def test_mlm_head_differs_in_activation_and_epsilon_alone(out, caplog):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "backend",
-    ["jax", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("torch", "tensorflow"))],
-)
+@pytest.mark.parametrize("backend", ["jax", *(nightly(name) for name in ("torch", "tensorflow"))])
 def test_a_live_model_gives_its_own_numbers(out, computed, backend):
     if backend != "jax":
-        run_live(out, backend, "live")
+        compute("peer_keras_hub:live", out, KERAS_BACKEND=backend)
     found = np.load(out / f"live_{backend}.npz")
     for name in ("backbone kbert 0", "backbone kbert 1", "classifier kbert 0"):
         assert_allclose(found[name], found[name.replace("kbert", "hub")], atol=1e-5)

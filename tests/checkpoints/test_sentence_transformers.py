@@ -7,8 +7,9 @@ import shutil
 import numpy as np
 import pytest
 from helpers import peer_sentence_folders
+from helpers.marks import nightly
 from helpers.peer_outputs import run_peer
-from helpers.small_berts import small_bert
+from helpers.small_berts import change_weights, small_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -16,7 +17,7 @@ from kbert import SentenceSettings
 from kbert.checkpoints.sentence_settings import SentenceDense
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # of the peer's
+    pytest.mark.filterwarnings("ignore")  # of the peer's
 ]
 
 TEXTS = [
@@ -62,16 +63,14 @@ CASES = {
 
 
 NIGHTLY = ("several", "two dense layers", "cut vectors", "a default prompt alone")
-EVERY_CASE = [
-    pytest.param(case, marks=pytest.mark.nightly) if case in NIGHTLY else case for case in CASES
-]
+EVERY_CASE = [nightly(case) if case in NIGHTLY else case for case in CASES]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Folders that sentence-transformers wrote, its vectors and its scores."""
     out = tmp_path_factory.mktemp("written")
-    run_peer("peer_sentence_folders.py", out, out)
+    run_peer("peer_sentence_folders:write_folders", out)
     return out
 
 
@@ -192,18 +191,12 @@ ACTIVATIONS = {
 @pytest.mark.full
 @pytest.mark.parametrize(
     "case",
-    [
-        *("Identity", "both", "of a regression"),
-        pytest.param("none", marks=pytest.mark.nightly),
-        pytest.param("an older folder's", marks=pytest.mark.nightly),
-    ],
+    [*("Identity", "both", "of a regression"), nightly("none"), nightly("an older folder's")],
 )
 def test_scores_are_those_of_a_cross_encoder(bert, small, tmp_path, case):
     from sentence_transformers import CrossEncoder
 
-    model = kbert.build_classifier(small, seq_len=None, num_labels=1)
-    for weight in model.weights:
-        weight.assign(weight.numpy() + RNG.normal(0, 0.2, weight.shape))
+    model = change_weights(kbert.build_classifier(small, seq_len=None, num_labels=1))
     one = kbert.Bert(small, "classifier", model, bert.tokenizer, labels=("LABEL_0",))
     kbert.save(one, tmp_path / "ours")
     values = json.loads((tmp_path / "ours" / "config.json").read_text()) | ACTIVATIONS[case]

@@ -232,7 +232,7 @@ for key in ("add_prefix_space", "trim_offsets"):
 def theirs(tmp_path_factory):
     """What transformers' tokenizers return for each case."""
     out = tmp_path_factory.mktemp("transformers")
-    run_peer("peer_tokenizer_ids.py", out, json.dumps(CASES), out)
+    run_peer("peer_bert:encode", out, CASES)
     return json.loads((out / "ids.json").read_text())
 
 

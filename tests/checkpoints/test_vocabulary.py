@@ -23,7 +23,7 @@ def theirs(folder, out, text: str, kind: str) -> list[int]:
     files = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir())}
     case = {"class": kind, "files": files, "calls": [[[text], {}]]}
     out.mkdir()
-    run_peer("peer_tokenizer_ids.py", out, json.dumps({"ids": case}), out)
+    run_peer("peer_bert:encode", out, {"ids": case})
     return json.loads((out / "ids.json").read_text())["ids"][0]["input_ids"]
 
 

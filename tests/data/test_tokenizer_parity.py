@@ -1,6 +1,6 @@
 """The tokenizer gives the same ids as transformers' and Google's do today.
 
-What they gave once, for harder texts and every rule, test_tokenizer.py has from a file.
+What they gave once, for harder texts and every rule, test_tokenizer.py has from a recording.
 """
 
 import json
@@ -12,7 +12,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import pytest
 import tokenizers
-from helpers import record_tokenizer, texts
+from helpers import texts
+from helpers.marks import nightly
 
 from kbert.data.tokenization.tokenizer import Tokenizer
 
@@ -78,15 +79,11 @@ def both(request):
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.nightly
-def test_every_line_of_the_shared_data_has_transformers_ids(both, shared):
+@pytest.mark.parametrize("step", [5, nightly(1)])
+def test_lines_of_the_shared_data_have_transformers_ids(both, shared, step):
     lines = texts.shared_lines(shared)
     assert len(lines) == 17_731
-    assert differences(*both, lines) == []
-
-
-def test_a_fifth_of_the_shared_lines_has_transformers_ids(both, shared):
-    lines = texts.shared_lines(shared)[::5]
+    lines = lines[::step]
     assert differences(*both, lines) == []
     assert differences(*both, lines[::2], lines[::-2]) == []
 
@@ -97,14 +94,7 @@ def test_hard_texts_have_transformers_ids(both):
     assert differences(*both, texts.ALL, add_special_tokens=False) == []
 
 
-def test_recorded_ids_are_what_transformers_gives_today():
-    pytest.importorskip("transformers", reason="transformers is the peer")
-    recorded = np.load(record_tokenizer.FILE)
-    for name, array in record_tokenizer.record_transformers().items():
-        np.testing.assert_array_equal(array, recorded[name], name)
-
-
-@pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("lowercase", [True, nightly(False)])
 def test_every_code_point_is_cut_as_transformers_cuts_it(tmp_path, lowercase):
     folder = write_vocabulary(tmp_path, texts.character_vocabulary(texts.UNICODE))
     ours = Tokenizer.from_vocab(folder / "vocab.txt", lowercase=lowercase)
@@ -115,10 +105,7 @@ def test_every_code_point_is_cut_as_transformers_cuts_it(tmp_path, lowercase):
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pair"])
-@pytest.mark.parametrize(
-    "kept",
-    [1, 11, 509, *(pytest.param(n, marks=pytest.mark.nightly) for n in (0, 2, 3, 6, 30, 31))],
-)
+@pytest.mark.parametrize("kept", [1, 11, 509, *(nightly(n) for n in (0, 2, 3, 6, 30, 31))])
 def test_truncation_keeps_what_transformers_keeps(both, shared, kept, pairs):
     lines = texts.shared_lines(shared)[:13_000:260]
     others = texts.shared_lines(shared)[13_000:17_000:80] if pairs else None
@@ -226,12 +213,6 @@ def test_a_vocab_txt_is_read_as_google_reads_it(google, tmp_path, ending):
     ours = Tokenizer.from_vocab(tmp_path / "vocab.txt", lowercase=True)
     theirs = google.load_vocab(str(tmp_path / "vocab.txt"))
     assert list(theirs) == list(ours.tokens) and len(theirs) == len(tokens)
-
-
-def test_recorded_ids_are_what_google_gives_today(google):
-    recorded = np.load(record_tokenizer.FILE)
-    for name, array in record_tokenizer.record_google().items():
-        np.testing.assert_array_equal(array, recorded[name], name)
 
 
 def google_tokens(google, ours: Tokenizer, text: str) -> list[str]:

@@ -17,6 +17,6 @@ PEER_SIZES = {
 def peers(tmp_path_factory) -> dict:
     """Return `counts` and `configs` as helpers/peer_graph.py writes them, and the `sizes`."""
     out = tmp_path_factory.mktemp("peers")
-    run_peer("peer_graph.py", out, json.dumps(PEER_SIZES), out)
+    run_peer("peer_graph:describe", out, PEER_SIZES)
     found = {name: json.loads((out / f"{name}.json").read_text()) for name in ("counts", "configs")}
     return found | {"sizes": PEER_SIZES}

@@ -1,6 +1,7 @@
 """Damage checkpoints, and check what is said of them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -46,6 +47,15 @@ def refused(capsys, folder, *said, **options) -> str:
 
 def put(name, value):
     return lambda tensors: tensors.update({name: value})
+
+
+def as_torch(folder, **options) -> Path:
+    """Write the weights into pytorch_model.bin instead; options are torch.save's."""
+    torch, file = pytest.importorskip("torch"), folder / "pytorch_model.bin"
+    tensors = {name: torch.tensor(array) for name, array in load_file(folder / WEIGHTS).items()}
+    (folder / WEIGHTS).unlink()
+    torch.save(tensors, file, **options)
+    return file
 
 
 def split_weights(folder, count: int = 2) -> dict:

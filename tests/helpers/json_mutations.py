@@ -1,13 +1,18 @@
 """Replace values of a JSON text, wherever kbert reads JSON."""
 
+import collections
 import json
 import random
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kbert.data.tokenization.tokenizer_files import UnknownCasing
+
 HOLE = "@@here@@"
 DEEP = 100_000
+SECONDS = 20  # of the processor for one mutation: a hang, whatever else the machine does
 # As text, since several are no JSON that Python's writer would write.
 VALUES = {
     "null": "null",
@@ -106,3 +111,37 @@ def mutations(
         few = count is not None and count < len(every)
         chosen += draw.sample(every, count) if few else every
     return chosen
+
+
+def try_mutations(chosen, look, names=("",), longest: int = 1000) -> collections.Counter:
+    """Count how the mutations end: "read" or "refused"; assert that none ends otherwise.
+
+    Args:
+        chosen: as of `mutations`.
+        look: reads what was mutated.
+        names: parts one of which each message has, beside the document's name.
+        longest: characters of a message.
+    """
+    counts, wrong = collections.Counter(), []
+    for document, place, name in chosen:
+        document.write(mutated(document.text, place, VALUES[name]))
+        start = time.process_time()
+        try:
+            look()
+            ended = "read"
+        except Exception as error:
+            said = str(error)
+            file = str(getattr(error, "filename", None))
+            named = any(part in f"{said} {file}" for part in (document.name.split("/")[-1], *names))
+            plain = type(error) in (ValueError, FileNotFoundError, UnknownCasing)
+            one_line = "\n" not in said and len(said) < longest
+            ended = "refused" if named and plain and one_line else f"{error!r:.300}"
+        if (taken := time.process_time() - start) > SECONDS:
+            ended = f"{taken:.0f} s, {ended}"
+        counts[ended] += 1
+        if ended not in ("read", "refused"):
+            wrong.append(f"{document.name} {place} = {name}: {ended}")
+        document.write(document.text)
+    look()  # whole again
+    assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n".join(wrong[:40])
+    return counts

@@ -1,20 +1,11 @@
-"""transformers writes classes of BERT's family into folders, with what each computes.
-
-    python -m helpers.peer_family TEXTS_AS_JSON OUT [CLASS …]
-
-makes OUT/<class>/ (a checkpoint) and OUT/<class>.npz (its outputs in order, ids, mask, its number
-of parameters, labels, the loss of these without dropout, and its gradient by each parameter),
-OUT/bpe (a byte-level BPE as tokenizer.json), OUT/bpe_files (vocab.json and
-merges.txt), OUT/unigram, and OUT/tokens.json: the ids that transformers gives the texts.
-"""
+"""transformers writes classes of BERT's family into folders, with what each computes."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from helpers.peer_weights import draw_weights
+from helpers.peer_models import draw_weights, label_options, run_model
 
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 HEADS += ("ForQuestionAnswering",)
@@ -26,7 +17,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 def configuration(name: str, vocab_size: int):
     import transformers
 
-    labels = {"num_labels": 5} if "SequenceC" in name or "TokenC" in name else {}
+    labels = label_options(name)
     if name.startswith("DistilBert"):
         sizes = {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 37}
         return transformers.DistilBertConfig(
@@ -47,7 +38,14 @@ def configuration(name: str, vocab_size: int):
     )
 
 
-def main(texts: list[str], out: Path, classes: list[str]) -> None:
+def write_classes(out: Path, texts: list[str], classes: list[str] = CLASSES) -> None:
+    """Write OUT/<class>, a checkpoint, and OUT/<class>.npz.
+
+    That has its outputs in their order, ids, number of parameters, labels, the loss of these
+    without dropout, and its gradient by each parameter. OUT/bpe is a byte-level BPE as
+    tokenizer.json, OUT/bpe_files the same as vocab.json and merges.txt, OUT/unigram a Unigram;
+    OUT/tokens.json has transformers' ids of the texts.
+    """
     import torch
     import transformers
 
@@ -61,11 +59,9 @@ def main(texts: list[str], out: Path, classes: list[str]) -> None:
         ids[1::2, 7:] = pad
         model = getattr(transformers, name)(config).eval()
         draw_weights(model, 3)
-        with torch.no_grad():
-            mask = torch.tensor((ids != pad).astype("int64"))
-            outputs = model(torch.tensor(ids), attention_mask=mask)
+        arrays = [value.numpy() for value in run_model(model, ids, pad=pad).values()]
         model.save_pretrained(out / name)
-        arrays = [value.numpy() for value in outputs.values()]
+        mask = torch.tensor((ids != pad).astype("int64"))
         learned = learning(model, torch.tensor(ids), mask, random)
         np.savez(out / f"{name}.npz", *arrays, ids=ids, params=model.num_parameters(), **learned)
 
@@ -165,7 +161,3 @@ def encoded(peer, texts: list[str]) -> dict:
         "cut": [peer(*both, **options)["input_ids"] for both in zip(texts, pairs, strict=True)],
         "decoded": [peer.decode(peer(text)["input_ids"]) for text in texts],
     }
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or CLASSES)

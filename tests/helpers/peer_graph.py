@@ -1,12 +1,6 @@
-"""transformers and torch write what they say of BERT's graph: counts, names and configurations.
-
-    python peer_graph.py SIZES OUT
-
-SIZES is JSON: for each name, arguments of transformers' BertConfig. OUT is a folder.
-"""
+"""What transformers and torch say of BERT's graph: counts, names and configurations."""
 
 import json
-import sys
 from pathlib import Path
 
 LABELS, BATCH, LENGTH, PREDICTIONS = 5, 13, 7, 3
@@ -78,23 +72,20 @@ def count(sizes: dict) -> dict:
     }
 
 
-def main(sizes: str, out: str) -> None:
+def describe(out: Path, sizes: dict) -> None:
+    """Write OUT/counts.json and OUT/configs.json; sizes are arguments of BertConfig by name."""
     import transformers
     from transformers.pipelines import check_task
 
     configs = {}
-    for name, given in json.loads(sizes).items():
+    for name, given in sizes.items():
         config = transformers.BertConfig(**given)
         written = (json.loads(config.to_json_string(use_diff=diff)) for diff in (True, False))
         configs[name] = dict(zip(("diff", "whole"), written, strict=True))
     for name in OTHERS:
         config = getattr(transformers, f"{name}Config")()
         configs[name] = {"whole": json.loads(config.to_json_string(use_diff=False))}
-    counts = {name: count(given) for name, given in json.loads(sizes).items()}
+    counts = {name: count(given) for name, given in sizes.items()}
     counts["pipelines"] = {task: check_task(task)[1]["pt"][0].__name__ for task in TASKS}
     for file, content in (("counts.json", counts), ("configs.json", configs)):
-        Path(out, file).write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        (out / file).write_text(json.dumps(content, indent=1), encoding="utf-8")

@@ -1,20 +1,12 @@
-"""Run keras_bert on tf-keras: write its .h5 files, read checkpoints in Google's format.
-
-    python -m helpers.peer_keras_bert OUT
-    python -m helpers.peer_keras_bert OUT FOLDER …
-
-The first writes OUT/<name>.h5 for each of its kinds of model and OUT/google, a checkpoint in
-Google's format, with OUT/<name>.npz: what it computes with the inputs of OUT/ids.npz. The second
-writes OUT/<folder's name>.npz, what it computes with Google's checkpoint in each folder. Both need
-keras-bert and tf-keras.
-"""
+"""keras_bert on tf-keras: its .h5 files, and what it computes with Google's checkpoints."""
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
+
+from helpers.peer_models import draw_array
 
 BATCH, LENGTH = 5, 7
 SIZES = {
@@ -28,7 +20,12 @@ SIZES = {
 LEGACY = {"TF_USE_LEGACY_KERAS": "1", "TF_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def main(out: Path, folders: list[Path]) -> None:
+def run(out: Path, *folders: str) -> None:
+    """Write OUT/<folder's name>.npz, what keras_bert computes with Google's checkpoint in each.
+
+    Without folders, OUT/<name>.h5 for each of its kinds of model and OUT/google, a checkpoint in
+    Google's format, with OUT/<name>.npz: what it computes with the inputs of OUT/ids.npz.
+    """
     os.environ |= LEGACY
     import keras_bert
 
@@ -41,7 +38,7 @@ def main(out: Path, folders: list[Path]) -> None:
     if not folders:
         write_whole_models(keras_bert, out, inputs)
         folders = [write_google(out / "google")]
-    for folder in folders:
+    for folder in map(Path, folders):
         paths = str(folder / "bert_config.json"), str(folder / "bert_model.ckpt")
         load = keras_bert.load_trained_model_from_checkpoint
         both = load(*paths, training=True, seq_len=LENGTH)
@@ -67,16 +64,10 @@ def write_google(folder: Path) -> Path:
     }
     random = np.random.default_rng(5)
     shapes = released(config, MLM, NSP)
-    write_release(folder, {name: drawn(random, name, shape) for name, shape in shapes.items()})
+    write_release(folder, {name: draw_array(random, name, shape) for name, shape in shapes.items()})
     (folder / "bert_config.json").write_text(json.dumps(config))
     (folder / "bert_model.ckpt.meta").unlink()
     return folder
-
-
-def drawn(random, name: str, shape) -> np.ndarray:
-    """Multiples of 1/64: far from first weights, and few bytes in an archive."""
-    values = random.normal("gamma" in name, 0.3, shape)
-    return (np.round(values * 64) / 64).astype("float32")
 
 
 def write_whole_models(keras_bert, out: Path, inputs: list) -> None:
@@ -123,7 +114,7 @@ def with_weights(model):
     """The model with weights far from the first ones, so that every one of them shows."""
     random = np.random.default_rng(3)
     for weight in model.weights:
-        weight.assign(drawn(random, weight.name, weight.shape))
+        weight.assign(draw_array(random, weight.name, weight.shape))
     return model
 
 
@@ -134,7 +125,3 @@ def save(model, inputs: list, path: Path, features=None) -> None:
     inputs = [*inputs, inputs[0]][: len(model.inputs)]
     outputs = (features or model)(inputs)
     np.savez(path, *(outputs if isinstance(outputs, list) else [outputs]))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])

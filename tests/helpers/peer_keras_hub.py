@@ -1,23 +1,15 @@
-"""Run KerasHub for tests/checkpoints/test_keras_hub.py, in a process of its own.
-
-    python -m helpers.peer_keras_hub OUT BACKEND STEP …
-
-write: presets, and what KerasHub computes with each. read: what it computes with the presets that
-kbert wrote. live: kbert.load of live objects beside their outputs.
+"""KerasHub on the backend that KERAS_BACKEND names, for tests/checkpoints/test_keras_hub.py.
 
 OUT/ids.npz holds the inputs, OUT/NAME/ a preset of KerasHub, OUT/kbert/NAME/ one of kbert.
 """
 
 import json
-import os
-import sys
 from pathlib import Path
-
-if __name__ == "__main__":
-    os.environ |= {"KERAS_BACKEND": sys.argv[2], "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 import keras
 import numpy as np
+
+from helpers.peer_models import draw_array
 
 try:
     import keras_nlp as keras_hub  # the name that most code still has; a shim
@@ -48,11 +40,9 @@ hub = keras_hub.models
 
 
 def with_random_weights(model):
-    """Multiples of 1/64: far from first weights, and few bytes in an archive."""
     random = np.random.default_rng(5)
     for variable in model.weights:
-        array = random.normal("gamma" in variable.path, 0.3, variable.shape)
-        variable.assign((np.round(array * 64) / 64).astype("float32"))
+        variable.assign(draw_array(random, variable.path, variable.shape))
     return model
 
 
@@ -111,6 +101,7 @@ def embedder():
 
 
 def write(out: Path) -> None:
+    """Write presets, and what KerasHub computes with each."""
     np.savez(out / "ids.npz", **inputs())
     made = {"backbone": backbone(), "masked_lm": masked_lm()}
     made |= {"classifier": classifier(), "embedder": embedder()}
@@ -129,6 +120,7 @@ def write(out: Path) -> None:
 
 
 def read(out: Path) -> None:
+    """Compute with the presets that kbert wrote."""
     classes = {
         "masked_lm": hub.BertMaskedLM,
         "classifier": hub.BertTextClassifier,
@@ -148,6 +140,7 @@ def read(out: Path) -> None:
 
 
 def live(out: Path) -> None:
+    """Load live objects by kbert, and write their outputs beside KerasHub's."""
     import kbert
 
     found = {}
@@ -174,8 +167,3 @@ def live(out: Path) -> None:
         except ValueError as error:
             errors.append(str(error))
     (out / f"live_{backend}.json").write_text(json.dumps(errors))
-
-
-if __name__ == "__main__":
-    for step in sys.argv[3:]:
-        {"write": write, "read": read, "live": live}[step](Path(sys.argv[1]))

@@ -1,18 +1,11 @@
-"""Write sentence-transformers' folders, with the vectors and scores that it gives.
+"""sentence-transformers' folders, with the vectors and scores that it gives."""
 
-    python -m helpers.peer_sentence_folders OUT
-
-writes a folder for each case, OUT/<case>.npy with the vectors of TEXTS, OUT/cross (a cross-encoder)
-and OUT/cross.npy with the scores of QUERY and each of TEXTS.
-"""
-
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from helpers.peer_peft_folder import draw
+from helpers.peer_models import draw_weights, write_tokenizer
 
 WORDS = "the cat sat on mat moon sun of it a dog dogs play ##ing tree he big red . ,"
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
@@ -41,18 +34,21 @@ CASES = {  # pooling, dense layer, normalized, the longest text, more options
 }
 
 
-def main(out: Path) -> None:
+def write_folders(out: Path) -> None:
+    """Write OUT/<case> and OUT/<case>.npy, the vectors of TEXTS.
+
+    OUT/cross is a cross-encoder, OUT/cross.npy has the scores of QUERY and each of TEXTS.
+    """
     import transformers
     from sentence_transformers import CrossEncoder, SentenceTransformer
     from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
     config = transformers.BertConfig(**SIZES, num_labels=1)
     plain = Path(tempfile.mkdtemp())
-    (plain / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
-    tokenizer = transformers.BertTokenizer.from_pretrained(plain, do_lower_case=True)
+    tokenizer = write_tokenizer(plain, VOCABULARY, len(VOCABULARY))
     for name in ("BertModel", "BertForSequenceClassification"):
         model = getattr(transformers, name)(config)
-        draw(model.named_parameters())
+        draw_weights(model, 5)
         model.save_pretrained(plain / name)
         tokenizer.save_pretrained(plain / name)
     for case, (pooling, dense, normalized, length, options) in CASES.items():
@@ -60,7 +56,7 @@ def main(out: Path) -> None:
         modules = [encoder, Pooling(12, pooling if len(pooling) > 1 else pooling[0])]
         if dense:
             layer = Dense(12 * len(pooling), 7)
-            draw(layer.named_parameters())
+            draw_weights(layer, 5)
             modules.append(layer)
         modules += [Normalize()] if normalized else []
         model = SentenceTransformer(modules=modules, device="cpu", **options).eval()
@@ -69,7 +65,3 @@ def main(out: Path) -> None:
     cross = CrossEncoder(str(plain / "BertForSequenceClassification"), device="cpu")
     cross.save(str(out / "cross"), create_model_card=False)
     np.save(out / "cross.npy", cross.predict([(QUERY, text) for text in TEXTS]))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,19 +1,11 @@
-"""transformers writes small random models with a vocabulary, and says what each makes of texts.
-
-    python -m helpers.peer_tasks SIZES_AS_JSON OUT
-
-makes OUT/<class>/ (checkpoint and vocabulary), OUT/expected.json and OUT/vectors.npz. Masks,
-texts' labels and words' labels are transformers' pipelines'; sentence vectors, spans and the next
-sentence are written out here from the models' hidden states and logits.
-"""
+"""Small random models of transformers with a vocabulary, and what each makes of texts."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from helpers.peer_weights import draw_weights
+from helpers.peer_models import draw_weights, write_tokenizer
 
 WORDS = (
     "the of is in cat dog sun moon red big runs sees and on black white tree he she it was to for "
@@ -44,24 +36,21 @@ CONTEXTS = [
 ]
 
 
-def main(sizes: dict, out: Path) -> None:
+def answer_texts(out: Path, sizes: dict) -> None:
+    """Write OUT/<class>, a checkpoint with a vocabulary, OUT/expected.json and OUT/vectors.npz.
+
+    Masks, texts' labels and words' labels are transformers' pipelines'; sentence vectors, spans and
+    the next sentence are computed here from the models' hidden states and logits.
+    """
     import torch
     import transformers
 
-    vocabulary = [*VOCABULARY, *(f"[unused{n}]" for n in range(sizes["vocab_size"]))]
-    (out / "vocab.txt").write_text("\n".join(vocabulary[: sizes["vocab_size"]]), encoding="utf-8")
-    tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
-    labels = {number: name for number, name in enumerate(["red", "white", "black", "O", "sun"])}
+    from helpers.peer_bert import CLASSES
+
+    tokenizer = write_tokenizer(out, VOCABULARY, sizes["vocab_size"])
+    labels = dict(enumerate(["red", "white", "black", "O", "sun"]))
     models = {}
-    for name in (
-        "BertModel",
-        "BertForPreTraining",
-        "BertForMaskedLM",
-        "BertForNextSentencePrediction",
-        "BertForSequenceClassification",
-        "BertForTokenClassification",
-        "BertForQuestionAnswering",
-    ):
+    for name in CLASSES:
         named = {"id2label": labels} if "SequenceC" in name or "TokenC" in name else {}
         config = transformers.BertConfig(**sizes, **named, attn_implementation="eager")
         models[name] = getattr(transformers, name)(config).eval()
@@ -88,16 +77,9 @@ def masks(model, tokenizer) -> list:
     found = []
     for text in MASKED:
         result = pipeline(text)
-        result = [result] if isinstance(result[0], dict) else result
-        found.append(
-            [
-                [
-                    [tokenizer.convert_ids_to_tokens(entry["token"]), entry["score"]]
-                    for entry in entries
-                ]
-                for entries in result
-            ]
-        )
+        best = [result] if isinstance(result[0], dict) else result
+        token_of = tokenizer.convert_ids_to_tokens
+        found.append([[[token_of(one["token"]), one["score"]] for one in row] for row in best])
     return found
 
 
@@ -162,13 +144,8 @@ def answers(model, tokenizer) -> list:
         best = None
         for at in starts:
             part = ids[at : at + width]
-            tokens = [
-                tokenizer.cls_token_id,
-                *asked,
-                tokenizer.sep_token_id,
-                *part,
-                tokenizer.sep_token_id,
-            ]
+            end_of_text = tokenizer.sep_token_id
+            tokens = [tokenizer.cls_token_id, *asked, end_of_text, *part, end_of_text]
             segments = [0] * (len(asked) + 2) + [1] * (len(part) + 1)
             outputs = model(torch.tensor([tokens]), token_type_ids=torch.tensor([segments]))
             first = len(asked) + 2
@@ -235,7 +212,3 @@ def projected(model, tokenizer) -> dict:
         name: np.stack([one.reshape(len(one), heads, -1).transpose(0, 1).numpy() for one in every])
         for name, every in found.items()
     }
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

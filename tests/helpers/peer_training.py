@@ -1,27 +1,27 @@
-"""Trains a small BERT of transformers in torch: what the engines' updates are compared with.
+"""transformers' BERT, trained in torch: what the engines' updates are compared with."""
 
-    python -m helpers.peer_training FOLDER
-
-FOLDER has a folder for each kind, "pretraining" and "classifier", with settings.json and
-batches.npz (an array for each name, a row for each update). Written into it are first/ and last/,
-the checkpoints before and after, and figures.npz: the loss, the gradients' norm before the clip,
-and the rate of each update.
-"""
-
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from helpers.peer_weights import draw_weights
+from helpers.peer_models import draw_weights
 
 
-def main(kind: str, folder: Path) -> None:
+def train(out: Path, settings: dict) -> None:
+    """Train a model of each kind: "pretraining" and "classifier", with its settings.
+
+    OUT/<kind> has batches.npz, an array for each name and a row for each update. Written into it
+    are first/ and last/, the checkpoints before and after, and figures.npz: of each update the
+    loss, the gradients' norm before the clip, and the rate.
+    """
+    for kind, values in settings.items():
+        train_one(kind, out / kind, values)
+
+
+def train_one(kind: str, folder: Path, settings: dict) -> None:
     import torch
     import transformers
 
-    settings = json.loads((folder / "settings.json").read_text())
     config = transformers.BertConfig(**settings["sizes"], num_labels=3)
     classes = {
         "pretraining": transformers.BertForPreTraining,
@@ -77,8 +77,3 @@ def arguments(kind: str, batch: dict) -> dict:
     rows, columns = torch.nonzero(batch["positions"], as_tuple=True)
     marked[rows, batch["positions"][rows, columns]] = batch["labels"][rows, columns]
     return found | {"labels": marked, "next_sentence_label": batch["nsp"]}
-
-
-if __name__ == "__main__":
-    for settings in sorted(Path(sys.argv[1]).glob("*/settings.json")):
-        main(settings.parent.name, settings.parent)

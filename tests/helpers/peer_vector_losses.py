@@ -1,13 +1,6 @@
-"""Losses of sentence vectors and their gradients, by sentence-transformers' own classes.
+"""Losses of sentence vectors and their gradients, by sentence-transformers' own classes."""
 
-    python -m helpers.peer_vector_losses [FOLDER RECORDS.json] OUT.npz
-
-Of the vectors below, as tests/files/vector_losses.npz; and of a model in a folder the gradients of
-its weights, by transformers' names, and vectors of the records' texts.
-"""
-
-import json
-import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -109,11 +102,9 @@ def of_retrieval() -> dict:
     return {f"retrieval.{name}": np.array(value) for name, value in found.items()}
 
 
-def of_a_model(folder: str, records: str) -> dict:
+def of_a_model(folder: str, rows: list) -> dict:
     from sentence_transformers import SentenceTransformer
 
-    with open(records, encoding="utf-8") as file:
-        rows = json.load(file)
     model = SentenceTransformer(folder, device="cpu").eval()  # no dropout
     texts = [text for row in rows for text in row]
     found = {"vectors": model.encode(texts)}
@@ -129,6 +120,10 @@ def of_a_model(folder: str, records: str) -> dict:
     return found
 
 
-if __name__ == "__main__":
-    *model, out = sys.argv[1:]
-    np.savez(out, **of_vectors(), **of_retrieval(), **(of_a_model(*model) if model else {}))
+def compute_losses(out: Path, folder: str | None = None, rows: list | None = None) -> None:
+    """Write OUT/vector_losses.npz: losses of the vectors above, and of a model in a folder.
+
+    Of that: the gradients of its weights by transformers' names, and vectors of the rows' texts.
+    """
+    of_folder = of_a_model(folder, rows) if folder else {}
+    np.savez(out / "vector_losses.npz", **of_vectors(), **of_retrieval(), **of_folder)

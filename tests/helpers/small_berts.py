@@ -29,8 +29,13 @@ def small_bert(config, head: str) -> kbert.Bert:
     tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(config.vocab_size))]
     tokenizer = kbert.Tokenizer.from_vocab(tokens[: config.vocab_size], lowercase=True)
     labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
-    model = BUILD[head](config, seq_len=None, **labels)
+    model = change_weights(BUILD[head](config, seq_len=None, **labels))
+    return kbert.Bert(config, head, model, tokenizer)
+
+
+def change_weights(model, scale: float = 0.2):
+    """Add random numbers to a model's weights, and return the model."""
     random = np.random.default_rng(5)
     for weight in model.weights:
-        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
-    return kbert.Bert(config, head, model, tokenizer)
+        weight.assign(weight.numpy() + random.normal(0, scale, weight.shape))
+    return model

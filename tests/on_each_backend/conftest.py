@@ -1,10 +1,7 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
-import json
-
 import numpy as np
 import pytest
-from helpers.peer_bert import CASES
 from helpers.peer_outputs import run_peer
 
 # transformers' names for the heads; encoder and pooler are in kbert.checkpoints.weight_names.
@@ -29,7 +26,7 @@ def small(small):
 def peer(small, tmp_path_factory):
     """What transformers computes: a dictionary of arrays, for each of `CASES`."""
     out = tmp_path_factory.mktemp("peer")
-    run_peer("peer_bert.py", out, json.dumps([small.to_dict() | one for one in CASES]), out)
+    run_peer("peer_bert:write_outputs", out, small.to_dict())
     return lambda place=0: dict(np.load(out / f"{place}.npz"))
 
 

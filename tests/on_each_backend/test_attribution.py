@@ -1,7 +1,5 @@
 """Integrated gradients: captum's numbers on transformers' models, and what they must sum to."""
 
-import json
-
 import numpy as np
 import pytest
 from helpers.backends import full_on
@@ -17,7 +15,7 @@ from kbert.tasks.attribution.inference import attribute
 @pytest.fixture(scope="module")
 def folders(small, tmp_path_factory):
     out = tmp_path_factory.mktemp("attribution")
-    run_peer("peer_attribution.py", out, json.dumps(small.to_dict()), out)
+    run_peer("peer_attribution:attribute", out, small.to_dict())
     return out
 
 

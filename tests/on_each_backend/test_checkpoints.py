@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
-from helpers.peer_checkpoints import CLASSES
+from helpers.peer_bert import CLASSES
 from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
@@ -22,7 +22,7 @@ FORMS = ("sharded", "pickled", "old", "float16", "bfloat16")
 def folders(small, tmp_path_factory):
     """What transformers wrote, and its inputs."""
     out = tmp_path_factory.mktemp("transformers")
-    run_peer("peer_checkpoints.py", out, json.dumps(small.to_dict()), out)
+    run_peer("peer_bert:write_checkpoints", out, small.to_dict())
     return out
 
 

@@ -1,7 +1,6 @@
 """RoBERTa and DistilBERT on each backend: transformers' outputs, losses and gradients."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("family")
     classes = (*CLASSES, *VECTOR_CLASSES, *ON_TENSORFLOW)
-    run_peer("peer_family.py", out, json.dumps(TEXTS), out, *classes)
+    run_peer("peer_family:write_classes", out, TEXTS, classes)
     return out
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
 from helpers.peer_bert import CASES
-from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -38,9 +37,8 @@ def test_every_output_equals_transformers(small, peer, fill, place):
         assert_allclose(weights[by_query], expected[by_query], atol=1e-6)
 
 
-def test_every_activation_equals_transformers(tmp_path):
-    run_peer("peer_activations.py", tmp_path, tmp_path)
-    theirs = dict(np.load(tmp_path / "activations.npz"))
+def test_every_activation_equals_transformers(peer):
+    theirs = peer("activations")
     values = theirs.pop("numbers")
     assert set(theirs) <= set(ACTIVATIONS)  # older releases of transformers have fewer
     for name, wanted in theirs.items():

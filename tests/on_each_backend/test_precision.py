@@ -54,7 +54,7 @@ def casts(monkeypatch):
 def folders(small, tmp_path_factory):
     """What transformers wrote, and what it makes of texts; as in test_tasks."""
     out = tmp_path_factory.mktemp("precision")
-    run_peer("peer_tasks.py", out, json.dumps(small.to_dict()), out)
+    run_peer("peer_tasks:answer_texts", out, small.to_dict())
     return out
 
 

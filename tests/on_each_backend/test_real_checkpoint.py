@@ -37,7 +37,7 @@ def computed(folder, tmp_path_factory):
     pytest.importorskip("transformers", reason="the peer: pip install -e '.[test-full]'")
     out = tmp_path_factory.mktemp("minilm")
     (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
-    run_peer("peer_folder.py", out, folder, out)
+    run_peer("peer_bert:read_folder", out, str(folder))
     return out, dict(np.load(out / "outputs.npz"))
 
 

@@ -21,7 +21,7 @@ from kbert.tasks.tagging.inference import tag
 def folders(small, tmp_path_factory):
     """What transformers wrote, with a vocabulary, and what it makes of texts."""
     out = tmp_path_factory.mktemp("tasks")
-    run_peer("peer_tasks.py", out, json.dumps(small.to_dict()), out)
+    run_peer("peer_tasks:answer_texts", out, small.to_dict())
     return out
 
 

@@ -1,6 +1,5 @@
 """Twenty updates give transformers' losses, norms, rates and weights."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +22,13 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 def trained(tmp_path_factory):
     """A folder of each kind with what transformers came to: checkpoints, figures of each update."""
     out = tmp_path_factory.mktemp("trained")
+    settings = {}
     for kind, blocks in (("pretraining", 2), ("classifier", 1)):
         (out / kind).mkdir()
         np.savez(out / kind / "batches.npz", **arrays(kind, UPDATES, BATCH))
-        settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT | {"num_hidden_layers": blocks}}
-        (out / kind / "settings.json").write_text(json.dumps(settings))
-    run_peer("peer_training.py", out, out)
+        sizes = SIZES | NO_DROPOUT | {"num_hidden_layers": blocks}
+        settings[kind] = SETTINGS | {"sizes": sizes}
+    run_peer("peer_training:train", out, settings)
     return out
 
 

@@ -4,7 +4,9 @@ import time
 
 import numpy as np
 import pytest
-from helpers import record_tokenizer, texts
+from helpers import texts
+from helpers.peer_outputs import run_peer
+from helpers.peer_tokenizers import VOCABULARY
 from helpers.sample_data import TAGGED, sample_bert, tokenizer
 
 import kbert
@@ -160,10 +162,10 @@ def test_label_missing_from_training_is_refused():
 
 
 @pytest.mark.parametrize("number", range(len(texts.SPLIT_WORDS)))
-def test_word_labels_align_to_first_pieces_as_transformers(number):
-    """With its ids and words of tokens, which helpers/record_tokenizer.py recorded."""
-    ids, words = np.load(record_tokenizer.FILE)[f"words {number}"].tolist()
-    pieces = kbert.Tokenizer.from_vocab(record_tokenizer.VOCABULARY, lowercase=True)
+def test_word_labels_align_to_first_pieces_as_transformers(number, tmp_path):
+    run_peer("peer_tokenizers:encode_by_transformers", tmp_path)
+    ids, words = np.load(tmp_path / "ids.npz")[f"words {number}"].tolist()
+    pieces = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
     examples = TAGGING.encode([sentence(*texts.SPLIT_WORDS[number])], pieces, LABELS, 400)
     expected, before = [], -1
     for word in words:

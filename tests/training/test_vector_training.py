@@ -1,16 +1,13 @@
 """Runs train sentence embeddings; sentence-transformers opens their results."""
 
 import dataclasses
-import importlib.util
-import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from helpers.peer_outputs import compute
 from helpers.peer_vector_losses import SCALE
-from helpers.sizes import FILES, HELPERS
+from helpers.sizes import FILES
 from helpers.small_berts import small_bert
 from numpy.testing import assert_allclose
 
@@ -146,16 +143,12 @@ def test_resume_of_embedding_training_is_equal(tuned, source, tmp_path):
 @pytest.mark.full
 def test_sentence_transformers_equals_vectors_and_gradients(tuned, tmp_path):
     """MultipleNegativesRankingLoss and its cached form, of the weights of a whole model."""
-    if importlib.util.find_spec("sentence_transformers") is None:
-        pytest.skip("pip install sentence-transformers: the library that this is compared with")
     _, done = tuned
-    bert, files = done.bert, [tmp_path / name for name in ("saved", "rows.json", "out.npz")]
-    kbert.save(bert, files[0], format="transformers")
+    bert = done.bert
+    kbert.save(bert, tmp_path / "saved", format="transformers")
     rows = list({a: (a, b) for a, b in {b: (a, b) for a, b in PAIRS}.values()}.values())[:12]
-    files[1].write_text(json.dumps(rows))
-    peer = [sys.executable, str(HELPERS / "peer_vector_losses.py"), *map(str, files)]
-    subprocess.run(peer, check=True, capture_output=True)
-    expected, kept = np.load(files[2]), np.load(FILES / "vector_losses.npz")
+    compute("peer_vector_losses:compute_losses", tmp_path, str(tmp_path / "saved"), rows)
+    expected, kept = (np.load(path / "vector_losses.npz") for path in (tmp_path, FILES))
     for one in kept:
         assert_allclose(expected[one], kept[one], rtol=1e-4, atol=1e-6, err_msg=one)
     texts = [text for row in rows for text in row]

@@ -3,11 +3,9 @@
 What is read has the types that it should have: nothing is accepted that fails later.
 """
 
-import collections
 import dataclasses
 import json
 import resource
-import time
 import types
 import typing
 from collections.abc import Mapping
@@ -17,13 +15,13 @@ import numpy as np
 import pytest
 from helpers.damaged_checkpoints import split_weights
 from helpers.json_mutations import (
-    VALUES,
     Document,
     documents_of_archive,
     documents_of_folder,
-    mutated,
     mutations,
+    try_mutations,
 )
+from helpers.marks import full, nightly
 from helpers.peer_outputs import run_peer
 from helpers.small_berts import small_berts
 
@@ -32,12 +30,10 @@ from kbert.checkpoints import formats
 from kbert.checkpoints.inspection import inspect, inspection_text
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.io import printable
 
 LABELS = ("bad", "so so", "good", "café", "東")
 KINDS = ("transformers", "vocab.txt", "google", "keras_hub", "keras_hub classifier", "keras")
-SECONDS = 20  # of the processor for one mutation: a hang, whatever else the machine does
 GIBIBYTES = 1.0  # that all mutations of a kind may add
 
 
@@ -125,66 +121,35 @@ def check_vocabulary(tokenizer) -> None:
     assert (frame[0], frame[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
 
 
-def outcome(path, document: Document, look) -> str:
-    """ "read", "refused", or what is wrong with how it ends."""
-    start = time.process_time()
-    try:
-        look(path)
-        ended = "read"
-    except (ValueError, OSError) as error:
-        if isinstance(error, AssertionError):
-            raise
-        said = str(error)
-        named = document.name.split("/")[-1] in said or str(path) in said
-        named = named or str(path) == getattr(error, "filename", None)
-        plain = type(error) in (ValueError, FileNotFoundError, UnknownCasing)
-        ended = "refused" if named and plain and len(said) < 1500 else f"{error!r:.300}"
-    except Exception as error:
-        ended = f"{error!r:.300}"
-    taken = time.process_time() - start
-    return ended if taken < SECONDS else f"{taken:.0f} s, {ended}"
-
-
-def bombarded(path, documents, chosen, look) -> collections.Counter:
-    """How the mutations end; asserts that none ends otherwise than it should."""
+def bombarded(path, documents, count: int, most: int, seed: int) -> None:
+    """Try some mutations of each document, and bound the memory that all of them may add."""
+    check_types(path)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    counts, wrong = collections.Counter(), []
-    for document, place, name in chosen:
-        document.write(mutated(document.text, place, VALUES[name]))
-        ended = outcome(path, document, look)
-        counts[ended if ended in ("read", "refused") else "wrong"] += 1
-        if ended not in ("read", "refused"):
-            wrong.append(f"{document.name} {place} = {name}: {ended}")
-        document.write(document.text)
-    look(path)  # whole again
+    chosen = mutations(documents, seed=seed, count=count, most=most)
+    counts = try_mutations(chosen, lambda: check_types(path), (str(path),), longest=1500)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
-    print(f"{path}: {sum(counts.values())} mutations, {dict(counts)}, {grown:.2f} GiB more")
-    assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n".join(wrong[:40])
-    assert grown < GIBIBYTES
-    return counts
+    print(f"{path}: {dict(counts)}, {grown:.2f} GiB more")
+    assert grown < GIBIBYTES and counts["read"] and counts["refused"]
 
 
 FEW = 4  # mutations of each document
 ROUNDS = [("transformers", FEW), ("keras", FEW)]
-ROUNDS += [pytest.param(kind, 12, marks=pytest.mark.full) for kind in KINDS]
-ROUNDS += [pytest.param(kind, 120, marks=pytest.mark.nightly) for kind in KINDS]
+ROUNDS += [full(kind, 12) for kind in KINDS]
+ROUNDS += [nightly(kind, 120) for kind in KINDS]
 
 
 @pytest.mark.parametrize(("kind", "count"), ROUNDS)
 def test_mutated_values_are_refused_or_keep_their_types(berts, tmp_path, kind, count):
     path, documents = write(kind, berts, tmp_path)
-    check_types(path)
     few = 6 if kind == "keras" else 25
-    chosen = mutations(documents, seed=10, count=count, most=few if count > 12 else 4)
-    counts = bombarded(path, documents, chosen, check_types)
-    assert counts["read"] and counts["refused"]
+    bombarded(path, documents, count, few if count > 12 else 4, seed=10)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("count", [50, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [50, nightly(400)])
 def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
     (tmp_path / "out").mkdir()
-    run_peer("peer_keras_bert.py", tmp_path / "out", tmp_path / "out")
+    run_peer("peer_keras_bert:run", tmp_path / "out")
     with h5py.File(tmp_path / "out" / "both.h5") as file:
         whole = file.attrs["model_config"]
     path = tmp_path / "model.h5"
@@ -198,7 +163,4 @@ def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
 
     document = Document("model.h5", whole, write)
     write(document.text)
-    check_types(path)
-    chosen = mutations([document], seed=17, count=count, most=8)
-    counts = bombarded(path, [document], chosen, check_types)
-    assert counts["read"] and counts["refused"]
+    bombarded(path, [document], count, most=8, seed=17)
