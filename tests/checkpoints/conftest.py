@@ -23,6 +23,12 @@ def minilm_folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def berts(saved):
+    """A small `Bert` of each head, which no test changes."""
+    return saved[1]
+
+
 @pytest.fixture
 def no_sockets(monkeypatch):
     """A function after which each socket that is opened is an error."""

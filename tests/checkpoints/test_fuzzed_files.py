@@ -13,10 +13,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers.damaged_checkpoints import VOCABULARY
+from helpers.damaged_checkpoints import VOCABULARY, as_torch
 from helpers.load_in_subprocess import SECONDS, Worker
+from helpers.marks import nightly
 from helpers.sizes import FILES
-from safetensors.numpy import load_file
 
 import kbert
 from kbert.checkpoints import transfer, weight_names
@@ -64,14 +64,6 @@ def checkpoints(small, tmp_path_factory):
     files = ["bert.h5", "bert.keras", "bert.zip", "vocab.txt"]
     found = {n: (folder / n, [folder / n / part for part in parts[n]]) for n in parts}
     return found | {name: (folder / name, [folder / name]) for name in files}
-
-
-def as_torch(folder: Path) -> None:
-    torch = pytest.importorskip("torch")
-    arrays = load_file(folder / "model.safetensors")
-    tensors = {name: torch.tensor(array) for name, array in arrays.items()}
-    torch.save(tensors, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
 
 
 def as_keras_bert(path: Path, model, config) -> None:
@@ -140,7 +132,7 @@ NAMES += ("bert.zip", "vocab.txt")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("count", [EACH, pytest.param(MORE, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [EACH, nightly(MORE)])
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_files(checkpoints, worker, name, count, capsys):
     path, files = checkpoints[name]

@@ -52,37 +52,28 @@ def fill_without_links(name):
     assert not any(path.is_symlink() for path in cache_of(name).rglob("*"))
 
 
-FILLED = [fill_by_kbert, fill_by_huggingface_hub, fill_by_single_files, fill_without_links]
+FILLED = [
+    *[(BERT, fill_by_kbert), (BERT, fill_by_huggingface_hub)],
+    *[(BERT, fill_by_single_files), (BERT, fill_without_links)],
+    *[(MINILM, fill_by_kbert), (MINILM, fill_by_huggingface_hub)],
+    ("org/encoder", fill_by_kbert),  # that has no modules of sentence-transformers: it is written
+]
 
 
-@pytest.mark.parametrize("fill", FILLED)
-def test_what_is_cached_opens_no_socket(hub, bert_folder, no_sockets, capsys, fill):
-    commit = hub.add(BERT, bert_folder)
-    fill(BERT)
-    no_sockets()
-    for name in ("bert-base-uncased", BERT, f"hf://{BERT}@main", f"{BERT}@{commit}"):
-        bert = kbert.load(name)
-        assert bert.source == f"hf://{BERT}@{commit}"
-    check_same(bert, bert_folder)
-    assert run(capsys, "inspect", BERT).status == 0
-
-
-@pytest.mark.parametrize("fill", [fill_by_kbert, fill_by_huggingface_hub])
-def test_a_cached_model_of_sentence_transformers_opens_no_socket(
-    hub, minilm_folder, no_sockets, fill
+@pytest.mark.parametrize(("name", "fill"), FILLED)
+def test_what_is_cached_opens_no_socket(
+    hub, bert_folder, minilm_folder, saved, no_sockets, capsys, name, fill
 ):
-    hub.add(MINILM, minilm_folder)
-    fill(MINILM)
+    folders = {BERT: bert_folder, MINILM: minilm_folder, "org/encoder": saved[0] / "encoder"}
+    commit = hub.add(name, folders[name])
+    fill(name)
     no_sockets()
-    check_same(kbert.load(MINILM), minilm_folder)
-
-
-def test_a_cached_encoder_without_modules_opens_no_socket(hub, saved, no_sockets):
-    """kbert's download wrote down that the repository has no modules of sentence-transformers."""
-    hub.add("org/encoder", saved[0] / "encoder")
-    fill_by_kbert("org/encoder")
-    no_sockets()
-    check_same(kbert.load("org/encoder"), saved[0] / "encoder")
+    short = ["bert-base-uncased"] * (name == BERT)
+    for text in (*short, name, f"hf://{name}@main", f"{name}@{commit}"):
+        bert = kbert.load(text)
+        assert bert.source == f"hf://{name}@{commit}"
+    check_same(bert, folders[name])
+    assert run(capsys, "inspect", name).status == 0
 
 
 def test_a_copied_cache_opens_no_socket(hub, bert_folder, tmp_path, monkeypatch, no_sockets):

@@ -17,6 +17,7 @@ from helpers.command_line import kbert as run
 from helpers.hub_cache import set_offline, wait_no_longer
 from helpers.hub_models import BERT, MINILM, check_same, failed_line
 from helpers.local_hub import Fault
+from helpers.marks import full
 
 import kbert
 
@@ -55,9 +56,9 @@ def test_only_what_kbert_reads_is_downloaded(hub, request, name, layout):
     "text, tag",
     [
         ("bert-base-uncased", "new"),
-        pytest.param(f"hf://{BERT}", "new", marks=pytest.mark.full),
-        pytest.param(f"{BERT}@v1", "old", marks=pytest.mark.full),
-        pytest.param("bert-base-uncased@v1", "old", marks=pytest.mark.full),
+        full(f"hf://{BERT}", "new"),
+        full(f"{BERT}@v1", "old"),
+        full("bert-base-uncased@v1", "old"),
         (f"hf://{BERT}@refs/pr/1", "old"),
         (BERT + "@{old}", "old"),
     ],
@@ -239,9 +240,7 @@ def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
     assert not hub.sent()
 
 
-@pytest.mark.parametrize(
-    "address", ["/api/", "/resolve/", pytest.param("/cdn/", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("address", ["/api/", "/resolve/", full("/cdn/")])
 def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, capsys, address):
     """It is silent from the start, or from a later question on; waits are shortened."""
     from kbert.checkpoints.hub import hugging_face

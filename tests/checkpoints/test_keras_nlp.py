@@ -4,21 +4,13 @@ import logging
 
 import numpy as np
 import pytest
+from helpers.sizes import SIZES
+from helpers.small_berts import change_weights, small_bert
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
 from kbert.ops.activations import gelu
 
-SMALL = kbert.BertConfig(
-    vocab_size=11,
-    hidden_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=37,
-    max_position_embeddings=17,
-    hidden_act="gelu_new",
-)
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "bark", "##ed", "."]
 CLASSES = {
     "encoder": "BertBackbone",
     "pretraining": "BertMaskedLM",
@@ -28,19 +20,9 @@ CLASSES = {
 
 def made(head: str, **changes) -> kbert.Bert:
     """One whose weights tell erf and tanh GELU apart."""
-    config = SMALL.replace(**changes)
-    build = {
-        "encoder": kbert.build_encoder,
-        "pretraining": kbert.build_bert,
-        "classifier": kbert.build_classifier,
-        "tokens": kbert.build_token_classifier,
-    }
-    model = build[head](config, seq_len=None)
-    random = np.random.default_rng(3)
-    for weight in model.weights:
-        noise = 0.5 * random.standard_normal(weight.shape)
-        weight.assign(np.asarray(weight) + noise.astype("float32"))
-    return kbert.Bert(config, head, model, kbert.Tokenizer.from_vocab(WORDS, lowercase=True))
+    bert = small_bert(kbert.BertConfig(**SIZES | {"hidden_act": "gelu_new"} | changes), head)
+    change_weights(bert.model, 0.4)
+    return bert
 
 
 def inputs():

@@ -9,7 +9,6 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.hub_cache import set_offline, use_hub, wait_no_longer
 from helpers.local_hub import Fault
-from helpers.small_berts import small_bert
 from huggingface_hub import ModelCard, snapshot_download
 
 import kbert
@@ -20,15 +19,13 @@ TEXTS = ["a cat", "the red moon"]
 
 
 @pytest.fixture(scope="module")
-def bert(small):
-    return small_bert(small.replace(num_hidden_layers=1), "classifier")
+def bert(saved):
+    return saved[1]["classifier"]
 
 
 @pytest.fixture(scope="module")
-def folder(bert, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("push") / "model"
-    kbert.save(bert, folder)
-    return folder
+def folder(saved):
+    return saved[0] / "classifier"
 
 
 @pytest.fixture(scope="module")

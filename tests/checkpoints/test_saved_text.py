@@ -14,7 +14,7 @@ from helpers import page_blocks, texts
 from helpers.command_line import kbert as run
 from helpers.marks import nightly
 from helpers.sizes import ROOT
-from helpers.small_berts import TEXTS, small_bert, small_berts
+from helpers.small_berts import TEXTS, small_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -34,11 +34,6 @@ found = served["pairs" if "pairs" in given else "serving_default"](**given)
 np.savez(sys.argv[3], **{name: tensor.numpy() for name, tensor in found.items()})
 assert not [name for name in sys.modules if name.split(".")[0] in ("kbert", "keras_hub")]
 """
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
 
 
 def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:

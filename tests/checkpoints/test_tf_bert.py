@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
+from helpers.marks import full, nightly
 from helpers.sizes import FILES
 from numpy.testing import assert_allclose
 
@@ -41,7 +42,7 @@ def saved(tmp_path_factory):
 
 
 QUICK = ("pretraining", "qa", "shards", "safe")
-EVERY = [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in FOLDERS]
+EVERY = [n if n in QUICK else full(n) for n in FOLDERS]
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -140,12 +141,7 @@ def keras_2_file(saved, path, name, whole: bool):
 
 @pytest.mark.parametrize(
     ("name", "whole"),
-    [
-        ("model", True),
-        ("tokens", False),
-        pytest.param("model", False, marks=pytest.mark.nightly),
-        pytest.param("tokens", True, marks=pytest.mark.nightly),
-    ],
+    [("model", True), ("tokens", False), nightly("model", False), nightly("tokens", True)],
 )
 def test_a_keras_2_model_around_a_class_opens(saved, tmp_path, caplog, name, whole):
     path = keras_2_file(saved, tmp_path / "mine.h5", name, whole)

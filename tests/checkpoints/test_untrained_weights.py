@@ -1,6 +1,5 @@
 """Newly initialized weights keep their mark in every file until they are trained."""
 
-import dataclasses
 import json
 import random
 
@@ -8,19 +7,14 @@ import keras
 import numpy as np
 import pytest
 from helpers.labelled_texts import write_texts
+from helpers.marks import full
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
-from helpers.small_berts import small_berts
 
 import kbert
 from kbert.checkpoints.untrained_weights import KEY
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 UNTRAINED = "classify needs the weights of Classifier"
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(dataclasses.replace(small, num_hidden_layers=1))
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +72,7 @@ def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("saved", {"format": "saved_model"}),
-        pytest.param("bert.tflite", {}, marks=pytest.mark.full),
-    ],
+    ("name", "options"), [("saved", {"format": "saved_model"}), full("bert.tflite", {})]
 )
 def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog, name, options):
     kbert.save(berts["pretraining"], tmp_path / "mlm", architecture="BertForMaskedLM")
@@ -101,8 +91,7 @@ def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog,
 
 
 @pytest.mark.parametrize(
-    ("freeze", "untrained"),
-    [("pooler", ("NSP-Dense",)), pytest.param("embeddings", (), marks=pytest.mark.full)],
+    ("freeze", "untrained"), [("pooler", ("NSP-Dense",)), full("embeddings", ())]
 )
 def test_what_a_run_did_not_train_stays_marked(berts, tmp_path, freeze, untrained):
     """A new pooler that is frozen; trained, it has no mark."""

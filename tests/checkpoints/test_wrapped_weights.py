@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.damaged_checkpoints import WEIGHTS
+from helpers.small_berts import change_weights
 from numpy.testing import assert_allclose
 from safetensors.numpy import load_file
 
@@ -23,10 +24,7 @@ CONFIG = kbert.BertConfig(**SIZES)
 def plain(tmp_path_factory):
     """A classifier's folder, the tensors in it, and the outputs of its encoder and its head."""
     folder = tmp_path_factory.mktemp("plain") / "bert"
-    model = kbert.build_classifier(CONFIG, num_labels=4, seq_len=None)
-    random = np.random.default_rng(3)
-    for weight in model.weights:
-        weight.assign(random.normal(0, 0.2, weight.shape))
+    model = change_weights(kbert.build_classifier(CONFIG, num_labels=4, seq_len=None))
     kbert.save(kbert.Bert(CONFIG, "classifier", model), folder)
     tensors = {name: torch.tensor(a) for name, a in load_file(folder / WEIGHTS).items()}
     encoder = kbert.load(folder, head="encoder").model

@@ -140,15 +140,6 @@ def test_batches_have_special_tokens_and_segments(shards):
             assert np.array_equal(segments, expected)
 
 
-def test_unmasked_examples_are_sentences_of_the_corpus(shards):
-    corpus = " ".join(map(str, shards.take(np.arange(shards.offsets[-1]))))
-    source, special = batches(shards, seed=6), shards.tokenizer
-    for ids in unmasked(source.batch(2)):
-        first, last = np.flatnonzero(ids == special.sep_id)
-        assert " ".join(map(str, ids[1:first])) in corpus
-        assert " ".join(map(str, ids[first + 1 : last])) in corpus
-
-
 def test_nsp_label_is_1_where_b_is_of_another_document(shards):
     """As in Google's create_pretraining_data.py: 0 is IsNext, 1 is a random next."""
     corpus = f" {' '.join(map(str, shards.take(np.arange(shards.offsets[-1]))))} "

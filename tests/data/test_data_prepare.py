@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.corpora import SHARD, content, folders, read_documents, text_files, wikitext_shards
+from helpers.marks import full, nightly
 from helpers.sizes import ROOT
 
 from kbert.data.corpus.preparing import prepare
@@ -43,7 +44,7 @@ def test_shards_hold_the_tokenizers_ids():
     assert np.array_equal(shards.sentence(999), expected[999])
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("processes", [full(1), 3])
 def test_any_number_of_processes_gives_the_same_shards(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
     assert content(tmp_path) == content(folders()[1])
@@ -100,10 +101,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("when", "number"),
-    [("before", 6), pytest.param("after", 5, marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize(("when", "number"), [("before", 6), nightly("after", 5)])
 def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, number):
     """Each run is killed at one of its first writes, until one has little enough to do."""
     kills = 0
@@ -115,12 +113,7 @@ def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, n
 
 
 @pytest.mark.parametrize(
-    "number",
-    [
-        7,
-        *(pytest.param(n, marks=pytest.mark.full) for n in (1, 28)),
-        *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 12, 26, 29, 30)),
-    ],
+    "number", [7, *(full(n) for n in (1, 28)), *(nightly(n) for n in (3, 12, 26, 29, 30))]
 )
 def test_prepare_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted, number):
     when = random.Random(number).choice(["before", "after"])

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.corpora import SHARD, folders, small_blocks, text_files, wikitext_shards
+from helpers.marks import full
 
 import kbert
 from kbert.cli.inputs import check_file, read_lines
@@ -26,20 +27,7 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
-def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
-    path, output = tmp_path / "text.txt", tmp_path / "shards"
-    path.write_text("\n\n", "utf-8")
-    with pytest.raises(ValueError, match=r"must hold text, got no sentence in text.txt"):
-        prepare(path, folders()[0], output)
-    path.write_bytes(b"fine\n" * 1_000 + b"not \xff so\n")
-    with pytest.raises(ValueError, match=r"text.txt, line 1001: must be UTF-8"):
-        prepare(path, folders()[0], output)
-    assert not output.exists()
-    with pytest.raises(FileNotFoundError, match=r"no tokenizer.json and no vocab.txt"):
-        prepare(path, tmp_path, output)
-
-
-@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("resumed", [False, full(True)])
 def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""
     path, output = tmp_path / "text.txt", tmp_path / "shards"

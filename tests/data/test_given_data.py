@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from helpers.peer_tasks import VOCABULARY
 from helpers.sample_data import ANSWERED, TAGGED
 
 import kbert
+from kbert.data import samples
 from kbert.tasks.answering.squad import read_squad, take_questions
 from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.task import task_of
@@ -342,3 +344,14 @@ def test_finetune_and_evaluate_take_rows():
     assert tuned.bert.labels == ("0", "1")
     given = kbert.evaluate(tuned.bert, "classify", tensors(*map(list, zip(*rows, strict=True))))
     assert given["loss"] == pytest.approx(tuned.metrics["loss"], abs=1e-6)
+
+
+def examples(path):
+    return [tuple(line.split("\t")) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_sample_has_48_and_16_different_reviews_half_of_them_positive():
+    train, dev = examples(samples.TRAIN), examples(samples.DEV)
+    assert Counter(label for _, label in train) == {"positive": 24, "negative": 24}
+    assert Counter(label for _, label in dev) == {"positive": 8, "negative": 8}
+    assert len({text for text, _ in train + dev}) == 64

@@ -99,13 +99,6 @@ def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     assert content(tmp_path) == corpus[1]
 
 
-def test_prepare_resumes_without_an_executor(corpus, tmp_path):
-    with Failing(60, lost) as executor, pytest.raises(RuntimeError):
-        prepare_some(corpus[0], tmp_path, executor=executor)
-    prepare_some(corpus[0], tmp_path, processes=1)
-    assert content(tmp_path) == corpus[1]
-
-
 def test_dead_worker_is_one_line(corpus, tmp_path):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         worker = executor.submit(os.getpid).result()

@@ -6,26 +6,19 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from helpers.damaged_checkpoints import WEIGHTS, refused
-from numpy.testing import assert_array_equal
-from safetensors.numpy import load_file
+from helpers.damaged_checkpoints import as_torch, refused
+from helpers.marks import full, nightly
+from numpy.testing import assert_equal
 
 import kbert
 
 
 @pytest.fixture
 def torch_folder(folder):
-    torch = pytest.importorskip("torch")
-    arrays = load_file(folder / WEIGHTS)
-    (folder / WEIGHTS).unlink()
-    tensors = {name: torch.tensor(array) for name, array in arrays.items()}
-    torch.save(tensors, folder / "pytorch_model.bin")
-    return folder
+    return as_torch(folder).parent
 
 
-@pytest.mark.parametrize(
-    "number", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 5)), 5]
-)
+@pytest.mark.parametrize("number", [0, *(nightly(n) for n in range(1, 5)), 5])
 def test_a_flipped_byte_of_a_pytorch_model(torch_folder, number):
     """One of its numbers, its zip has a check sum over it."""
     file = torch_folder / "pytorch_model.bin"
@@ -54,18 +47,10 @@ def test_a_pytorch_model_without_check_sums_opens(good, torch_folder):
         torch.serialization.set_crc32_options(True)
     with zipfile.ZipFile(file) as archive:
         assert {member.CRC for member in archive.infolist()} == {0}
-    for first, second in zip(
-        kbert.load(good).model.get_weights(),
-        kbert.load(torch_folder).model.get_weights(),
-        strict=True,
-    ):
-        assert_array_equal(first, second)
+    assert_equal(*(kbert.load(path).model.get_weights() for path in (good, torch_folder)))
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["DEFLATED", *(pytest.param(name, marks=pytest.mark.full) for name in ("LZMA", "BZIP2"))],
-)
+@pytest.mark.parametrize("method", ["DEFLATED", *(full(name) for name in ("LZMA", "BZIP2"))])
 def test_a_damaged_member_however_it_is_compressed(capsys, good, tmp_path, method):
     content = os.urandom(5000)
     way = getattr(zipfile, f"ZIP_{method}")

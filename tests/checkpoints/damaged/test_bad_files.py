@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import kbert as command
-from helpers.damaged_checkpoints import BIAS, WEIGHTS, refused, split_weights
-from numpy.testing import assert_array_equal
-from safetensors.numpy import load_file
+from helpers.damaged_checkpoints import BIAS, WEIGHTS, as_torch, refused, split_weights
+from numpy.testing import assert_equal
 
 import kbert
 
@@ -80,23 +79,15 @@ def test_a_pickle_that_would_run_code_does_not(capsys, folder, by):
 )
 def test_a_foreign_or_damaged_pytorch_model(capsys, folder, content, said):
     torch = pytest.importorskip("torch")
-    tensors = {name: torch.tensor(value) for name, value in load_file(folder / WEIGHTS).items()}
-    (folder / WEIGHTS).unlink()
-    file = folder / "pytorch_model.bin"
-    torch.save(tensors, file)
+    file = as_torch(folder)
     made = content(torch, file.read_bytes())
     file.write_bytes(made) if isinstance(made, bytes) else torch.save(made, file)
     refused(capsys, folder, str(file), said)
 
 
 def test_a_pickle_of_before_torch_1_6_opens(good, folder):
-    torch = pytest.importorskip("torch")
-    tensors = {name: torch.tensor(value) for name, value in load_file(folder / WEIGHTS).items()}
-    (folder / WEIGHTS).unlink()
-    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-    models = [kbert.load(path).model for path in (good, folder)]
-    for first, second in zip(*(model.get_weights() for model in models), strict=True):
-        assert_array_equal(first, second)
+    as_torch(folder, _use_new_zipfile_serialization=False)
+    assert_equal(*(kbert.load(path).model.get_weights() for path in (good, folder)))
 
 
 def test_a_pickle_without_torch(capsys, folder, monkeypatch):
@@ -168,8 +159,7 @@ def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_pa
         shutil.copy(file, both)
     refused(capsys, both, "got files of transformers and of google: choose with format=")
     opened = [kbert.load(both, format=form) for form in ("transformers", "google")]
-    for first, second in zip(*(bert.model.get_weights() for bert in opened), strict=True):
-        assert_array_equal(first, second)
+    assert_equal(*(bert.model.get_weights() for bert in opened))
     assert command(capsys, "inspect", both, "--from-format", "google").status == 0
 
 

@@ -7,9 +7,9 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, change_json, refused
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, as_torch, change_json, refused
 from helpers.load_in_subprocess import Worker
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import kbert
 
@@ -22,13 +22,6 @@ def worker(good, small):
     made = Worker(small.to_dict(), good)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def keras_file(good, tmp_path_factory):
-    path = tmp_path_factory.mktemp("keras") / "bert.keras"
-    kbert.save(kbert.load(good), path)
-    return path
 
 
 def blocks(folder):
@@ -66,10 +59,8 @@ def objects_in_json(folder):
 
 def torch_file(change):
     def made(folder):
-        torch = pytest.importorskip("torch")
-        tensors = {name: torch.tensor(array) for name, array in load_file(folder / WEIGHTS).items()}
-        (folder / WEIGHTS).unlink()
-        change(torch, tensors, folder / "pytorch_model.bin")
+        torch, file = pytest.importorskip("torch"), as_torch(folder)
+        change(torch, torch.load(file), file)
         return folder
 
     return made
@@ -81,7 +72,6 @@ def repeated(torch, tensors, file):
 
 
 def compressed(torch, tensors, file):
-    torch.save(tensors, file)
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -91,7 +81,6 @@ def compressed(torch, tensors, file):
 
 def allocating(torch, tensors, file):
     """A pickle of {"x": bytearray(4 * 10**9)}."""
-    torch.save(tensors, file)
     number = (4 * 10**9).to_bytes(5, "little")
     pickled = b"\x80\x02}X\x01\x00\x00\x00xcbuiltins\nbytearray\n\x8a\x05" + number + b"\x85Rs."
     with zipfile.ZipFile(file) as archive:
@@ -132,6 +121,66 @@ def groups(file):
         file.create_group(str(number))
 
 
+def preset(folder):
+    kbert.save(kbert.load(folder), folder.parent / "preset", format="keras_hub")
+    file = folder.parent / "preset" / "config.json"
+    values = json.loads(file.read_text())
+    values["config"]["num_layers"] = MANY
+    file.write_text(json.dumps(values))
+    return file.parent
+
+
+def keras_bert(folder):
+    layers = {
+        "Embedding-Token": {"input_dim": 99, "output_dim": 24},
+        "Embedding-Segment": {"input_dim": 3},
+        "Embedding-Position": {"input_dim": 17},
+        "Embedding-Norm": {"epsilon": 1e-12},
+        "Encoder-1-FeedForward": {"units": 40, "activation": "relu"},
+        "Encoder-1-MultiHeadSelfAttention": {"head_num": 4},
+        f"Encoder-{MANY}-FeedForward": {"units": 40},
+    }
+    config = {"layers": [{"config": {"name": name} | values} for name, values in layers.items()]}
+    with h5py.File(folder.parent / "bert.hdf5", "w") as file:
+        file.attrs["model_config"] = json.dumps({"config": config})
+        table = "model_weights/Embedding-Token/Embedding-Token/embeddings:0"
+        file[table] = np.zeros((99, 24), "f4")
+        file["model_weights"].attrs["layer_names"] = [b"Embedding-Token"]
+    return folder.parent / "bert.hdf5"
+
+
+def keras_file(member):
+    def made(folder):
+        content = {"config.json": b"[" + b"{}," * (10**8) + b"{}]"}.get(member, bytes(3 * 10**8))
+        whole, path = folder.parent / "whole.keras", folder.parent / "bert.keras"
+        kbert.save(kbert.load(folder), whole)
+        with zipfile.ZipFile(whole) as old, zipfile.ZipFile(path, "w") as archive:
+            for name in old.namelist():
+                if name == member:
+                    archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+                else:
+                    archive.writestr(name, old.read(name), zipfile.ZIP_STORED)
+        assert path.stat().st_size < 2**20
+        return path
+
+    return made
+
+
+def archive_of_zeros(folder):
+    with zipfile.ZipFile(folder.parent / "bert.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bert/vocab.txt", bytes(3 * 10**8))
+    return folder.parent / "bert.zip"
+
+
+def google(folder):
+    """As a sparse table would be: the index says more than its data have."""
+    pytest.importorskip("tensorflow")
+    kbert.save(kbert.load(folder), folder.parent / "google", format="google")
+    data = folder.parent / "google" / "bert_model.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1000])
+    return data.parent
+
+
 SOON = [
     (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
     (header, "must hold at most 16,384 tensors, got more"),
@@ -148,6 +197,13 @@ LARGE = [
     (hdf5(packed), "its datasets must unpack to at most 20 times the"),
     (hdf5(nested), "groups and datasets, 32 within each other, got more"),
     (hdf5(groups), "must have at most 65,536 groups and datasets"),
+    (preset, "num_hidden_layers must be at most 1,000"),
+    (keras_bert, "num_hidden_layers must be at most 1,000"),
+    (keras_file("config.json"), "bert.keras: config.json must"),
+    (keras_file("model.weights.h5"), "bert.keras: model.weights.h5 must"),
+    (keras_file("kbert/vocab.txt"), "bert.keras: kbert/vocab.txt must"),
+    (archive_of_zeros, "the archive must unpack to at most 20 times the"),
+    (google, "must be a whole TensorFlow checkpoint, got tensors of"),
 ]
 
 
@@ -159,74 +215,8 @@ def test_too_large_settings_are_refused(capsys, folder, make, said):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("make", "said"), LARGE)
-def test_folder_that_would_need_gigabytes_is_refused(worker, folder, make, said):
-    refused_soon(worker, make(folder), said)
-
-
-@pytest.mark.full
-def test_a_preset_of_many_layers(worker, good, tmp_path):
-    kbert.save(kbert.load(good), tmp_path / "preset", format="keras_hub")
-    for name in ("config.json", "task.json"):
-        values = json.loads((tmp_path / "preset" / name).read_text())
-        if name == "config.json":
-            values["config"]["num_layers"] = MANY
-            (tmp_path / "preset" / name).write_text(json.dumps(values))
-    refused_soon(worker, tmp_path / "preset", "num_hidden_layers must be at most 1,000")
-
-
-@pytest.mark.full
-def test_a_keras_bert_file_whose_layer_has_a_high_number(worker, tmp_path):
-    layers = {
-        "Embedding-Token": {"input_dim": 99, "output_dim": 24},
-        "Embedding-Segment": {"input_dim": 3},
-        "Embedding-Position": {"input_dim": 17},
-        "Embedding-Norm": {"epsilon": 1e-12},
-        "Encoder-1-FeedForward": {"units": 40, "activation": "relu"},
-        "Encoder-1-MultiHeadSelfAttention": {"head_num": 4},
-        f"Encoder-{MANY}-FeedForward": {"units": 40},
-    }
-    config = {"layers": [{"config": {"name": name} | values} for name, values in layers.items()]}
-    with h5py.File(tmp_path / "bert.hdf5", "w") as file:
-        file.attrs["model_config"] = json.dumps({"config": config})
-        file["model_weights/Embedding-Token/Embedding-Token/embeddings:0"] = np.zeros(
-            (99, 24), "f4"
-        )
-        file["model_weights"].attrs["layer_names"] = [b"Embedding-Token"]
-    refused_soon(worker, tmp_path / "bert.hdf5", "num_hidden_layers must be at most 1,000")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("member", ["config.json", "model.weights.h5", "kbert/vocab.txt"])
-def test_a_keras_file_that_unpacks_to_much(worker, keras_file, tmp_path, member):
-    content = {"config.json": b"[" + b"{}," * (10**8) + b"{}]"}.get(member, bytes(3 * 10**8))
-    path = tmp_path / "bert.keras"
-    with zipfile.ZipFile(keras_file) as whole, zipfile.ZipFile(path, "w") as archive:
-        for name in whole.namelist():
-            archive.writestr(name, whole.read(name) if name != member else content,
-                             zipfile.ZIP_DEFLATED if name == member else zipfile.ZIP_STORED)  # fmt: skip  # noqa: E501
-    assert path.stat().st_size < 2**20
-    refused_soon(worker, path, f"{path}: {member} must")
-
-
-@pytest.mark.full
-def test_a_zip_that_unpacks_to_much(worker, tmp_path):
-    with zipfile.ZipFile(tmp_path / "bert.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bert/vocab.txt", bytes(3 * 10**8))
-    refused_soon(worker, tmp_path / "bert.zip", "the archive must unpack to at most 20 times the")
-
-
-@pytest.mark.full
-def test_tensors_of_google_that_are_larger_than_their_data(worker, good, tmp_path):
-    """As a sparse table would be: the index says more than its data have."""
-    pytest.importorskip("tensorflow")
-    kbert.save(kbert.load(good), tmp_path / "bert", format="google")
-    data = tmp_path / "bert" / "bert_model.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-1000])
-    refused_soon(worker, tmp_path / "bert", "must be a whole TensorFlow checkpoint, got tensors of")
-
-
-def refused_soon(worker, path, said: str) -> None:
-    found = worker.ask(path, SECONDS)
+def test_what_would_need_gigabytes_is_refused(worker, folder, make, said):
+    found = worker.ask(make(folder), SECONDS)
     assert found["kind"] == "refused" and said in found["said"], found
     assert found["peak"] < worker.peak + MIB, (found, worker.peak)
 
