@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from helpers.damaged_checkpoints import load_error
 from helpers.google_release import (
     CLASSIFIER,
     MLM,
@@ -172,9 +173,7 @@ def test_a_zips_members_cannot_leave_their_folder(release, tmp_path, name):
     member.external_attr = 0o120777 << 16 if name == "link" else 0
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(member, "/etc/passwd")
-    with pytest.raises(ValueError, match="must stay within their folder, got") as raised:
-        kbert.load(path)
-    assert "\n" not in str(raised.value)
+    load_error(path, "must stay within their folder, got")
 
 
 WORDS = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzaeio"]
@@ -236,19 +235,14 @@ def test_a_damaged_release_is_one_line(release, tmp_path, name, change, message)
     (folder / name).unlink()
     if change:
         (folder / name).write_bytes(change(old))
-    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)) as raised:
-        kbert.load(folder)
-    assert "\n" not in str(raised.value)
-    assert "uncased" in str(raised.value)
+    assert "uncased" in load_error(folder, re.escape(message))
 
 
 def test_another_models_checkpoint_is_named(tmp_path):
     folder = write_release(tmp_path / "in", {"electra/embeddings/word_embeddings": np.eye(3)})
-    with pytest.raises(ValueError, match="got electra/embeddings/word_embeddings"):
-        kbert.load(folder)
+    load_error(folder, "got electra/embeddings/word_embeddings")
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(folder / "bert_model.ckpt"))
-    with pytest.raises(ValueError, match="got those of an object-based checkpoint"):
-        kbert.load(folder)
+    load_error(folder, "got those of an object-based checkpoint")
 
 
 def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):

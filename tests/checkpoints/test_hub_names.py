@@ -172,10 +172,7 @@ COMMANDS = {  # the head that is asked for, and the rest of the line
 }
 
 
-@pytest.mark.parametrize(
-    "command",
-    [name if name in QUICK else full(name) for name in COMMANDS],
-)
+@pytest.mark.parametrize("command", [name if name in QUICK else full(name) for name in COMMANDS])
 def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, command):
     """What they print and write is what they do for the model at a path."""
     head, rest = COMMANDS[command]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import tokenizers
+from helpers.damaged_checkpoints import load_error
 from helpers.peer_outputs import run_peer
 from safetensors.numpy import load_file, save_file
 
@@ -25,12 +26,7 @@ SIZES = {
     "max_position_embeddings": 17,
     "type_vocab_size": 2,
 }
-TRUNCATION = {
-    "max_length": 9,
-    "strategy": "LongestFirst",
-    "stride": 0,
-    "direction": "Left",
-}
+TRUNCATION = {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Left"}
 # Obeyed keys with tests of their own.
 OTHERWISE = (
     *("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets"),
@@ -125,8 +121,7 @@ def test_head_that_a_family_lacks_is_named_and_its_encoder_opens(tmp_path):
     tensors |= {"classifier.weight": np.ones((1, 12), "f4"), "classifier.bias": np.ones(1, "f4")}
     save_file(tensors, folder / WEIGHTS)
     write(folder / "config.json", {"architectures": ["RobertaForMultipleChoice"]})
-    with pytest.raises(ValueError, match=r"got a RobertaForMultipleChoice: .* head='encoder'"):
-        kbert.load(folder)
+    load_error(folder, r"got a RobertaForMultipleChoice: .* head='encoder'")
     assert kbert.load(folder, head="encoder").report.initialized == ()
 
 
@@ -140,8 +135,7 @@ def test_untied_embeddings_open_without_an_mlm_head(encoder, tmp_path):
     tensors = load_file(tmp_path / "mlm" / WEIGHTS)
     tensors["cls.predictions.decoder.weight"] = np.ones((99, 24), "f4")
     save_file(tensors, tmp_path / "mlm" / WEIGHTS)
-    with pytest.raises(ValueError, match=r"decoder.weight must equal embeddings.word_embeddings"):
-        kbert.load(tmp_path / "mlm")
+    load_error(tmp_path / "mlm", r"decoder.weight must equal embeddings.word_embeddings")
 
 
 TOKENS = [

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import load_error
 from helpers.marks import full, nightly
 from helpers.sizes import FILES
 from numpy.testing import assert_allclose
@@ -119,8 +120,7 @@ def test_a_folder_that_is_not_right_is_one_line(saved, tmp_path, capsys, damage,
 
 
 def test_a_shard_alone_asks_for_its_folder(saved):
-    with pytest.raises(ValueError, match="got another file: give its folder"):
-        kbert.load(saved / "shards/tf_model-00001-of-00002.h5")
+    load_error(saved / "shards/tf_model-00001-of-00002.h5", "got another file: give its folder")
 
 
 def keras_2_file(saved, path, name, whole: bool):
@@ -146,8 +146,7 @@ def keras_2_file(saved, path, name, whole: bool):
 def test_a_keras_2_model_around_a_class_opens(saved, tmp_path, caplog, name, whole):
     path = keras_2_file(saved, tmp_path / "mine.h5", name, whole)
     if not whole:
-        with pytest.raises(ValueError, match=r"must have a config\.json in its folder, got none"):
-            kbert.load(path)
+        load_error(path, r"must have a config\.json in its folder, got none")
         shutil.copy(saved / name / "config.json", tmp_path)
     bert = kbert.load(path)
     assert "layers of the Keras model around BERT are left out: dense" in caplog.text

@@ -127,10 +127,7 @@ def test_a_bad_vocab_txt_is_one_line_that_names_it(tmp_path, content, message):
         ({"model__continuing_subword_prefix": "@"}, "prefix '##', got WordPiece, prefix '@'"),
         ({"model": None}, "must be a file of the Rust tokenizers"),
         ({"model__vocab": ["a", "b"]}, "vocab must be ids by token"),
-        (
-            {"model__vocab__dog": 8},
-            "its own id, got 8 for 'dog' and for '##s'",
-        ),
+        ({"model__vocab__dog": 8}, "its own id, got 8 for 'dog' and for '##s'"),
         ({"model__vocab__dog": 2**31 - 1}, "ids must be below 4,194,304, got 2,147,483,647"),
         ({"normalizer": {"type": "NFKC"}}, "normalizer must be BertNormalizer, got NFKC"),
         ({"pre_tokenizer": None}, "pre_tokenizer must be BertPreTokenizer, got None"),

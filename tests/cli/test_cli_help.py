@@ -124,12 +124,6 @@ def test_bash_completion_works_in_bash(tmp_path):
     assert done.stdout.split() == ["tiny"]
 
 
-def test_unknown_shell_gives_one_line(capsys):
-    done = kbert(capsys, "completion", "tcsh")
-    assert (done.status, len(done.err.splitlines())) == (2, 1)
-    assert all(word in done.err for word in ("bash", "zsh", "fish", "tcsh"))
-
-
 def test_quiet_keeps_results_and_errors(capsys, saved, monkeypatch):
     folder, _ = saved
     monkeypatch.setattr(progress, "PROGRESS_DELAY_S", 0.0)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
@@ -11,6 +12,7 @@ from helpers.sizes import SIZES
 
 import kbert
 from kbert.cli.main import cli
+from kbert.io.bounds import refuse_url
 
 # No import of these gets through: what a command needs them for comes too late.
 RUN = """
@@ -102,6 +104,7 @@ MISTAKES += [
     ("summary small.json --layers 0-1", "--layers", "1", "3", "0-1"),
     ("summary small.json --layers 1-4", "--layers", "3", "1-4"),
     ("summary --num-labels 0 --head tokens", "num_labels", "got 0"),
+    ("completion tcsh", "bash", "zsh", "fish", "tcsh"),
     ("summary basse", "basse"),
     ("summary tiny --num-labels 3", "--num-labels goes with"),
     ("summary --config tiny", "give CONFIG without an option, as in kbert summary large"),
@@ -408,8 +411,7 @@ def check(says, status, out, err):
 
 
 def test_list_of_mistakes_has_every_command():
-    lines = {line.split(" ")[0] for line, *_ in MISTAKES}
-    assert lines >= set(cli.commands) - {"completion"}
+    assert {line.split(" ")[0] for line, *_ in MISTAKES} >= set(cli.commands)
 
 
 def test_missing_package_is_named_before_keras_starts(answer):
@@ -451,3 +453,20 @@ def test_text_that_is_the_path_of_a_file_is_reported(capsys, tmp_path, line, way
     done = run(capsys, *line.format(file).split())
     assert f"kbert: {file} is a file: give {way.format(file)} to read it\n" in done.err
     assert done.err.count(" is a file:") == 1
+
+
+def test_saving_to_a_url_writes_nothing(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bert = kbert.Bert(small, "encoder", model=None)
+    with pytest.raises(
+        ValueError, match=r"s3://bucket/run is an address.*write to one, and copy that"
+    ):
+        kbert.save(bert, "s3://bucket/run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_are_not_taken_for_urls(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hf:").mkdir()
+    for path in ("C:/bert", r"C:\bert", "a/b", Path("hf:"), "hf:/", "12:/x", "a b://x"):
+        refuse_url(path)

@@ -46,20 +46,16 @@ def tensors(*columns):
     return tf.data.Dataset.from_tensor_slices(columns if len(columns) > 1 else columns[0])
 
 
+def package(name: str):
+    return pytest.importorskip(name, reason=f"pip install {name}")
+
+
 def frame(columns):
-    return pytest.importorskip("pandas", reason="pip install pandas").DataFrame(columns)
+    return package("pandas").DataFrame(columns)
 
 
-def polars(columns):
-    return pytest.importorskip("polars", reason="pip install polars").DataFrame(columns)
-
-
-def table(columns):
-    return pytest.importorskip("pyarrow", reason="pip install pyarrow").table(columns)
-
-
-def datasets():
-    return pytest.importorskip("datasets", reason="pip install datasets")
+def dataset(columns):
+    return package("datasets").Dataset.from_dict(columns)
 
 
 ONE = {"text": TEXTS, "label": LABELS}
@@ -90,13 +86,13 @@ WAYS = {
     "pandas, category": (lambda: frame(ONE).astype({"label": "category"}), 0),
     "pandas, text": (lambda: frame(ONE).astype({"text": "string", "label": "Int32"}), 0),
     "pandas, itertuples": (lambda: frame(ONE).itertuples(), 0),
-    "polars": (lambda: polars(TWO), 1),
-    "pyarrow": (lambda: table(TWO), 1),
-    "datasets": (lambda: datasets().Dataset.from_dict(TWO), 1),
-    "datasets, columns": (lambda: datasets().Dataset.from_dict(ONE)[:], 0),
-    "datasets, numpy": (lambda: datasets().Dataset.from_dict(ONE).with_format("numpy"), 0),
-    "datasets, torch": (lambda: datasets().Dataset.from_dict(ONE).with_format("torch"), 0),
-    "datasets, streamed": (lambda: datasets().Dataset.from_dict(ONE).to_iterable_dataset(), 0),
+    "polars": (lambda: package("polars").DataFrame(TWO), 1),
+    "pyarrow": (lambda: package("pyarrow").table(TWO), 1),
+    "datasets": (lambda: dataset(TWO), 1),
+    "datasets, columns": (lambda: dataset(ONE)[:], 0),
+    "datasets, numpy": (lambda: dataset(ONE).with_format("numpy"), 0),
+    "datasets, torch": (lambda: dataset(ONE).with_format("torch"), 0),
+    "datasets, streamed": (lambda: dataset(ONE).to_iterable_dataset(), 0),
 }
 PEERS = ("pandas", "polars", "pyarrow", "datasets", "frame")  # packages that the gate installs
 
@@ -147,7 +143,7 @@ def test_records_are_taken_as_they_are():
 def test_class_labels_give_their_names_in_their_order():
     """Not sorted as text, and one that no row has is there."""
     names = ["world", "sports", "business", "arts"]
-    sets = datasets()
+    sets = package("datasets")
     features = sets.Features({"text": sets.Value("string"), "label": sets.ClassLabel(names=names)})
     rows = {"text": TEXTS, "label": [2, 0, 1, 2, 0]}
     data = sets.Dataset.from_dict(rows, features=features)
@@ -162,7 +158,7 @@ def test_class_labels_give_their_names_in_their_order():
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_tags_of_datasets_give_their_names():
-    sets, names = datasets(), ["O", "B-PER", "I-PER"]
+    sets, names = package("datasets"), ["O", "B-PER", "I-PER"]
     tags = sets.Sequence(sets.ClassLabel(names=names))
     features = sets.Features({"tokens": sets.Sequence(sets.Value("string")), "ner_tags": tags})
     rows = {"tokens": [["Ada", "Lovelace"], ["No", "one", "."]], "ner_tags": [[1, 2], [0, 0, 0]]}
@@ -229,7 +225,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         "rows": lambda: rows,
         "arrays": lambda: arrays,
         "frame": lambda: frame(rows),
-        "datasets": lambda: datasets().Dataset.from_list(rows),
+        "datasets": lambda: package("datasets").Dataset.from_list(rows),
     }[way]
     expected = [question[:4] for question in read_squad(ANSWERED)]
     assert any(not answers for *_, answers in expected)  # SQuAD 2.0
@@ -242,16 +238,8 @@ def test_questions_in_memory_are_those_of_the_file(way):
         ("classify", 3, "train must be a file or rows: a list of tuples or dicts, a DataFrame, "),
         ("classify", b"a", "train must be a file or rows"),
         ("classify", [], "train for classify must have one record or more, got none"),
-        (
-            "classify",
-            ["a", "b"],
-            "train[0]: expected (text, label), (text, second",
-        ),
-        (
-            "classify",
-            [("a", 1), ("b", 2, 3, 4)],
-            "train[1]: expected (text, label), .* 4 values",
-        ),
+        ("classify", ["a", "b"], "train[0]: expected (text, label), (text, second"),
+        ("classify", [("a", 1), ("b", 2, 3, 4)], "train[1]: expected (text, label), .* 4 values"),
         ("classify", [("a", 1), ("b",)], "train[1]: expected (text, label), .* got 1 values"),
         ("classify", [("a", 1), ("b", None)], 'train[1]: "label" must be a text or a whole'),
         ("classify", [("a", 1), ("b", 0.5)], 'train[1]: "label" must be .* number, got 0.5'),
@@ -260,11 +248,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         ("classify", [("a", 1), (None, 1)], 'train[1]: "text" must be a text, got None'),
         ("classify", [("a", 1), (b"\xff", 1)], "train[1]: expected UTF-8 text, got byte 0xff"),
         ("classify", [("a", 1), (["b", "c"], [1, 0])], 'train[1]: "label" must be .* unbatched'),
-        (
-            "classify",
-            [{"body": "a", "label": 1}],
-            "train[0]: expected a column text .* got body",
-        ),
+        ("classify", [{"body": "a", "label": 1}], "train[0]: expected a column text .* got body"),
         ("classify", [{"text": "a"}], "train[0]: expected a column text .* a column label"),
         ("classify", [{"sentence": "a", "review": "b", "label": 1}], "train[0]: expected a column"),
         ("classify", {"text": ["a", "b"], "label": [1]}, "lists of one length .* 2 text, 1 label"),
@@ -274,11 +258,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         ("tag", [(["a", 3], ["O", "O"])], 'train[0]: "words" must be a text, got 3'),
         ("tag", [{"tokens": ["a"], "pos_tags": [1], "ner_tags": [1]}], "it may be one of ner_ta"),
         ("tag", [{"tokens": ["a"]}], 'train[0]: expected a list "labels", got tokens'),
-        (
-            "qa",
-            [("a", "b")],
-            "train[0]: expected a dict with the keys question",
-        ),
+        ("qa", [("a", "b")], "train[0]: expected a dict with the keys question"),
         (
             "qa",
             [{"question": "a", "answers": []}],
@@ -321,7 +301,7 @@ def test_several_data_sets_by_name_are_refused():
 
 @pytest.mark.full
 def test_dataset_dict_is_refused():
-    sets = datasets()
+    sets = package("datasets")
     both = sets.DatasetDict(train=sets.Dataset.from_dict(ONE), test=sets.Dataset.from_dict(ONE))
     with pytest.raises(ValueError, match="one data set, got several by name: choose from train, t"):
         kbert.finetune("nowhere", "classify", train=both)

@@ -88,12 +88,6 @@ def test_lines_of_the_shared_data_have_transformers_ids(both, shared, step):
     assert differences(*both, lines[::2], lines[::-2]) == []
 
 
-def test_hard_texts_have_transformers_ids(both):
-    assert differences(*both, texts.ALL) == []
-    assert differences(*both, texts.ALL, texts.ALL[::-1], max_length=31) == []
-    assert differences(*both, texts.ALL, add_special_tokens=False) == []
-
-
 @pytest.mark.parametrize("lowercase", [True, nightly(False)])
 def test_every_code_point_is_cut_as_transformers_cuts_it(tmp_path, lowercase):
     folder = write_vocabulary(tmp_path, texts.character_vocabulary(texts.UNICODE))

@@ -45,6 +45,14 @@ def refused(capsys, folder, *said, **options) -> str:
     return message
 
 
+def load_error(path, said: str, **options) -> str:
+    """What `load` says of a path: one line that matches a pattern."""
+    with pytest.raises((ValueError, OSError), match=said) as raised:
+        kbert.load(path, **options)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
 def put(name, value):
     return lambda tensors: tensors.update({name: value})
 

@@ -81,10 +81,7 @@ def write_late(before, of_state, at: int) -> None:
     later = threading.Event()
     # before whatever follows that update: a save there waits for this one
     before(
-        _Trainer,
-        "_between_calls",
-        lambda self: self.done >= at + 2,
-        then=lambda *_: later.set(),
+        _Trainer, "_between_calls", lambda self: self.done >= at + 2, then=lambda *_: later.set()
     )
     before(run_folder, "write_state", lambda path, *_: of_state(path), then=lambda *_: later.wait())
     real = run_folder.States.remove_superseded

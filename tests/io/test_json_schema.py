@@ -163,10 +163,7 @@ def test_mutated_metrics_lines_are_ignored(tmp_path):
 
 def test_mutated_tf_config_is_read_or_refused(monkeypatch):
     text = json.dumps(
-        {
-            "cluster": {"worker": ["a:1", "b:2"]},
-            "task": {"type": "worker", "index": 1},
-        }
+        {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     )
     document = Document("TF_CONFIG", text, lambda text: monkeypatch.setenv("TF_CONFIG", text))
     document.write(text)

@@ -5,14 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.damaged_checkpoints import (
-    BIAS,
-    VOCABULARY,
-    change_json,
-    change_tensors,
-    put,
-    refused,
-)
+from helpers.damaged_checkpoints import BIAS, VOCABULARY, change_json, change_tensors, put, refused
 
 import kbert
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import kbert as command
-from helpers.damaged_checkpoints import BIAS, WEIGHTS, as_torch, refused, split_weights
+from helpers.damaged_checkpoints import BIAS, WEIGHTS, as_torch, load_error, refused, split_weights
 from numpy.testing import assert_equal
 
 import kbert
@@ -174,5 +174,4 @@ def test_a_file_that_may_not_be_read(folder, nobody, name):
 
 
 def test_a_folder_is_no_keras_bert_file(tmp_path):
-    with pytest.raises(ValueError, match=r"must be keras_bert's \.h5 file, got a folder"):
-        kbert.load(tmp_path, format="keras_bert")
+    load_error(tmp_path, r"must be keras_bert's \.h5 file, got a folder", format="keras_bert")
