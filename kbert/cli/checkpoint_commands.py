@@ -7,9 +7,17 @@ import click
 import kbert
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import Choice, command, model_names
-from kbert.cli.console import progress, say, say_json, starting_keras
+from kbert.cli.console import progress, say, say_json, say_rows, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
-from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, Output, casing, option, output_format
+from kbert.cli.options import (
+    CONFIG,
+    HEAD_NAMES,
+    SOURCE,
+    Output,
+    casing,
+    option,
+    output_format,
+)
 
 
 def _check_config(context, parameter, value):
@@ -246,18 +254,12 @@ def _check_options(to: str, options: dict, vocab: str | None) -> None:
 @output_format("tsv", "json", "markdown")
 def params(config, form):
     """List the parameters by transformers' names, with shapes and totals."""
-    from kbert.io import row_formats
-
     config = kbert.get_config(config)
     if form == "text":
         from kbert.show.texts import params_text
 
         click.echo(params_text(config), nl=False)
-        return
-    parameters = kbert.named_parameters(config)
-    if form == "tsv":
-        click.echo(row_formats.to_csv(parameters, "\t"), nl=False)
     elif form == "json":
-        say_json(parameters)
+        say_json(kbert.named_parameters(config))
     else:
-        click.echo(row_formats.to_markdown(parameters), nl=False)
+        say_rows(kbert.named_parameters(config), form)

@@ -116,6 +116,17 @@ def say_json(value) -> None:
     click.echo(row_formats.to_json(value), nl=False)
 
 
+def say_rows(rows, form: str, columns=None) -> None:
+    """Prints dataclasses as "csv", "tsv" or "markdown"; `columns` are for Markdown."""
+    from kbert.io import row_formats
+
+    if form == "markdown":
+        text = row_formats.to_markdown(rows, columns)
+    else:
+        text = row_formats.to_csv(rows, "\t" if form == "tsv" else ",")
+    click.echo(text, nl=False)
+
+
 @contextlib.contextmanager
 def _interruptible():
     """Ctrl-C stops, even where it arrives in what swallows it.

@@ -5,10 +5,11 @@ import click
 import kbert
 from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.command import Choice, command
-from kbert.cli.console import say, say_json
+from kbert.cli.console import say
 from kbert.cli.inputs import check_writable, open_checkpoint, read_lines, read_texts
 from kbert.cli.options import (
     BATCH,
+    JSON,
     LINES,
     POSITIVE,
     PRECISION,
@@ -17,7 +18,7 @@ from kbert.cli.options import (
     Input,
     Output,
     option,
-    output_format,
+    takes,
 )
 from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, check_new_file
@@ -26,7 +27,6 @@ from kbert.tasks.searching import TOP
 
 _MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
 
-FORM = output_format("json")
 POOLING = option(
     "--pooling HOW",
     Choice(POOLINGS),
@@ -71,10 +71,7 @@ TEXT_PROMPT_NAME = option(
 @SOURCE
 @click.argument("lines", metavar="LINES")
 @option("-o --output", Output(), "File to write; it ends in .npy.", required=True)
-@POOLING
-@LAYERS
-@PROMPT_NAME
-@PROMPT
+@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT)
 @option(
     "--normalize/--no-normalize",
     bool,
@@ -82,8 +79,7 @@ TEXT_PROMPT_NAME = option(
 )
 @LONG
 @option("--max-length S", POSITIVE, "Maximum number of tokens per text. Default: the model's.")
-@BATCH
-@PRECISION
+@takes(BATCH, PRECISION)
 def embed(source, lines, output, **options):
     """Write one embedding per line of LINES (- reads standard input) to a float32 .npy file."""
     if output.suffix != ".npy":
@@ -107,22 +103,14 @@ def embed(source, lines, output, **options):
 )
 @SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
-@POOLING
-@LAYERS
-@PROMPT_NAME
-@PROMPT
-@LONG
-@PRECISION
-@FORM
-def similarity(source, texts, form, **options):
+@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT, LONG, PRECISION, JSON)
+def similarity(source, texts, **options):
     """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
     if len(texts) < 2:
         raise click.UsageError("similarity needs at least two texts, got one")
     with open_checkpoint(source) as bert:
         matrix = kbert.similarity(bert, texts, **options)
-    if form == "json":
-        say_json({"texts": texts, "similarity": matrix.tolist()})
-        return
+    yield {"texts": texts, "similarity": matrix.tolist()}
     numbers = range(1, len(texts) + 1)
     for number, text in zip(numbers, texts, strict=True):
         click.echo(printable.cut(f"{number:>3}  {text}"))
@@ -144,20 +132,15 @@ def similarity(source, texts, form, **options):
 )
 @SOURCE
 @click.argument("query")
-@TEXTS
-@LINES
+@takes(TEXTS, LINES)
 @option("--top-k", POSITIVE, "Number of texts to return.", default=TOP)
 @option(
     "--vectors file FILE",
     Input(),
     "Embeddings of the texts, from kbert embed. Default: they are computed.",
 )
-@QUERY_PROMPT_NAME
-@TEXT_PROMPT_NAME
-@BATCH
-@PRECISION
-@FORM
-def search(source, query, texts, lines, file, form, **options):
+@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, BATCH, PRECISION, JSON)
+def search(source, query, texts, lines, file, **options):
     """Print the texts whose embeddings are most similar to the query's, with the similarity."""
     texts = read_texts(texts, lines)
     if file is not None:
@@ -165,7 +148,7 @@ def search(source, query, texts, lines, file, form, **options):
 
         options["vectors"] = read_npy(file)
     with open_checkpoint(source) as bert:
-        _print(kbert.search(bert, query, texts, **options), form)
+        yield from _print_hits(kbert.search(bert, query, texts, **options))
 
 
 @command(
@@ -175,27 +158,20 @@ def search(source, query, texts, lines, file, form, **options):
 )
 @SOURCE
 @click.argument("query")
-@TEXTS
-@LINES
+@takes(TEXTS, LINES)
 @option("--label", str, "Label of the classifier that says that a text fits.")
-@QUERY_PROMPT_NAME
-@TEXT_PROMPT_NAME
-@BATCH
-@PRECISION
-@FORM
-def rank(source, query, texts, lines, form, **options):
+@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, BATCH, PRECISION, JSON)
+def rank(source, query, texts, lines, **options):
     """Print every text, the best fit first.
 
     A model with a classifier reads query and text together. Any other compares embeddings.
     """
     texts = read_texts(texts, lines)
     with open_checkpoint(source) as bert:
-        _print(kbert.rank(bert, query, texts, **options), form)
+        yield from _print_hits(kbert.rank(bert, query, texts, **options))
 
 
-def _print(hits: list, form: str) -> None:
-    if form == "json":
-        say_json(hits)
-        return
+def _print_hits(hits: list):
+    yield hits
     for hit in hits:
         click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))

@@ -28,11 +28,10 @@ from kbert.cli.pretraining_commands import (
     OUTPUT_RUN,
     RESUME,
     check_new_run,
-    describe_run,
     refuse_with_resume,
+    require_options,
     resume_run,
-    run_stoppable,
-    start_keras,
+    run_task,
 )
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
@@ -42,41 +41,6 @@ from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 _TASKS = AliasedChoice("task", TASKS)
 _SAMPLES = {"samples.TRAIN": samples.TRAIN, "samples.DEV": samples.DEV}
 _SMALL_FILE = 2**26  # bytes that are read in less than the time in which Keras starts
-_COLUMNS = {
-    "text_column": "Column of the texts, or of the words. Default: found by its name.",
-    "text_pair_column": "Column of the second texts. Default: found by its name.",
-    "label_column": "Column of the labels or numbers. Default: found by its name.",
-    "no_header": "Read the first line as an example, even if it looks like a header.",
-}
-_HELP = _COLUMNS | {
-    "epochs": "Number of passes over the training data.",
-    "max_length": "Maximum number of tokens per example. Default: 128, or as many as the model "
-    "has positions.",
-    "packing": "Pack several examples into one row: less padding, the same results. "
-    "It does not go with the tasks qa and embed.",
-    "label_smoothing": "Share of each label that is spread over all labels, for classify and tag.",
-    "class_weights": "Give rare labels more weight in the loss, for classify and tag.",
-    "loss": "Loss of the task embed. Default: infonce; cosent for scored pairs.",
-    "pooling": "Pooling of the task embed. Default: the checkpoint's own, else mean.",
-    "scale": "Factor of the cosines in the losses infonce and cosent.",
-    "margin": "Margin of the loss triplet.",
-    "dimensions": "Lengths to which embeddings can be cut, for the task embed (Matryoshka).",
-    "optimizer": "",  # AdamW; from Python, one of Keras's
-    "warmup_ratio": "Share of the steps that are warm-up.",
-    "freeze": "Parts that are not trained, such as embeddings,1-8.",
-    "head_learning_rate": "Peak learning rate of the head. Default: --learning-rate.",
-    "layer_decay": "Factor of the learning rate from each layer to the one below, such as 0.95.",
-    "lora_rank": "Rank of LoRA adapters. They and the head are trained, all other weights frozen.",
-    "lora_targets": "Matrices that get an adapter, separated by commas.",
-    "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
-    "lora_dropout": "Dropout rate of the adapters' inputs.",
-    "seed": "Random seed of the head, the order of the examples and dropout.",
-    "keep_best": "Return the weights with the best score on the dev data, or the last ones. "
-    "Default: the best.",
-    "evaluate_every": "Number of steps between two evaluations. Default: one epoch.",
-    "save_every": "Number of steps between two saved training states. "
-    "Default: at the best evaluations and at the end.",
-}
 
 
 class _LabelledFile(Input):
@@ -125,7 +89,7 @@ def _list_tasks(function):
 @OUTPUT_RUN
 @RESUME
 @option("--uncased/--cased lowercase", bool, CASING_HELP)
-@add_settings(FinetuningSettings, _HELP)
+@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer"))
 @add_run_options
 @_list_tasks
 def finetune(source, task, train, dev, teacher, output, run, run_options, **settings):
@@ -148,12 +112,8 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
         data["source"] = source
         resume_run("finetune", run, settings, run_options, data, lambda: _check_moved(**data))
         return
-    needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
-    for name, value in needed:
-        if value is None:
-            raise click.UsageError(
-                f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
-            )
+    needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
+    require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
     check_new_run(output, "finetune")
     columns = FinetuningSettings.from_options(settings).columns
     check_file(train)
@@ -162,9 +122,7 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     _check_data(task, train, dev, columns)
     if teacher is not None:
         check_source(teacher)
-    start_keras()
-    arguments = data | {"output": output} | run_options | settings
-    describe_run(run_stoppable(kbert.finetune, source, task, **arguments))
+    run_task(kbert.finetune, source, task, output=output, **data, **run_options, **settings)
 
 
 def _check_moved(source, teacher, train, dev) -> None:
@@ -207,10 +165,7 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @BATCH
-@option("--text-column", str, _COLUMNS["text_column"])
-@option("--text-pair-column", str, _COLUMNS["text_pair_column"])
-@option("--label-column", str, _COLUMNS["label_column"])
-@option("--no-header", bool, _COLUMNS["no_header"])
+@add_settings(FinetuningSettings, "text_column", "text_pair_column", "label_column", "no_header")
 @PRECISION
 @output_format("json")
 def evaluate(source, task, data, form, **options):
@@ -220,6 +175,7 @@ def evaluate(source, task, data, form, **options):
         source, f"--task {task}", None if definition.trains_embeddings else definition.head
     )
     check_file(data)
+    options = {name: value for name, value in options.items() if value is not None}
     with starting_keras():
         import kbert.checkpoints.bert
         import kbert.tasks.running

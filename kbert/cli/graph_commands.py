@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 import kbert
 from kbert.cli.command import command, presets_or_files
-from kbert.cli.console import progress, say, say_json, starting_keras
+from kbert.cli.console import progress, say, say_json, say_rows, starting_keras
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import (
     CONFIG,
@@ -24,6 +24,7 @@ from kbert.cli.options import (
     option,
     output_format,
     partial_training,
+    takes,
 )
 
 _ACCOUNT_KEYS = (
@@ -41,9 +42,7 @@ _ACCOUNT_KEYS = (
     "kbert summary base --head classifier --lora-rank 8",
     "kbert summary base --max-predictions 20 --selected-positions",
 )
-@CONFIG
-@GRAPH
-@SELECTED
+@takes(CONFIG, GRAPH, SELECTED)
 @option("--seq-len S", str, "Number of tokens per sequence, or 'any'. Default: all positions.")
 @option("--layers I-J", str, "Show only the encoder blocks I to J.")
 @option("--built", bool, "Show the graph that Keras builds.")
@@ -67,17 +66,14 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
     from kbert.graph import summary_table
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.trained_parts import trained_parts
-    from kbert.io import row_formats
 
     parts = trained_parts(spec, **trained) if trained else None
     rows = kbert.model_rows(_build(config, spec)) if built else closed_rows(spec)
     shown = summary_table.select(rows, layer_range)
-    if form == "tsv":
-        click.echo(row_formats.to_csv(shown, "\t"), nl=False)
-    elif form == "json":
+    if form == "json":
         say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
-    elif form == "markdown":
-        click.echo(row_formats.to_markdown(shown), nl=False)
+    elif form != "text":
+        say_rows(shown, form)
     else:
         columns = summary_table.trainable_columns(rows, parts) if parts else {}
         width = summary_table.width_shown()
@@ -113,12 +109,7 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
     "kbert account base",
     "kbert account large --seq-len 128 --batch-size 32 --rows",
 )
-@CONFIG
-@GRAPH
-@SELECTED
-@SEQ_LEN
-@SEQUENCES
-@DTYPE
+@takes(CONFIG, GRAPH, SELECTED, SEQ_LEN, SEQUENCES, DTYPE)
 @option("--rows every_row", bool, "Show the rows of all layers in the text too.")
 @partial_training
 @output_format("json", "csv", "markdown")
@@ -126,20 +117,16 @@ def account(config, every_row, form, trained, head, num_labels, **options):
     """Count parameters, FLOPs and bytes with formulas, without Keras."""
     options |= trained | {"head": head, "num_labels": check_labels(head, num_labels)}
     result = kbert.account(config, **options)
-    from kbert.io import row_formats
-
     if form == "text":
         from kbert.show.texts import account_text
 
         click.echo(account_text(config, result, every_row), nl=False)
-    elif form == "csv":
-        click.echo(row_formats.to_csv(result.rows), nl=False)
-    elif form == "markdown":
-        columns = ["layer", "type", "output_shape", "params", "formula", "flops"]
-        click.echo(row_formats.to_markdown(result.rows, [*columns, "activation_bytes"]), nl=False)
-    else:
+    elif form == "json":
         theirs = {"forward_flops": "flops", "training_memory_bytes": "memory"}
         say_json({key: getattr(result, theirs.get(key, key)) for key in _ACCOUNT_KEYS})
+    else:
+        columns = ["layer", "type", "output_shape", "params", "formula", "flops"]
+        say_rows(result.rows, form, [*columns, "activation_bytes"])
 
 
 @command("Show that one query matrix holds the matrices of all heads.", "kbert heads base")
@@ -173,9 +160,7 @@ def verify(config):
     "kbert plot base -o bert.svg",
     "kbert plot tiny --expand -o tiny.png",
 )
-@CONFIG
-@GRAPH
-@SELECTED
+@takes(CONFIG, GRAPH, SELECTED)
 @option(
     "-o --output", Output(), "File to write: .png .svg .pdf .dot .mmd (Mermaid).", required=True
 )
@@ -199,10 +184,7 @@ def plot(config, output, collapse, **graph):
     "kbert explore bert-base-uncased -o weights.html",
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
-@GRAPH
-@SEQ_LEN
-@SEQUENCES
-@DTYPE
+@takes(GRAPH, SEQ_LEN, SEQUENCES, DTYPE)
 @option("-o --output", Output(), "File to write; it ends in .html.", required=True)
 def explore(source, output, batch_size, head, num_labels, **options):
     """Write an interactive page of a model, in one file that needs no network.

@@ -25,7 +25,7 @@ MODULES = {
     "checkpoint_commands": ("download", "cache", "push", "inspect", "convert", "params"),
     "task_commands": (
         *("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
-        *("attention", "attribute"),
+        *("choose", "attention", "attribute"),
     ),
     "embedding_commands": ("embed", "similarity", "search", "rank"),
     "data_commands": ("vocab", "prepare"),

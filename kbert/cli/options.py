@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import Choice, names_or_files, presets_or_files
+from kbert.cli.console import say_json
 from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS
@@ -40,6 +41,17 @@ def option(declaration: str, kind, text: str, *, default=None, **settings):
     if default is not None and "Default:" not in text:
         text = f"{text} Default: {default}."
     return click.option(*names, help=text, **settings)
+
+
+def takes(*parameters):
+    """Return a decorator that adds arguments and options to a command, in this order."""
+
+    def decorate(function):
+        for parameter in reversed(parameters):
+            function = parameter(function)
+        return function
+
+    return decorate
 
 
 class Input(click.Path):
@@ -146,13 +158,27 @@ DTYPE = option("--dtype", str, "Data type: float32, mixed_bfloat16, bfloat16, â€
 
 def GRAPH(function):
     """Add the options of a graph, which `get_spec` takes by name."""
-    return HEAD(LABELS(PREDICTIONS(function)))
+    return takes(HEAD, LABELS, PREDICTIONS)(function)
 
 
 def output_format(*forms: str):
     """Add `--format`, the printed form, which the command gets as `form`."""
     kind = Choice(["text", *forms])
     return option("--format form", kind, "Form of the printed result.", default="text")
+
+
+def JSON(command):
+    """Add `--format` to a generator, which yields its result for JSON, then prints it as text."""
+
+    @functools.wraps(command)
+    def run(form, **options):
+        result = command(**options)
+        if form == "json":
+            say_json(next(result))
+        else:
+            list(result)  # runs it to its end
+
+    return output_format("json")(run)
 
 
 def partial_training(command):
@@ -170,9 +196,11 @@ def partial_training(command):
 
     targets = f"Matrices that get an adapter, separated by commas. Default: {LORA_TARGETS}."
     rank = "Rank of LoRA adapters. They and the head are trained, all other weights frozen."
-    run = option("--lora-targets NAMES", str, targets)(run)
-    run = option("--lora-rank RANK", POSITIVE, rank)(run)
-    return option("--freeze PARTS", str, "Parts that are not trained, such as embeddings,1-8.")(run)
+    return takes(
+        option("--freeze PARTS", str, "Parts that are not trained, such as embeddings,1-8."),
+        option("--lora-rank RANK", POSITIVE, rank),
+        option("--lora-targets NAMES", str, targets),
+    )(run)
 
 
 def get_spec(config, head: str, num_labels: int | None, **options) -> GraphSpec:

@@ -13,28 +13,6 @@ from kbert.cli.options import Input, Output, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
-_HELP = {
-    "seq_len": "Number of tokens per example.",
-    "max_predictions": "Maximum number of masked tokens per example. "
-    "Default: --mlm-probability of the tokens.",
-    "warmup_steps": "Number of warm-up steps. Default: a tenth of --steps, at most 10,000.",
-    "seed": "Random seed of the weights, the data and dropout.",
-    "mlm_probability": "Share of the tokens that the model predicts.",
-    "short_seq_probability": "Share of the examples that are shorter than --seq-len.",
-    "whole_word": "Mask whole words.",
-    "mlm_only": "Train on full sequences, without next-sentence prediction.",
-    "dev_ratio": "Share of the documents that is held out for evaluation. "
-    "Default: 0.05 of 100 documents or more.",
-    "evaluate_every": "Number of steps between two evaluations. Default: a tenth of --steps.",
-    "evaluation_batches": "Maximum number of batches per evaluation.",
-    "save_every": "Number of steps between two saved training states. "
-    "Default: a tenth of --steps, at most 1,000.",
-    "freeze": "Parts of --init that are not trained, such as embeddings,1-8.",
-    "lora_rank": "Rank of LoRA adapters. They and the heads are trained, other weights frozen.",
-    "lora_targets": "Matrices that get an adapter, separated by commas.",
-    "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
-    "lora_dropout": "Dropout rate of the adapters' inputs.",
-}
 OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
 RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 
@@ -56,8 +34,7 @@ RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 )
 @OUTPUT_RUN
 @RESUME
-@option("--steps", int, "Number of training steps.")
-@add_settings(PretrainingSettings, _HELP)
+@add_settings(PretrainingSettings)
 @add_run_options
 def pretrain(shards, config, init, dev, teacher, output, run, run_options, **settings):
     """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
@@ -66,37 +43,34 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
     `kbert pretrain --resume RUN` continues it.
     """
     settings = select_settings(settings, run_options)
+    data = {"dev": dev, "teacher": teacher}
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)
-        data = {"shards": shards, "dev": dev, "teacher": teacher}
-        resume_run("pretrain", run, settings, run_options, data)
+        resume_run("pretrain", run, settings, run_options, {"shards": shards} | data)
         return
-    for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", settings.get("steps"))):
-        if value is None:
-            raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
+    needed = {"SHARDS": shards, "-o RUN": output, "--steps": settings.get("steps")}
+    require_options("kbert pretrain SHARDS -o RUN --steps N", needed)
     if init is not None and config is not None:
         raise click.UsageError(
             "--config cannot be given with --init, which has its own: leave --config out"
         )
-    _check(shards, config, output, (init, teacher), dev, settings)
-    start_keras()
-    data = {"output": output, "init": init, "dev": dev, "teacher": teacher}
-    arguments = data | run_options | settings
-    describe_run(run_stoppable(kbert.pretrain, shards, config or "tiny", **arguments))
-
-
-def _check(shards: Path, config, output: Path, sources, dev, settings: dict) -> None:
-    """Check what can be known before Keras starts."""
     check_new_run(output, "pretrain")
     PretrainingSettings.from_options(settings)
     if config is not None:
         kbert.get_config(config)
-    for source in sources:
-        if source is not None:
-            check_source(source)
-    for folder in (shards, dev):
-        if folder is not None:
-            kbert.open_shards(folder, check=False)
+    for source in filter(None, (init, teacher)):
+        check_source(source)
+    for folder in filter(None, (shards, dev)):
+        kbert.open_shards(folder, check=False)
+    data |= {"output": output, "init": init}
+    run_task(kbert.pretrain, shards, config or "tiny", **data, **run_options, **settings)
+
+
+def require_options(example: str, options: dict) -> None:
+    """Raise a UsageError for an option without a value, with a command that has all of them."""
+    for name, value in options.items():
+        if value is None:
+            raise click.UsageError(f"{name} is missing: {example}")
 
 
 def refuse_with_resume(**options) -> None:
@@ -146,8 +120,7 @@ def resume_run(
     if _is_finished(folder, settings, run_options["keep_checkpoints"]):
         return
     check()
-    start_keras()
-    describe_run(run_stoppable(kbert.resume, run, **data, **run_options, **settings))
+    run_task(kbert.resume, run, **data, **run_options, **settings)
 
 
 def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
@@ -167,12 +140,16 @@ def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     return True
 
 
-def run_stoppable(function, *arguments, **options):
-    """Call a function; after Ctrl-C say how to resume, with exit status 130 (143 for SIGTERM)."""
+def run_task(function, *arguments, **options) -> None:
+    """Call a function that trains, and describe its run.
+
+    After Ctrl-C it says how to resume, with exit status 130 (143 for SIGTERM).
+    """
     from kbert.training.stopping import ProcessFailed, Stopped
 
+    start_keras()
     try:
-        return function(*arguments, **options)
+        _describe_run(function(*arguments, **options))
     except Stopped as stopped:
         say(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(stopped.status) from None
@@ -181,7 +158,7 @@ def run_stoppable(function, *arguments, **options):
         os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
 
 
-def describe_run(result) -> None:
+def _describe_run(result) -> None:
     """Print a run's metrics, and what it has written."""
     from kbert.training.run.run_folder import describe_sizes
 

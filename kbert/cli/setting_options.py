@@ -1,95 +1,59 @@
-"""A run's settings as options of its command, from the fields of a dataclass."""
+"""A run's settings as options of its command, from the fields of a dataclass and its docstring."""
 
 import dataclasses
 import functools
+import inspect
+import re
+from collections.abc import Container
 
 import click
 
 from kbert.cli.command import Choice
-from kbert.cli.options import POSITIVE, Numbers, option
-from kbert.training.run_settings import RunSettings
-from kbert.training.setting_rules import (
-    CLASS_WEIGHTS,
-    EMBEDDING_LOSSES,
-    HIDDEN_LOSSES,
-    OPTIMIZERS,
-    PRECISIONS,
-    SCHEDULES,
-    VECTOR_POOLINGS,
-    check_settings,
-)
+from kbert.cli.options import Numbers, option
+from kbert.training.run_settings import RunOptions, RunSettings
+from kbert.training.setting_rules import RULES, check_settings
 
-_CHOICES = {
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "precision": PRECISIONS,
-    "class_weights": CLASS_WEIGHTS,
-    "hidden_loss": HIDDEN_LOSSES,
-    "loss": EMBEDDING_LOSSES,
-    "pooling": VECTOR_POOLINGS,
-}
-
-_RUN_OPTIONS = {
-    "devices": option("--devices", POSITIVE, "Number of local devices to train on. Default: all."),
-    "steps_per_execution": option(
-        "--steps-per-execution",
-        POSITIVE,
-        "Number of steps per call of the device. Default: 8 for TensorFlow on TPU, else 1.",
-    ),
-    "peak_flops": option(
-        "--peak-flops",
-        float,
-        "Peak FLOP/s of all devices together, from which the MFU is computed. "
-        "Default: it is measured; on a CPU there is no MFU.",
-    ),
-    "keep_checkpoints": option(
-        "--keep-checkpoints/--no-keep-checkpoints",
-        bool,
-        "Keep the training states after the run has finished. Default: only the model is kept.",
-    ),
-}
-
-# What the help says of the settings that every run has.
-_TEXTS = {
-    "batch_size": "Number of examples per training step, over all devices and hosts.",
-    "learning_rate": "Peak learning rate, reached after warm-up.",
-    "optimizer": "Optimizer that updates the weights.",
-    "schedule": "Schedule of the learning rate after warm-up.",
-    "weight_decay": "Weight decay. Biases and LayerNorm weights have none.",
-    "clip_norm": "Global norm to which the gradients are clipped.",
-    "accumulation_steps": "Number of micro-batches per training step. More need less memory.",
-    "precision": "Precision of the computation.",
-    "jit": "Compile the training step with XLA. Default: what is faster on the device.",
-    "gradient_checkpointing": "Recompute the encoder blocks in the backward pass. It needs less "
-    "memory and more time.",
-    "temperature": "Distillation temperature (with --teacher). The logits are divided by it.",
-    "alpha": "Weight of the teacher in the loss (with --teacher). The labels have the rest.",
-    "hidden_loss": "Loss between the hidden states of student and teacher (with --teacher): mse "
-    "of the embeddings and all blocks, or cosine of the last block.",
-    "hidden_loss_weight": "Weight of that loss (with --hidden-loss).",
-    "patience": "Stop after this many evaluations on the dev data without improvement.",
-    "log_every": "Number of steps between two lines of metrics.jsonl.",
-}
+_RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
+_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
+_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
 
 
-def add_settings(settings: type[RunSettings], texts: dict[str, str]):
-    """Return a decorator that adds an option for each field with a text, in their order.
+@functools.cache
+def describe_fields(kind: type) -> dict[str, str]:
+    """Return the help of a dataclass's fields by name, from the "Args" of its docstrings.
+
+    It is the first sentence of each, and where the default is None, the one that begins with
+    "None:". `name` becomes --name.
+    """
+    texts = {}
+    optional = {field.name for field in dataclasses.fields(kind) if field.default is None}
+    for base in reversed(kind.__mro__):
+        for name, entry in _ENTRY.findall(inspect.cleandoc(base.__doc__ or "")):
+            first, *others = _SENTENCE_END.split(" ".join(entry.split()).removesuffix("."))
+            text = first[0].upper() + first[1:]
+            for one in others:
+                if one.startswith("None:") and name in optional:
+                    text += f". Default{one[4:]}"
+            texts[name] = re.sub(r"`(\w+)`", _name_option, f"{text}.")
+    return texts
+
+
+def _name_option(match: re.Match) -> str:
+    return f"--{match[1].replace('_', '-')}"
+
+
+def add_settings(kind: type[RunSettings], *names: str, without: Container[str] = ()):
+    """Return a decorator that adds an option for each field, in their order.
 
     An option that is not given is None, so that `--resume` can tell.
 
     Args:
-        settings: the dataclass; its defaults stand in the help.
-        texts: help of the fields that only this one has.
+        kind: the dataclass; its defaults stand in the help.
+        names: the fields; none: all of them.
+        without: fields that get no option.
     """
-    texts = _TEXTS | texts
-    fields = [field for field in settings.fields() if texts.get(field.name)]
-
-    def decorate(command):
-        for field in reversed(fields):
-            command = _option(field, texts[field.name])(command)
-        return command
-
-    return decorate
+    fields = {one.name: one for one in kind.fields() if one.name not in without}
+    return _add_options(kind, [fields[name] for name in names or fields])
 
 
 def add_run_options(command):
@@ -100,30 +64,39 @@ def add_run_options(command):
         run_options = {name: others.pop(name) for name in _RUN_OPTIONS}
         return command(run_options=run_options, **others)
 
-    for add in reversed(_RUN_OPTIONS.values()):
-        run = add(run)
-    return run
+    fields = {one.name: one for one in dataclasses.fields(RunOptions)}
+    return _add_options(RunOptions, [fields[name] for name in _RUN_OPTIONS])(run)
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:
     """Return the settings that are not None, checked before anything heavy starts."""
     settings = {name: value for name, value in settings.items() if value is not None}
-    check_settings(settings | run_options, tuple(_RUN_OPTIONS))
+    check_settings(settings | run_options, _RUN_OPTIONS)
     return settings
 
 
-def _option(field: dataclasses.Field, text: str):
-    name, kind = field.name.replace("_", "-"), str(field.type)
-    if field.default is not None and not isinstance(field.default, bool):
-        text = f"{text} Default: {field.default}.".strip()
-    if name.startswith("no-"):
-        return click.option(f"--{name}", field.name, is_flag=True, default=None, help=text)
+def _add_options(kind: type, fields: list[dataclasses.Field]):
+    texts = describe_fields(kind)
+
+    def decorate(command):
+        for field in reversed(fields):
+            command = _make_option(field, texts[field.name])(command)
+        return command
+
+    return decorate
+
+
+def _make_option(field: dataclasses.Field, text: str):
+    name, kind = f"--{field.name.replace('_', '-')}", str(field.type)
+    has_default = field.default is not False and field.default not in (None, dataclasses.MISSING)
+    if has_default and "Default:" not in text:
+        text += f" Default: {'yes' if field.default is True else field.default}."
+    if name.startswith("--no-"):
+        return click.option(name, is_flag=True, default=None, help=text)
     if "bool" in kind:
-        return option(f"--{name}/--no-{name} {field.name}", bool, text)
-    if field.name in _CHOICES:
-        types: click.ParamType | type = Choice(_CHOICES[field.name])
-    elif "tuple" in kind:
-        types = Numbers(int, "whole numbers", "N,N,…")
-    else:
-        types = str if "str" in kind else float if "float" in kind else int
-    return option(f"--{name} {field.name}", types, text)
+        return option(f"{name}/--no-{name[2:]}", bool, text)
+    if choices := RULES[field.name].names:
+        return option(name, Choice(choices), text)
+    if "tuple" in kind:
+        return option(name, Numbers(int, "whole numbers", "N,N,…"), text)
+    return option(name, str if "str" in kind else float if "float" in kind else int, text)

@@ -8,6 +8,7 @@ from kbert.cli.console import progress, say, say_json
 from kbert.cli.inputs import check_writable, open_checkpoint, read_texts
 from kbert.cli.options import (
     BATCH,
+    JSON,
     LINES,
     POSITIVE,
     PRECISION,
@@ -16,12 +17,12 @@ from kbert.cli.options import (
     Output,
     option,
     output_format,
+    takes,
 )
 from kbert.io import printable
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attribution import BASELINES, VALUES
 
-FORM = output_format("json")
 TEXT = click.argument("text")
 PAIR = click.argument("pair", required=False)
 
@@ -30,18 +31,14 @@ PAIR = click.argument("pair", required=False)
     "Predict the tokens for [MASK].",
     'kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',
 )
-@SOURCE
-@TEXT
+@takes(SOURCE, TEXT)
 @option("--top-k", POSITIVE, "Number of tokens per [MASK].", default=5)
-@PRECISION
-@FORM
-def fill_mask(source, text, form, **options):
+@takes(PRECISION, JSON)
+def fill_mask(source, text, **options):
     """Print the most likely tokens for every [MASK] of a text, with their probabilities."""
     with open_checkpoint(source, "fill-mask", "pretraining") as bert:
         masks = kbert.fill_mask(bert, text, **options)
-    if form == "json":
-        say_json(masks)
-        return
+    yield masks
     for number, candidates in enumerate(masks, 1):
         if len(masks) > 1:
             click.echo(f"[MASK] {number}")
@@ -56,16 +53,13 @@ def fill_mask(source, text, form, **options):
 @SOURCE
 @click.argument("a")
 @click.argument("b")
-@PRECISION
-@FORM
-def next_sentence(source, a, b, precision, form):
+@takes(PRECISION, JSON)
+def next_sentence(source, a, b, precision):
     """Print the probability that the text B follows the text A."""
     with open_checkpoint(source, "next-sentence", "pretraining") as bert:
         probability = kbert.next_sentence(bert, a, b, precision=precision)
-    if form == "json":
-        say_json({"is_next": probability})
-    else:
-        click.echo(f"{probability:.4f}  is next\n{1 - probability:.4f}  is not")
+    yield {"is_next": probability}
+    click.echo(f"{probability:.4f}  is next\n{1 - probability:.4f}  is not")
 
 
 @command(
@@ -73,25 +67,19 @@ def next_sentence(source, a, b, precision, form):
     'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
     "kbert classify run --lines reviews.txt --format json",
 )
-@SOURCE
-@TEXTS
-@LINES
-@BATCH
-@PRECISION
-@FORM
-def classify(source, texts, lines, form, **options):
+@takes(SOURCE, TEXTS, LINES, BATCH, PRECISION, JSON)
+def classify(source, texts, lines, **options):
     """Print every label of a text with its probability; of several texts, the most likely label."""
     texts = read_texts(texts, lines)
     with open_checkpoint(source, "classify", "classifier") as bert:
         results = kbert.classify(bert, texts, **options)
-    if form == "json":
-        pairs = zip(texts, results, strict=True)
-        say_json([{"text": text, "labels": labels} for text, labels in pairs])
-    elif len(texts) == 1:
+    pairs = [*zip(texts, results, strict=True)]
+    yield [{"text": text, "labels": labels} for text, labels in pairs]
+    if len(texts) == 1:
         for label in results[0]:
             say(f"{label.probability:.4f}  {label.label}")
     else:
-        for text, (best, *_) in zip(texts, results, strict=True):
+        for text, (best, *_) in pairs:
             click.echo(printable.cut(f"{best.probability:.4f}  {best.label}  {text}"))
 
 
@@ -99,33 +87,23 @@ def classify(source, texts, lines, form, **options):
     "Predict a number for a text or a pair of texts.",
     'kbert regress run "A cat sat." "A cat was sitting."',
 )
-@SOURCE
-@TEXT
-@PAIR
-@PRECISION
-@FORM
-def regress(source, text, pair, precision, form):
+@takes(SOURCE, TEXT, PAIR, PRECISION, JSON)
+def regress(source, text, pair, precision):
     """Print the number that a regression model predicts, such as the similarity of two texts."""
     with open_checkpoint(source, "regress", "classifier") as bert:
         number = kbert.regress(bert, text, pair, precision=precision)
-    if form == "json":
-        say_json({"text": text, "pair": pair, "number": number})
-    else:
-        click.echo(f"{number:.4f}")
+    yield {"text": text, "pair": pair, "number": number}
+    click.echo(f"{number:.4f}")
 
 
 @command(
     "Label every word of texts, as in NER.",
     'kbert tag bert-base-NER "Ada Lovelace lived in London."',
 )
-@SOURCE
-@TEXTS
-@LINES
+@takes(SOURCE, TEXTS, LINES)
 @option("--words split_at_spaces", bool, "Split a text into words at spaces.")
-@BATCH
-@PRECISION
-@FORM
-def tag(source, texts, lines, split_at_spaces, form, **options):
+@takes(BATCH, PRECISION, JSON)
+def tag(source, texts, lines, split_at_spaces, **options):
     """Print the label of every word of a text, with its probability and position.
 
     A text is split into words as in the training data, or as the tokenizer splits it. --words
@@ -135,10 +113,7 @@ def tag(source, texts, lines, split_at_spaces, form, **options):
     sentences = [text.split() for text in texts] if split_at_spaces else texts
     with open_checkpoint(source, "tag", "tokens") as bert:
         results = kbert.tag(bert, sentences, **options)
-    if form == "json":
-        pairs = zip(texts, results, strict=True)
-        say_json([{"text": text, "words": tags} for text, tags in pairs])
-        return
+    yield [{"text": text, "words": tags} for text, tags in zip(texts, results, strict=True)]
     for number, tags in enumerate(results):
         if number:
             click.echo()
@@ -161,18 +136,34 @@ def tag(source, texts, lines, split_at_spaces, form, **options):
     float,
     "Print no answer if its odds are above X, as in SQuAD 2.0. Default: always answer.",
 )
-@PRECISION
-@FORM
-def answer(source, question, context, form, **options):
+@takes(PRECISION, JSON)
+def answer(source, question, context, **options):
     """Print the span of a context that answers a question, with its score and position."""
     with open_checkpoint(source, "answer", "qa") as bert:
         span = kbert.answer(bert, question, context, **options)
-    if form == "json":
-        say_json(span)
-        return
+    yield span
     say(span.text or "no answer")
     where = f"characters {span.start}:{span.end}" if span.text else f"odds {span.odds:.4f}"
     click.echo(f"{span.score:.4f}  {where}")
+
+
+@command(
+    "Choose the right one of several endings.",
+    'kbert choose run "She opens the door." "She walks in." "She is a piano."',
+    'kbert choose run "She opens the door." --start "Then she" "walks in." "sings."',
+)
+@SOURCE
+@click.argument("text", metavar="PROMPT")
+@click.argument("texts", nargs=-1, required=True, metavar="CHOICE CHOICE …")
+@option("--start TEXT", str, "Text that begins every choice, as SWAG's sent2. Default: none.")
+@takes(PRECISION, JSON)
+def choose(source, text, texts, start, **options):
+    """Print the choices for a prompt with their probabilities, the most likely first."""
+    with open_checkpoint(source, "choose", "choice") as bert:
+        choices = kbert.choose(bert, text, texts, start=start or "", **options)
+    yield choices
+    for choice in choices:
+        say(f"{choice.probability:.4f}  {choice.text}")
 
 
 @command(
@@ -180,9 +171,7 @@ def answer(source, question, context, form, **options):
     'kbert attention bert-base-uncased "A cat sat." "It purred." -o attention.html',
     'kbert attention bert-base-uncased "A cat sat." -o map.png --layer 1 --head 2',
 )
-@SOURCE
-@TEXT
-@PAIR
+@takes(SOURCE, TEXT, PAIR)
 @option("-o --output", Output(), "File to write: .html .npz .png .svg .pdf.", required=True)
 @option(
     "--layer",
@@ -230,9 +219,7 @@ def attention(source, text, pair, output, layer, head, special, precision):
     'kbert attribute bert-base-uncased "the [MASK] is deep" --target sea',
     'kbert attribute all-MiniLM-L6-v2 "A cat." --similar-to "A dog." -o why.png',
 )
-@SOURCE
-@TEXT
-@PAIR
+@takes(SOURCE, TEXT, PAIR)
 @option("-o --output", Output(), "File for the coloured text: .html .png .svg .pdf.")
 @option("--target NAME", str, "Label or token to explain. Default: the most likely one.")
 @option("--similar-to TEXT", str, "Explain the cosine similarity to this text; any model can.")
@@ -245,7 +232,7 @@ def attention(source, text, pair, output, layer, head, special, precision):
     default="pad",
 )
 @option("--steps", POSITIVE, "Number of points of the integral. Default: 50 and more.")
-@FORM
+@output_format("json")
 def attribute(source, text, pair, output, form, **options):
     """Show how much each word of a text contributes to the model's answer.
 

@@ -25,32 +25,33 @@ class RunSettings:
 
     Args:
         batch_size: number of examples per training step, over all devices and hosts.
-        optimizer: "adamw", with which BERT was trained, "lamb", or a `keras.optimizers.Optimizer`.
-            Learning rate, weight decay and clipping are the run's for each of them.
-        schedule: "linear" decay of the learning rate to 0 after warm-up, or "constant".
-        weight_decay: weight decay of the optimizer. Biases and LayerNorm weights have none.
+        optimizer: optimizer that updates the weights. "adamw", with which BERT was trained, "lamb",
+            or a `keras.optimizers.Optimizer`. Learning rate, weight decay and clipping are the
+            run's for each of them.
+        schedule: schedule of the learning rate after warm-up. "linear" decay to 0, or "constant".
+        weight_decay: weight decay, which biases and LayerNorm weights do not have.
         clip_norm: global norm to which the gradients are clipped. None: no clipping.
-        accumulation_steps: number of micro-batches per step, computed one after the other.
-        precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        jit: whether XLA compiles the step. None: what is faster on the device.
-        gradient_checkpointing: recompute each encoder block in the backward pass instead of
-            keeping its activations. It needs less memory and more time, with the same results.
+        accumulation_steps: number of micro-batches per training step; more need less memory.
+        precision: precision of the computation. "float32", "mixed_bfloat16" or "mixed_float16".
+        jit: compile the training step with XLA. None: what is faster on the device.
+        gradient_checkpointing: recompute the encoder blocks in the backward pass, which needs less
+            memory and more time. The results are the same.
         seed: random seed of the initial weights, the order of the data, masks and dropout.
-        patience: number of evaluations in a row without improvement on the dev data after which
-            the run ends. None: all steps are done. Improvement is measured by the score that
-            `keep_best` uses: the task's metric, or the loss of pretraining.
-        freeze: parts that are not trained, separated by commas: "embeddings", "encoder", "pooler",
-            "head", and blocks, counted from 1, such as "3" or "1-8". None: all are trained. Frozen
-            parts have no gradients and no moments.
-        lora_rank: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained
-            instead of all weights except the head's. None: no adapters. The result contains them,
-            merged into its weights and as `Bert.adapter`; the run's folder contains them as
-            adapter/, in PEFT's format.
-        lora_targets: matrices that get an adapter, separated by commas: query, key, value,
+        patience: stop after this many evaluations on the dev data without improvement. None: all
+            steps are done. Improvement is measured by the score that `keep_best` uses: the task's
+            metric, or the loss of pretraining.
+        freeze: parts that are not trained, such as embeddings,1-8. None: all are trained. The parts
+            are embeddings, encoder, pooler, head, and blocks, counted from 1. They have no
+            gradients and no moments.
+        lora_rank: rank of LoRA adapters; they and the heads are trained, all other weights frozen.
+            None: no adapters. Hu et al. 2021, arXiv 2106.09685. The result contains them, merged
+            into its weights and as `Bert.adapter`; the run's folder contains them as adapter/, in
+            PEFT's format.
+        lora_targets: matrices that get an adapter, separated by commas. They are query, key, value,
             attention_output, intermediate, output; in each block that is not frozen.
-        lora_alpha: scale of the adapters: they count lora_alpha / lora_rank times. None: once.
-        lora_dropout: dropout rate of the adapters' inputs, as in PEFT. The base weights' inputs
-            have no dropout from it.
+        lora_alpha: scale of the adapters: they count `lora_alpha` / `lora_rank` times. None: once.
+        lora_dropout: dropout rate of the adapters' inputs. It is as in PEFT: the base weights'
+            inputs have no dropout from it.
 
     Raises:
         ValueError: a value out of its range, or a setting of adapters without lora_rank.
@@ -142,18 +143,19 @@ class RunOptions:
     """What may differ between two starts of a run.
 
     Args:
-        devices: number of local devices. None: all. With torch it is 1, the process's own.
+        devices: number of local devices to train on. None: all. With torch it is 1, the process's
+            own.
         callbacks: Keras callbacks: several, one, or None, as in `fit`.
         progress: whether the progress line is printed.
-        peak_flops: FLOP/s of all devices together, from which the MFU is computed. None: a matrix
-            product is timed, except on a CPU, which has no MFU.
-        keep_checkpoints: whether a finished run keeps its training states: the last two and the
-            best, each three times the model's size. None: False for a new run; a resumed run
-            keeps its setting.
-        steps_per_execution: number of steps per call of the device, as in Keras's `compile`. The
-            results are the same, with fewer waits for the host. None: what suits the device. A
-            saved state, an evaluation and the end of an epoch end a call; a signal waits for its
-            end.
+        peak_flops: peak FLOP/s of all devices together, from which the MFU is computed. None: it is
+            measured; on a CPU there is no MFU. A matrix product is timed.
+        keep_checkpoints: keep the training states after the run has finished. None: only the model
+            is kept; a resumed run keeps its setting. The states are the last two and the best,
+            each three times the model's size.
+        steps_per_execution: number of steps per call of the device. None: 8 for TensorFlow on TPU,
+            else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
+            the host. A saved state, an evaluation and the end of an epoch end a call; a signal
+            waits for its end.
 
     Raises:
         ValueError: a value out of its range.

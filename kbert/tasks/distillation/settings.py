@@ -12,15 +12,15 @@ class DistillationSettings:
     labels (Hinton et al. 2015, section 2) + hidden_loss_weight · the loss of the hidden states.
 
     Args:
-        temperature: T, by which the logits are divided. The task "regress" has no temperature: its
-            loss is the squared error to the teacher's number.
-        alpha: weight of the teacher's outputs in the loss. 0: only labels and hidden states; then
-            any teacher with the same vocabulary will do. 1: no labels.
-        hidden_loss: loss between hidden states. "mse": those of each block and the embeddings, to
-            the teacher's at the same relative depth (TinyBERT, Jiao et al. 2020, section 3).
-            "cosine": that of the last block to the teacher's last (DistilBERT, Sanh et al. 2019).
-            None: no such loss.
-        hidden_loss_weight: weight of each hidden-state loss.
+        temperature: distillation temperature, by which the logits are divided (with `teacher`). The
+            task "regress" has none: its loss is the squared error to the teacher's number.
+        alpha: weight of the teacher in the loss; the labels have the rest (with `teacher`). With 0,
+            any teacher with the same vocabulary will do. With 1, there are no labels.
+        hidden_loss: loss between the hidden states of student and teacher: mse of the embeddings
+            and all blocks, or cosine of the last block (with `teacher`). None: none. "mse" compares
+            with the teacher's at the same relative depth (TinyBERT, Jiao et al. 2020, section 3);
+            "cosine" is DistilBERT's (Sanh et al. 2019).
+        hidden_loss_weight: weight of each hidden-state loss (with `hidden_loss`).
     """
 
     temperature: float = 2.0

@@ -21,46 +21,50 @@ class FinetuningSettings(DistillationSettings, RunSettings):
 
     Args:
         epochs: number of passes over the training data.
-        text_column, text_pair_column, label_column: names of the data's columns, if they are not
-            recognized (`kbert.data.labelled.columns`). Without a header: their numbers, from 1.
-            For "tag": the words and their labels. For "qa": question, context and answers. For
-            "embed": two texts and their score, or a text and its label.
+        text_column: column of the texts, or of the words. None: found by its name. See
+            `kbert.data.labelled.columns`. Without a header, give its number, from 1. For "qa": of
+            the questions.
+        text_pair_column: column of the second texts. None: found by its name. For "qa": of the
+            contexts.
+        label_column: column of the labels or numbers. None: found by its name. For "qa": of the
+            answers. For "embed": of the scores or the labels.
         no_header: read the first line of a file as an example, even if it looks like a header.
         lowercase: whether the source's vocabulary is uncased, if its files do not say it. None: as
             the files say.
         max_length: maximum number of tokens per example. None: 128, or as many as the model has
-            positions, if those are fewer. The rest is cut off, or read in windows.
+            positions. The rest is cut off, or read in windows.
         lengths: lengths of the batches, ascending. None: few if XLA compiles each; otherwise
             nearly all that are needed on a CPU, every fourth on a GPU. With `packing`: the one
             length of the rows; None: the one that wastes least.
-        packing: pack several examples into one row, each with its own attention and positions. The
-            results are the same, with nearly no padding and one shape. Batches then mix all
-            lengths, while otherwise each has similar ones. For "classify" and "tag", on one device.
-        label_smoothing: share of each label that is spread over all labels (Szegedy et al. 2016,
-            section 7); for "classify" and "tag".
-        class_weights: "balanced" weights each label by the number of labels divided by the number
-            of classes and the label's own count (as scikit-learn does). None: all labels weigh the
-            same. For "classify" and "tag"; losses of evaluations have neither.
-        loss: loss of "embed": "infonce" (each text must find its partner among all texts of the
-            batch: in-batch negatives), "triplet", "cosine" or "cosent". None: infonce, or cosent
-            for scored pairs. See `kbert.training.embedding_loss`.
-        pooling: how "embed" turns token vectors into one: "mean", "cls" or "max". None: the
-            checkpoint's own, else mean.
-        scale: factor of the cosines in infonce and cosent: 1 / temperature.
-        margin: margin of triplet, in the unit of the embeddings.
-        dimensions: lengths to which embeddings can be cut (Matryoshka), for "embed"; each has its
-            own loss. None: only the full length.
+        packing: pack several examples into one row, for classify and tag: less padding, the same
+            results. Each example has its own attention and positions. Batches then mix all lengths,
+            while otherwise each has similar ones. It needs one device.
+        label_smoothing: share of each label that is spread over all labels, for classify and tag.
+            Szegedy et al. 2016, section 7.
+        class_weights: give rare labels more weight in the loss, for classify and tag. None: all
+            labels weigh the same. "balanced" weights each label by the number of labels divided by
+            the number of classes and the label's own count (as scikit-learn does). Losses of
+            evaluations have neither.
+        loss: loss of the task embed. None: infonce; cosent for scored pairs. With "infonce" each
+            text must find its partner among all texts of the batch: in-batch negatives. The others
+            are "triplet", "cosine" and "cosent". See `kbert.training.embedding_loss`.
+        pooling: pooling of the task embed. None: the checkpoint's own, else mean. It turns token
+            vectors into one: "mean", "cls" or "max".
+        scale: factor of the cosines in the losses infonce and cosent: 1 / temperature.
+        margin: margin of the loss triplet, in the unit of the embeddings.
+        dimensions: lengths to which embeddings can be cut, for the task embed (Matryoshka). None:
+            only the full length. Each has its own loss.
         optimizer: "adamw", or a `keras.optimizers.Optimizer`; LAMB is `keras.optimizers.Lamb()`.
         learning_rate: peak learning rate, reached after warm-up.
-        warmup_ratio: share of the steps that are warm-up, in which the rate grows from 0.
+        warmup_ratio: share of the steps that are warm-up. The rate grows from 0.
         head_learning_rate: peak learning rate of the head. None: `learning_rate`.
-        layer_decay: factor of the learning rate from each layer to the one below, from the head
-            down, as in ELECTRA (`kbert.graph.trained_parts.learning_rate_factors`). None: 1.
-        keep_best: whether the result has the weights with the best score on the dev data, or the
-            last ones.
+        layer_decay: factor of the learning rate from each layer to the one below, such as 0.95.
+            None: 1. From the head down, as in ELECTRA
+            (`kbert.graph.trained_parts.learning_rate_factors`).
+        keep_best: return the weights with the best score on the dev data, or the last ones.
         evaluate_every: number of steps between two evaluations. None: one epoch.
-        save_every: number of steps between two saved states. None: at evaluations that are the
-            best so far, and at the end.
+        save_every: number of steps between two saved training states. None: at the best evaluations
+            and at the end.
         log_every: number of steps between two lines of metrics.jsonl.
 
     Raises:

@@ -22,19 +22,21 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     Args:
         steps: number of training steps.
         seq_len: number of tokens per example.
-        max_predictions: maximum number of masked tokens per example. None: `mlm_probability` of
-            seq_len, rounded up.
+        max_predictions: maximum number of masked tokens per example. None: `mlm_probability` of the
+            tokens, rounded up.
         learning_rate: peak learning rate, reached after warm-up.
-        warmup_steps: number of steps of linear warm-up. None: a tenth of all, at most 10,000.
-        mlm_probability: share of the tokens that are predicted.
-        short_seq_probability: share of the examples that are shorter than seq_len.
-        whole_word: mask all pieces of a word or none.
+        warmup_steps: number of warm-up steps. None: a tenth of `steps`, at most 10,000. The rate
+            grows linearly.
+        mlm_probability: share of the tokens that the model predicts.
+        short_seq_probability: share of the examples that are shorter than `seq_len`.
+        whole_word: mask whole words.
         mlm_only: train on full sequences, without next-sentence prediction.
-        dev_ratio: share of the documents held out for evaluation. 0: none. None: 0.05 if there are
-            at least 100 documents and no `dev`.
-        evaluate_every: number of steps between two evaluations. None: a tenth of all.
+        dev_ratio: share of the documents that is held out for evaluation; 0 for none. None: 0.05 of
+            100 documents or more, if there is no `dev`.
+        evaluate_every: number of steps between two evaluations. None: a tenth of `steps`.
         evaluation_batches: maximum number of batches per evaluation.
-        save_every: number of steps between two saved states. None: a tenth of all, at most 1,000.
+        save_every: number of steps between two saved training states. None: a tenth of `steps`, at
+            most 1,000.
         log_every: number of steps between two lines of metrics.jsonl. None: so many that there are
             at most 10,000 lines.
 
