@@ -95,14 +95,12 @@ class Command(click.Command):
     def _warn_of_files(self, ctx) -> None:
         """Report a text that is the path of a file: its name is read, not the file."""
         has_lines = any("--lines" in param.opts for param in self.params)
-        arguments = [one.name for one in self.params if isinstance(one, click.Argument)]
-        for name in (name for name in arguments if name in _TEXTS):
+        for name in _TEXTS & {one.name for one in self.params if isinstance(one, click.Argument)}:
             value = ctx.params.get(name) or ()
             for text in (value,) if isinstance(value, str) else value:
                 if os.path.isfile(text):
                     path = shlex.quote(text)
-                    lines = has_lines and name == "texts"
-                    way = f"--lines {path}" if lines else f'"$(cat {path})"'
+                    way = f"--lines {path}" if has_lines and name == "texts" else f'"$(cat {path})"'
                     logging.getLogger("kbert").warning(
                         "%s is a file: give %s to read it", *(text, way)
                     )
@@ -119,42 +117,39 @@ class Command(click.Command):
 
             model = f"{ctx.command_path} {find_release(source)}"
             return f"{source!r} is a configuration without weights: give a model, as in {model}"
-        options: dict[str, tuple] = {}
-        arguments: dict[str, tuple] = {}
+        origins = []
         for param in self.params:
             values = ctx.params.get(param.name or "")
             for value in filter(None, values if isinstance(values, tuple) else (values,)):
                 path = repr(str(value)) if text.startswith("'") else str(value)
-                if not text.startswith((f"{path}:", f"{path} ")):
-                    continue
-                if isinstance(param, click.Option):
-                    samples = getattr(param.type, "sample_names", ())
-                    advice = f"Expected: {param.help}"
-                    options[max(param.opts, key=len)] = (path, value, samples, advice)
-                elif error.filename:
-                    name = param.make_metavar(ctx).strip("[] …")
-                    arguments[name] = (path, value, (), f"Example: {self.example}")
-        if not (origins := options or arguments):
+                if text.startswith((f"{path}:", f"{path} ")):
+                    origins.append((param, value, path))
+        options = [origin for origin in origins if isinstance(origin[0], click.Option)]
+        if not (origins := options or (origins if error.filename else [])):
             return None
-        path, value, samples, advice = next(iter(origins.values()))
-        text = f"{path} ({' and '.join(origins)}){text.removeprefix(path)}"
+        names = [
+            max(one.opts, key=len) if options else one.make_metavar(ctx).strip("[] …")
+            for one, *_ in origins
+        ]
+        param, value, path = origins[0]
+        text = f"{path} ({' and '.join(dict.fromkeys(names))}){text.removeprefix(path)}"
         if not error.filename:
             return text
+        samples = getattr(param.type, "sample_names", ())
         is_missing = isinstance(error, FileNotFoundError)
-        near = hint_of_path(value, os.path.isfile, samples) if is_missing else ""
-        return f"{text}: {near}" if near else f"{text}. {advice}"
+        if is_missing and (near := hint_of_path(value, os.path.isfile, samples)):
+            return f"{text}: {near}"
+        return f"{text}. {f'Expected: {param.help}' if options else f'Example: {self.example}'}"
 
     def format_options(self, ctx, formatter) -> None:
-        basic: list[tuple[str, str]] = []
-        advanced: list[tuple[str, str]] = []
+        records: dict[str, list] = {"Options": [], "Advanced options": []}
         for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 is_basic = not self.basic or param.is_eager or param.name in self.basic
-                (basic if is_basic else advanced).append(record)
-        for heading, records in (("Options", basic), ("Advanced options", advanced)):
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl(records)
+                records["Options" if is_basic else "Advanced options"].append(record)
+        for heading in filter(records.get, records):
+            with formatter.section(heading):
+                formatter.write_dl(records[heading])
 
     def format_epilog(self, ctx, formatter) -> None:
         with formatter.section("Examples"):

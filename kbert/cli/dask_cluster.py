@@ -14,14 +14,9 @@ CONNECT_S = 10.0
 
 @contextlib.contextmanager
 def executor_at(address: str | None) -> Iterator[Executor | None]:
-    """The executor, until the end of the block; None without an address.
+    """Give the executor of the scheduler at tcp://host:port; None without an address.
 
-    Args:
-        address: a scheduler's, as Dask writes it, tcp://host:port.
-
-    Raises:
-        ImportError: distributed is not installed.
-        ConnectionError: no scheduler answers there.
+    A ConnectionError says that no scheduler answers there.
     """
     if address is None:
         yield None

@@ -109,29 +109,24 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     data = {"train": train, "dev": dev, "teacher": teacher}
     if run is not None:
         refuse_with_resume(task=task, output=output)
-        data["source"] = source
-        resume_run("finetune", run, settings, run_options, data, lambda: _check_moved(**data))
+        moved = data | {"source": source}
+        resume_run("finetune", run, settings, run_options, moved, lambda: _check_paths(**moved))
         return
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
     require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
     check_new_run(output, "finetune")
     columns = FinetuningSettings.from_options(settings).columns
-    check_file(train)
-    check_file(dev)
+    _check_paths(**data)
     _check_source(source)
     _check_data(task, train, dev, columns)
-    if teacher is not None:
-        check_source(teacher)
     run_task(kbert.finetune, source, task, output=output, **data, **run_options, **settings)
 
 
-def _check_moved(source, teacher, train, dev) -> None:
-    """Check the new paths of a resumed run's data."""
-    for checkpoint in (source, teacher):
-        if checkpoint is not None:
-            check_source(checkpoint)
+def _check_paths(train, dev, teacher, source=None) -> None:
     check_file(train)
     check_file(dev)
+    for checkpoint in filter(None, (source, teacher)):
+        check_source(checkpoint)
 
 
 def _check_source(source) -> None:

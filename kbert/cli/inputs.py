@@ -36,13 +36,9 @@ def check_file(path: str | os.PathLike | None) -> None:
 def check_source(
     source: str | os.PathLike, task: str = "", head: str | None = None, form: str | None = None
 ) -> None:
-    """Raise where no checkpoint is at a path, or one that says that it has another head.
+    """Raise where no checkpoint is at a path, or one with another head than a task needs.
 
-    Args:
-        source: the path.
-        task: the task that needs the head, as the user calls it.
-        head: the head that it must have; None: any.
-        form: the format to read, where it is given.
+    `form` is the format to read, where the user names it.
     """
     from kbert.checkpoints import formats
 
@@ -60,27 +56,19 @@ def open_checkpoint(source: str, task: str = "", head: str | None = None):
     with starting_keras():
         from kbert.checkpoints.bert import load
         from kbert.model import builder  # noqa: F401
-    with _no_warning_of_missing_heads():
-        with progress(f"reading {source}"):
-            bert = load(source, lowercase=casing())
-        if head is not None:
-            from kbert.tasks.checks import require_head_of
-
-            require_head_of(source, task, head, bert.head)
-        yield bert
-
-
-@contextlib.contextmanager
-def _no_warning_of_missing_heads():
-    """Hide warnings of heads that the checkpoint lacks: the task says whether it needs them."""
+        from kbert.tasks.checks import require_head_of
     logger = logging.getLogger("kbert")
 
     def matters(record) -> bool:
         return "newly initialized" not in str(record.msg)
 
-    logger.addFilter(matters)
+    logger.addFilter(matters)  # the task says whether it needs a head that is missing
     try:
-        yield
+        with progress(f"reading {source}"):
+            bert = load(source, lowercase=casing())
+        if head is not None:
+            require_head_of(source, task, head, bert.head)
+        yield bert
     finally:
         logger.removeFilter(matters)
 
@@ -104,12 +92,7 @@ def read_texts(texts: tuple[str, ...], lines: str | None) -> list[str]:
 
 
 def read_lines(path: str) -> list[str]:
-    """Return the lines of a UTF-8 file, or of stdin for "-"; an empty line is an empty text.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is empty, or a line is not UTF-8.
-    """
+    """Return the lines of a UTF-8 file, or of stdin for "-"; an empty line is an empty text."""
     name = "stdin" if path == "-" else path
     if path == "-" and (sys.stdin is None or sys.stdin.closed):
         raise ValueError("stdin must have one text per line, but it is closed: give a file")

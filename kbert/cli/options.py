@@ -91,12 +91,7 @@ class Numbers(click.ParamType):
 
 
 class AliasedChoice(Choice):
-    """A choice of names that takes their aliases too; see `kbert.graph.aliases`.
-
-    Args:
-        noun: "head" or "task".
-        names: kbert's own.
-    """
+    """A choice of names of a noun, "head" or "task"; it takes their aliases too."""
 
     def __init__(self, noun: str, names: Iterable[str]):
         super().__init__(list(names))

@@ -27,11 +27,7 @@ RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 @option("--config", str, "Configuration: a preset or a JSON file. Default: tiny.")
 @option("--init SRC", str, "Checkpoint to start from.")
 @option("--dev SHARDS", str, "Shards for evaluation.")
-@option(
-    "--teacher SRC",
-    str,
-    "Teacher checkpoint for distillation; it must have the same vocabulary.",
-)
+@option("--teacher SRC", str, "Teacher checkpoint for distillation, with the same vocabulary.")
 @OUTPUT_RUN
 @RESUME
 @add_settings(PretrainingSettings)
@@ -102,13 +98,8 @@ def resume_run(
 ) -> None:
     """Resume a run of `kbert TASK`, and say what it has written.
 
-    Args:
-        task: "pretrain" or "finetune".
-        run: its folder.
-        settings: the settings of the command line.
-        run_options: the `RunOptions`.
-        data: paths that replace the run's own; None: they are as they were.
-        check: called before Keras starts, if the run is not finished.
+    `data` has paths that replace the run's own; None: they are as they were. `check` is called
+    before Keras starts, if the run is not finished.
     """
     from kbert.training.run.run_folder import RunFolder
 

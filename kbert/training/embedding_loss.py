@@ -12,8 +12,8 @@ from typing import NamedTuple
 from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
+from kbert.training.gradient_checkpointing import flatten_sequences
 from kbert.training.loss import weighted_sums
-from kbert.training.sequences import flatten_sequences
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 _MASKED = -1e9  # a float32 logit whose probability is 0

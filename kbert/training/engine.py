@@ -47,9 +47,6 @@ class Engine:
             steps_per_execution: maximum number of steps in one call; None: chosen for the device.
             seed: seed of the dropout.
             options: those of `TrainingStep`. Without `losses` each output has its head's.
-
-        Raises:
-            ValueError: a value out of its range; packed rows on several devices.
         """
         settings = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
         settings = {name: value for name, value in settings.items() if name in RULES}
@@ -110,10 +107,8 @@ class Engine:
     ) -> Callable[[], list[dict[str, float]]]:
         """Run several steps from `step` on, in one call of the device if the backend can.
 
-        The batches have the same shapes, and are at most `steps_per_execution`.
-
-        Returns:
-            A function that waits for their metrics: one dictionary per step, as from `update`.
+        The batches have the same shapes, and are at most `steps_per_execution`. Return a function
+        that waits for their metrics: one dictionary per step, as from `update`.
         """
         each = enumerate(batches, start=step)
         return self.program.updates(

@@ -6,7 +6,7 @@ on TensorFlow its weights would have no gradient here, where they are arguments.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
@@ -27,6 +27,14 @@ def call_stateless(model, values: dict, inputs: list, training: bool = True, **o
     inputs = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
     outputs = model.stateless_call(*states, inputs, training=training, **options)[0]
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def flatten_sequences(inputs: Mapping) -> dict:
+    """Return inputs (B, C, S), of C sequences per example, as (B · C, S); others unchanged."""
+    return {
+        name: array if len(array.shape) < 3 else ops.reshape(array, (-1, ops.shape(array)[-1]))
+        for name, array in inputs.items()
+    }
 
 
 class SegmentedModel:

@@ -70,11 +70,7 @@ class TrainingState:
         return self._copy(self._model_variables())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Set all of it, bit for bit; nothing if names or shapes differ.
-
-        Raises:
-            ValueError: what is missing, unexpected or of another shape.
-        """
+        """Set all of it, bit for bit; a ValueError, and nothing, if names or shapes differ."""
         _restore(self._all_variables(), state)
         self.variables.counts.bad_updates.assign(np.float32(0))
 

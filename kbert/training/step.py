@@ -18,15 +18,21 @@ from keras import name_scope, ops
 from kbert.graph.names import SEQUENCE_MASK
 from kbert.training import optimizers
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss, sum_products
-from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless
+from kbert.training.gradient_checkpointing import (
+    SegmentedModel,
+    call_stateless,
+    flatten_sequences,
+)
 from kbert.training.loss import Loss, compute_metrics, compute_objective, name_metrics
 from kbert.training.optimizers import Optimizer
-from kbert.training.sequences import flatten_sequences, join_logits
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import StopFlags
 from kbert.training.trained_weights import TrainedWeights
 
 LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
+
+
+_MASKED = -1e9  # a float32 logit whose probability is 0
 
 
 class Decision(NamedTuple):
@@ -130,7 +136,10 @@ class TrainingStep:
         if self.embedding_loss:
             return {EMBEDDINGS: self.embedding_loss.pool(outputs[0], inputs)}
         if SEQUENCE_MASK in inputs:
-            outputs = [join_logits(output, inputs[SEQUENCE_MASK]) for output in outputs]
+            # The logits of sequences, (B · C, 1), are classes of their examples, (B, C).
+            mask = inputs[SEQUENCE_MASK]  # 0 for a sequence that an example does not have
+            logits = [ops.reshape(ops.cast(one, "float32"), ops.shape(mask)) for one in outputs]
+            outputs = [ops.where(mask > 0, one, _MASKED) for one in logits]
         return dict(zip(self.model.output_names, outputs, strict=True))
 
     def measure(self, weights, frozen, batch):

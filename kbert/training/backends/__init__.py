@@ -6,16 +6,12 @@ def start(devices: int | None = None):
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
     KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX; torchrun's variables
-    on torch, where each device has a process. Absent hosts are an error within a minute.
+    on torch, where each device has a process. Absent hosts are a TimeoutError within a minute.
 
     Args:
-        devices: number of this host's devices to use; None: all accelerators, or one CPU. With
-            several hosts each uses all of its own: another number is refused. On torch: 1.
-
-    Raises:
-        ValueError: more devices than there are, or than the backend can use; variables that name no
-            hosts; a `keras.distribution` that the backend would not follow.
-        TimeoutError: absent hosts, by name; on torch how many there are.
+        devices: number of this host's devices to use; None: all accelerators, or one CPU. Each of
+            several hosts uses all of its own, torch one per process: another number is a
+            ValueError.
     """
     import keras
 

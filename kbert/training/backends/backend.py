@@ -25,6 +25,10 @@ class Program(Protocol):
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
 
+    def frozen(self) -> list:
+        """Return the values of the weights that are not trained."""
+        return [variable.value for variable in self.state.frozen]
+
     def assign(self, new: Values) -> None:
         """Assign new values to the state's variables; those that changed in place are the same."""
         flat = map(keras.tree.flatten, (self.state.variables, new))
@@ -35,8 +39,8 @@ class Program(Protocol):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         """Run a step, and return its metrics.
 
-        `shards` are arrays (micro-batches, B, …) for each of this process's devices, `seeds` int32
-        (devices, micro-batches, dropouts, 2), of all devices.
+        `shards` has arrays (micro-batches, B, …) for each of this process's devices, `seeds` those
+        of all devices, int32 (devices, micro-batches, dropouts, 2).
         """
 
     def updates(

@@ -59,33 +59,36 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
 
     A TimeoutError names the hosts that are not there.
     """
-    missing = [address for n, address in enumerate(addresses) if n != mine]
-    end = time.monotonic() + timeout_s
-    with listen(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
-        while missing:
-            answers = threads.map(is_reachable, missing)  # at once: each may take a second
-            missing = [one for one, answer in zip(missing, answers, strict=True) if not answer]
-            if missing and time.monotonic() > end:
-                raise TimeoutError(
-                    f"no host answered at {', '.join(missing)} within {timeout_s:.0f} s: start "
-                    "it with the same list of workers, or take it out of the list"
-                )
-            if missing:
-                time.sleep(0.2)
+    others = [address for n, address in enumerate(addresses) if n != mine]
+    with listen(addresses[mine], _TF_CONFIG):
+        if absent := _wait_until_reachable(others, timeout_s):
+            raise TimeoutError(
+                f"no host answered at {', '.join(absent)} within {timeout_s:.0f} s: start "
+                "it with the same list of workers, or take it out of the list"
+            )
         time.sleep(1.0)  # for those that ask a moment later
+
+
+def _wait_until_reachable(addresses: list[str], timeout_s: float) -> list[str]:
+    """Wait for hosts; return those that take no connection within the time."""
+    end = time.monotonic() + timeout_s
+    with ThreadPoolExecutor(len(addresses)) as threads:
+        while True:
+            answers = threads.map(is_reachable, addresses)  # at once: each may take a second
+            addresses = [one for one, answer in zip(addresses, answers, strict=True) if not answer]
+            if not addresses or time.monotonic() > end:
+                return addresses
+            time.sleep(0.2)
 
 
 def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
     """`keras.distribution.initialize`, with one line where processes are absent; nothing for one.
 
     JAX waits for five minutes, then aborts the process, and names nobody. So the others look for
-    process 0 first, and whoever waits in JAX for longer than `timeout_s` logs what is wrong and
-    ends with status 2: nothing in Python can break JAX's wait off.
-
-    Raises:
-        ValueError: one of the three variables is missing or cannot be.
-        TimeoutError: process 0 does not answer.
-        OSError: process 0's own port is taken.
+    process 0 first (a TimeoutError without it), and whoever waits in JAX for longer than
+    `timeout_s` logs what is wrong and ends with status 2: nothing in Python can break JAX's wait
+    off. A ValueError names a variable that is missing or cannot be, an OSError a port that is
+    taken.
     """
     import keras
 
@@ -108,24 +111,16 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
     if mine == 0:
         with listen(first, _ADDRESSES):
             pass  # the port is free: JAX's own message would be many lines
-    elif not _wait_until_reachable(first, timeout_s):
+    elif _wait_until_reachable([first], timeout_s):
         raise TimeoutError(f"process 0 ({first}) did not answer {way}")
-    timer = threading.Timer(
-        timeout_s, _end, [f"not all of the {count} processes met at {first} {way}"]
-    )
+    text = f"not all of the {count} processes met at {first} {way}"
+    timer = threading.Timer(timeout_s, _end, [text])
     timer.daemon = True
     timer.start()
     try:
         keras.distribution.initialize()
     finally:
         timer.cancel()
-
-
-def _wait_until_reachable(address: str, timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
-    while not (reachable := is_reachable(address)) and time.monotonic() < end:
-        time.sleep(0.2)
-    return reachable
 
 
 def _end(message: str) -> None:
@@ -135,10 +130,7 @@ def _end(message: str) -> None:
 
 
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
-    """Return the whole number in a variable of the environment.
-
-    A ValueError says by which rule it must be in a range, and `instead`, what to do.
-    """
+    """Return the whole number in a variable of the environment; a ValueError has the rule."""
     text = os.environ.get(variable)
     number = int(text) if text and text.strip().isdecimal() else -1
     if number not in allowed:

@@ -146,7 +146,7 @@ class _Program(Program):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
         new, metrics = self.update_function(
-            self.state.values(), self._frozen(), self._shard(arrays, 1), seeds
+            self.state.values(), self.frozen(), self._shard(arrays, 1), seeds
         )
         self.assign(new)
         return metrics
@@ -154,24 +154,21 @@ class _Program(Program):
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         (arrays,) = shards
         batch = self._shard(arrays, 1)
-        gradients, _ = self._gradients(self.state.values(), self._frozen(), batch, seeds)
+        gradients, _ = self._gradients(self.state.values(), self.frozen(), batch, seeds)
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         (arrays,) = shards
         batch = self._shard(arrays, 0)
-        return np.asarray(self._measure(self.state.values().weights, self._frozen(), batch))
+        return np.asarray(self._measure(self.state.values().weights, self.frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights, frozen = self.state.values().weights, self._frozen()
+        weights, frozen = self.state.values().weights, self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
             weights, frozen = (
                 [one.addressable_data(0) for one in group] for group in (weights, frozen)
             )
         return self._outputs(weights, frozen, inputs)
-
-    def _frozen(self) -> list:
-        return [variable.value for variable in self.state.frozen]
 
     def _shard(self, arrays, axis: int):
         """Place this process's arrays as shards of the whole batch's, split along an axis."""

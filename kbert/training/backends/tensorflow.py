@@ -208,7 +208,6 @@ class _Program(Program):
         super().__init__(backend, step, state)
         self._steps = steps
         self.variables = state.values()
-        self._frozen = [weight.value for weight in state.frozen]
         several = self.replica_update, steps, self._columns
         replicas = backend.local_replicas
         compiled: Callable = functools.partial(_for_any_length, jit=whole)
@@ -246,7 +245,7 @@ class _Program(Program):
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         weights, scale, gradients = self.variables.weights, self.variables.counts.loss_scale, []
         for arrays, own in zip(shards, seeds, strict=False):
-            arguments = weights, scale, self._frozen, arrays, own
+            arguments = weights, scale, self.frozen(), arrays, own
             tensors = tf.nest.map_structure(tf.convert_to_tensor, arguments)
             gradients.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
         return [sum(each) for each in zip(*gradients, strict=True)]
@@ -276,7 +275,7 @@ class _Program(Program):
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
         seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
-        return self.step.update(self.variables, self._frozen, batch, seeds)[1]
+        return self.step.update(self.variables, self.frozen(), batch, seeds)[1]
 
     def _replica_sums(self, batch):
         sums = self.step.measure(*self._tensors(), batch)
@@ -287,7 +286,7 @@ class _Program(Program):
         return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
-        weights, frozen = self.variables.weights, self._frozen
+        weights, frozen = self.variables.weights, self.frozen()
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
 
     def _columns(self, batches, seeds) -> list[str]:

@@ -128,7 +128,6 @@ class TorchBackend(Backend):
         return values._replace(counts=counts)
 
     def sum_tensors(self, tensors: list) -> list:
-        """Return the sums of tensors over all processes."""
         return torch_hosts.sum_tensors(tensors) if self.processes > 1 else tensors
 
 
@@ -161,13 +160,13 @@ class _Program(Program):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
         batch = _to_tensors(arrays)
-        new, metrics = self.step.update(self.state.values(), self._frozen(), batch, seeds)
+        new, metrics = self.step.update(self.state.values(), self.frozen(), batch, seeds)
         self.assign(new)
         return metrics
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         weights, _, counts = self.state.values()
-        scale, frozen, gradients = counts.loss_scale, self._frozen(), []
+        scale, frozen, gradients = counts.loss_scale, self.frozen(), []
         for arrays, own in zip(shards, seeds, strict=False):
             batch = _to_tensors(arrays)
             gradients.append(self.step.gradients_of_device(weights, scale, frozen, batch, own)[0])
@@ -176,16 +175,16 @@ class _Program(Program):
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         (arrays,) = shards
-        sums = self.step.measure(self.state.values().weights, self._frozen(), _to_tensors(arrays))
+        sums = self.step.measure(self.state.values().weights, self.frozen(), _to_tensors(arrays))
         return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().weights
-        outputs = self.step.outputs(weights, self._frozen(), _to_tensors(inputs))
+        outputs = self.step.outputs(weights, self.frozen(), _to_tensors(inputs))
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
-    def _frozen(self) -> list:
+    def frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
         return [variable.value.detach() for variable in self.state.frozen]
 

@@ -28,8 +28,7 @@ _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of the
 def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
     """Meet the other processes, unless they have met; take this one's GPU, where there are.
 
-    Returns:
-        Which process this is, and of how many: 0 of 1 where WORLD_SIZE is not set.
+    Return which process this is, and of how many: 0 of 1 where WORLD_SIZE is not set.
     """
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
@@ -102,9 +101,8 @@ def _explain_errors(what: str = "sum") -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line, without the place in gloo's code."""
     line = str(error).partition("\n")[0]
-    return (line.partition("] ")[2] or line).rstrip(".")
+    return (line.partition("] ")[2] or line).rstrip(".")  # without the place in gloo's code
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Compilation of a plan's training step for its TPU slice or GPUs, in a separate process."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -128,10 +129,8 @@ def compile_plan(
 
     Raises:
         ImportError: the compiler is not installed.
-        ValueError: a plan for GPUs that the compiler has no description of, for more than 8, or
-            for several with TensorFlow, whose exchange is outside of the program; a program too
-            large for the chips: the message says what does not fit, and which option would make it
-            fit.
+        ValueError: GPUs that cannot be compiled for (at most 8; TensorFlow: one); a program too
+            large for the chips, with the option that would make it fit.
         RuntimeError: the compiler failed.
     """
     if target.freeze is not None or target.lora_rank is not None:
@@ -142,10 +141,17 @@ def compile_plan(
     if chip.kind == "GPU":
         if os.environ.get("KERAS_BACKEND") == "tensorflow":
             backend = "tensorflow"
-        _check_gpus(target, 1 if backend == "tensorflow" else 8)
-    what: dict[str, Any] = {"kind": chip.kind, "name": target.devices.name}
-    what |= {"config": asdict(target.config), "head": "pretraining"}
-    answer = compiled(what | _settings_of(target), waited, backend)
+        names, most = gpu_text.targets(), 1 if backend == "tensorflow" else 8
+        if chip.name not in names:
+            near = hint(chip.name, names, "there are")
+            raise ValueError(f"gpu must be one that can be compiled for, got {chip.name!r}: {near}")
+        if target.devices.chips > most:
+            limit = "one with TensorFlow" if most == 1 else "at most 8 of one host"
+            text = f"gpu must be {limit} to be compiled for, got {target.devices.name!r}"
+            raise ValueError(text)
+    request: dict[str, Any] = {"kind": chip.kind, "name": target.devices.name}
+    request |= {"config": asdict(target.config), "head": "pretraining"}
+    answer = compiled(request | _settings_of(target), waited, backend)
     if "refused" in answer:
         raise ValueError(_refusal(target, answer["refused"]))
     report = CompiledUpdate(target, backend, **answer)
@@ -154,16 +160,6 @@ def compile_plan(
             _refusal(target, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
         )
     return report
-
-
-def _check_gpus(target: Plan, most: int) -> None:
-    name, known = target.devices.accelerator.name, gpu_text.targets()
-    if name not in known:
-        near = hint(name, known, "there are")
-        raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
-    if target.devices.chips > most:
-        which = "one with TensorFlow" if most == 1 else "at most 8 of one host"
-        raise ValueError(f"gpu must be {which} to be compiled for, got {target.devices.name!r}")
 
 
 def _settings_of(target: Plan) -> dict:
@@ -221,19 +217,14 @@ def _way_out(target: Plan) -> str:
     """Return the options with which it would fit, by the accounting."""
     each = target.batch_size // target.devices.chips
     devices: dict[str, Any] = {target.devices.accelerator.kind.lower(): target.devices.name}
-    for checkpointing in (False, True):
-        for power in range(not checkpointing, each.bit_length()):
-            accumulation_steps = 2**power
-            if each % accumulation_steps:
-                continue
-            changed = {"accumulation_steps": accumulation_steps}
-            changed["gradient_checkpointing"] = checkpointing
-            settings = devices | _settings_of(target) | changed
-            if plan(target.config, **settings).memory.fits:
-                options = ["--gradient-checkpointing"] * checkpointing
-                if accumulation_steps > 1:
-                    options.append(f"--accumulation-steps {accumulation_steps}")
-                return f"with {' '.join(options)} it would, by the accounting"
+    powers = [2**n for n in range(each.bit_length()) if each % 2**n == 0]
+    for checkpointing, steps in itertools.product((False, True), powers):
+        changed = {"accumulation_steps": steps, "gradient_checkpointing": checkpointing}
+        settings = devices | _settings_of(target) | changed
+        if (checkpointing or steps > 1) and plan(target.config, **settings).memory.fits:
+            options = ["--gradient-checkpointing"] * checkpointing
+            options += [f"--accumulation-steps {steps}"] * (steps > 1)
+            return f"with {' '.join(options)} it would, by the accounting"
     return (
         "neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
         "take a smaller model"

@@ -33,12 +33,8 @@ from kbert.training.optimizers import Optimizer
 def compiled(kind: str, name: str, **request) -> dict:
     """Compile a training step, and return the report for one chip: see `compiler.CompiledUpdate`.
 
-    If the chips cannot hold it, return {"refused": the compiler's message}.
-
-    Args:
-        kind: "TPU" or "GPU".
-        name: of a slice, such as "v5e:4x4", or of GPUs, such as "H100:8".
-        request: see `update`.
+    If the chips cannot hold it, return {"refused": the compiler's message}. `kind` is "TPU" or
+    "GPU", `name` such as "v5e:4x4" or "H100:8", `request` see `update`.
     """
     begun = time.monotonic()
     devices = accelerators.tpu(name) if kind == "TPU" else accelerators.gpu(name)
@@ -66,14 +62,12 @@ def compiled(kind: str, name: str, **request) -> dict:
 
 
 def of_tpu(done, text: str, chip) -> dict:
-    """Return the compiler's own FLOPs and estimate."""
     cycles = hlo_text.cycles(text, hlo_text.SCOPES)
     estimate = {part: [one / chip.clock for one in pair] for part, pair in cycles.items()}
     return {"flops": done.cost_analysis()["flops"], "estimate": estimate, "kernels": {}}
 
 
 def of_gpu(done, text: str, chip) -> dict:
-    """Return the count of the kernels."""
     estimate = {part: [0.0, 0.0] for part in (*dict.fromkeys(hlo_text.SCOPES.values()), "other")}
     kernels: dict = {}
     flops = 0
@@ -141,12 +135,17 @@ def update(
             tree,
         )
 
-    batch = _examples(model, batch_size)
+    inputs = {one.name: np.zeros((batch_size, *one.shape[1:]), "int32") for one in model.inputs}
+    outputs = zip(model.output_names, model.outputs, strict=True)
+    shapes = {name: (batch_size, *one.shape[1:-1]) for name, one in outputs}
+    labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
+    weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
     values = laid(engine.state.values())
     if what == "evaluation":
-        arrays = batch.inputs, batch.labels, batch.weights
+        arrays = inputs, labels, weights
         return jax.jit(engine.step.measure), (values.weights, [], laid(arrays, "batch"))
-    (arrays,), seeds = engine.split(batch), engine.seeds(0)
+    (arrays,) = engine.split(TrainingBatch(inputs, labels, weights))
+    seeds = engine.seeds(0)
     function = engine.step.update
     if on_tensorflow:
         from jax.experimental.jax2tf import call_tf
@@ -154,16 +153,6 @@ def update(
         function, (seeds,) = call_tf(function), seeds
     function = jax.jit(function, donate_argnums=0)
     return function, (values, [], laid(arrays, None, "batch"), laid(seeds))
-
-
-def _examples(model, count: int):
-    """Return a batch of zeros for a model's inputs and outputs."""
-    inputs = {one.name: np.zeros((count, *one.shape[1:]), "int32") for one in model.inputs}
-    outputs = zip(model.output_names, model.outputs, strict=True)
-    shapes = {name: (count, *one.shape[1:-1]) for name, one in outputs}
-    labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
-    weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
-    return TrainingBatch(inputs, labels, weights)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ class History:
     def __repr__(self) -> str:
         if not self.updates:
             return "History(no steps)"
-        facts = [f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"]
+        text = f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"
         if losses := [line["loss"] for line in self.updates if "loss" in line]:
-            facts.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")
+            text += f", loss {losses[0]:.4g} … {losses[-1]:.4g}"
         if self.evaluations and "val_loss" in self.evaluations[-1]:
-            facts.append(f"val_loss {self.evaluations[-1]['val_loss']:.4g}")
-        return f"History({', '.join(facts)}{', stopped' if self.stopped else ''})"
+            text += f", val_loss {self.evaluations[-1]['val_loss']:.4g}"
+        return f"History({text}{', stopped' if self.stopped else ''})"
 
     @property
     def evaluations(self) -> list[dict]:
@@ -78,7 +78,6 @@ class Plan:
         return done % self.epoch == 0 or done == self.steps
 
     def pauses(self, done: int) -> bool:
-        """Return whether something is done between this step and the next."""
         return self.ends_epoch(done) or self.saves(done)
 
     def saves(self, done: int) -> bool:

@@ -11,23 +11,16 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line of a run, a context.
+    """The progress line of a run on stderr, a context.
 
-    `first` is shown until there are metrics; `stream` is None for stderr. Epochs are shown if there
-    is more than one of `steps_per_epoch`.
+    `first` is shown until there are metrics. Epochs are shown if there is more than one.
     """
 
     def __init__(
-        self,
-        steps: int,
-        progress: bool = True,
-        stream=None,
-        first: str = "",
-        steps_per_epoch: int | None = None,
+        self, steps: int, progress=True, stream=None, first="", steps_per_epoch: int | None = None
     ):
         self._steps, self._show, self._first = steps, progress and is_shown(), first
-        self._steps_per_epoch = steps_per_epoch
-        self._stream = sys.stderr if stream is None else stream
+        self._steps_per_epoch, self._stream = steps_per_epoch, stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
         self._next = time.monotonic() + (0.0 if self._terminal else SECONDS[1])

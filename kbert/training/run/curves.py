@@ -15,9 +15,9 @@ Points = list[tuple[float, float]]  # (step, value)
 
 
 class _Curve(NamedTuple):
-    """One figure of metrics.jsonl over the steps."""
+    """A metric of metrics.jsonl over the steps."""
 
-    name: str  # its key
+    name: str
     label: str  # in the legend
     points: Points
 
@@ -86,7 +86,7 @@ def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
     elements.append(f'<text class="mid" x="{(LEFT + right) / 2}" y="{HEIGHT - 4}">steps</text>')
     elements += [_draw_curve(curve, x, y, n) for n, curve in enumerate(curves)]
     keys = "".join(f'<span class="key k{n}">{c.label}</span>' for n, c in enumerate(curves))
-    text = "; ".join(f"{c.label}: {_describe(*c.points[0], *c.points[-1])}" for c in curves)
+    text = "; ".join(f"{c.label}: {_describe(c.points)}" for c in curves)
     return (
         f"<figure><figcaption><b>{html.escape(title)}</b>{keys}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t{number} d{number}">'
@@ -95,7 +95,8 @@ def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
     )
 
 
-def _describe(first: float, begin: float, last: float, end: float) -> str:
+def _describe(points: Points) -> str:
+    (first, begin), (last, end) = points[0], points[-1]
     return f"{begin:.4g} at step {first:,}, {end:.4g} at step {last:,}"
 
 

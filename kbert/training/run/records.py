@@ -103,7 +103,6 @@ class EventFile:
         self._write(_field(2, step + 1) + _field(7, _START))
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        """Add the values of one step, by their tags."""
         summary = b"".join(
             _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
             for tag, value in values.items()

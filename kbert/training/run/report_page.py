@@ -3,11 +3,11 @@
 HTML with everything in it: one file that opens anywhere, light or dark, wide or narrow.
 """
 
-import html
 import json
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape as _escape
 from importlib import resources
 
 from kbert.graph.accounting import account
@@ -37,20 +37,20 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
     """
     file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
-    texts = _facts(records, run.settings, environment, recipe.spec)
-    texts |= recipe.describe_training(result["steps"])
-    facts = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in texts.items()
-    )
-    ending = f"{html.escape(run.path.name)} · {_ending(result)}"
+    facts = _facts(records, run.settings, environment, recipe.spec)
+    facts |= recipe.describe_training(result["steps"])
+    folded = {"Settings": _describe_settings(run.settings), "Environment": _flat(environment)}
     sections = [
-        f"<h1>{recipe.title}</h1><p class=dim>{ending}</p>",
+        f"<h1>{recipe.title}</h1><p class=dim>{_escape(run.path.name)} · {_ending(result)}</p>",
         _cards(records, result, recipe.score.removeprefix("-")),
-        f"<dl>{facts}</dl>",
+        f"<dl>{_join('<dt>{}</dt><dd>{}</dd>', facts.items())}</dl>",
         f"<h2>Curves</h2><div class=curves>{draw_curves(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
-        _fold("Settings", _describe_settings(run.settings)),
-        _fold("Environment", _flat(environment)),
+        *(
+            f"<details><summary>{title}</summary><div class=wide><table>"
+            f"{_join('<tr><th>{}</th><td>{}</td></tr>', pairs)}</table></div></details>"
+            for title, pairs in folded.items()
+        ),
     ]
     write_page(run.path / "report.html", f"{run.path.name}: a kbert run", sections)
 
@@ -61,10 +61,15 @@ def write_page(path: str | os.PathLike, title: str, sections: Sequence[str]) -> 
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{style}</style></head>"
+        f"<title>{_escape(title)}</title><style>{style}</style></head>"
         f"<body><main>{''.join(sections)}</main></body></html>\n"
     )
     write_atomically(path, printable.lines(page).encode())
+
+
+def _join(template: str, rows: Iterable[Sequence]) -> str:
+    """Return the template once per row, filled with its escaped cells."""
+    return "".join(template.format(*map(_escape, row)) for row in rows)
 
 
 def _ending(result: dict) -> str:
@@ -73,7 +78,7 @@ def _ending(result: dict) -> str:
         return f"it trains: {done:,} of {total:,} steps done"
     text = f"all {done:,} steps done"
     if result["stopped"]:
-        text = f"{html.escape(result['stopped'])}, of {total:,}"
+        text = f"{_escape(result['stopped'])}, of {total:,}"
     best = result.get("weights_of_update", done)
     return text if best == done else f"{text}; the weights are from step {best:,}"
 
@@ -90,16 +95,12 @@ def _cards(records: list[dict], result: dict, score: str) -> str:
         if name in result.get("intervals", {}):
             low, high = (_score_text(name, value) for value in result["intervals"][name])
             label += f" (95 % interval {low} to {high})"
-        cards.append((label, _score_text(name, metrics[name])))
+        cards.append((_score_text(name, metrics[name]), label))
     if not metrics:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
         over = "the last step" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
-        cards = [(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")]
-    inner = "".join(
-        f"<div class=card><b>{html.escape(value)}</b>{html.escape(label)}</div>"
-        for label, value in cards[:8]
-    )
-    return f"<div class=cards>{inner}</div>"
+        cards = [(f"{statistics.fmean(losses):.3f}", f"training loss, {over}")]
+    return f"<div class=cards>{_join('<div class=card><b>{}</b>{}</div>', cards[:8])}</div>"
 
 
 def _score_text(name: str, value: float) -> str:
@@ -150,27 +151,17 @@ def _evaluations(records: list[dict], best: int | None) -> str:
     if not lines:
         return ""
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
-    titles = [html.escape(name[4:].replace("_", " ")) for name in names]
-    head = "".join(f"<th class=n>{title}</th>" for title in titles)
+    titles = ["step", *(name[4:].replace("_", " ") for name in names)]
+    head = _join("<th class=n>{}</th>", zip(titles))
     body = "".join(
         f"<tr{' class=best' if line['step'] == best else ''}><td class=n>{line['step']:,}</td>"
-        + "".join(f"<td class=n>{_value(line.get(name))}</td>" for name in names)
+        + _join("<td class=n>{}</td>", ([_value(line.get(name))] for name in names))
         + "</tr>"
         for line in lines
     )
     note = "<p class=small>Bold: the weights that were kept.</p>" if best is not None else ""
-    table = f"<table><thead><tr><th class=n>step</th>{head}</tr></thead><tbody>{body}</tbody>"
-    return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
-
-
-def _fold(title: str, values: list[tuple[str, str]]) -> str:
-    body = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-        for name, text in values
-    )
-    return (
-        f"<details><summary>{title}</summary><div class=wide><table>{body}</table></div></details>"
-    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<h2>Evaluations</h2><div class=wide>{table}</div>{note}"
 
 
 def _describe_settings(settings: dict) -> list[tuple[str, str]]:

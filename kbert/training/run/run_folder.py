@@ -27,6 +27,7 @@ from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path
+from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
 from kbert.training.run.state_files import States, write_state
 
@@ -89,24 +90,17 @@ class RunFolder:
     ) -> "RunFolder":
         """Create the folder of a new run: one process does so, the others `open` it then.
 
-        Raises:
-            FileExistsError: the folder holds a run, or something else.
+        A FileExistsError says that it holds a run, or something else.
         """
         path = Path(path)
         refuse_used(path, task)
         path.mkdir(parents=True, exist_ok=True)
-        # the first file: if the process is killed before, the folder still counts as empty
-        values = {
-            "task": task,
-            "run": uuid.uuid4().hex,
-            "computation": COMPUTATION,
-            "places": data_paths or {},
-            "keep_checkpoints": keep_checkpoints,
-            "settings": as_json(settings),
-            "fingerprint": as_json(fingerprint),
-        }
+        values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
+        values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
+        values |= {"settings": as_json(settings), "fingerprint": as_json(fingerprint)}
         with lock_folder(path):
             refuse_used(path, task)  # by another process that started in it just now
+            # the first file: if the process is killed before, the folder still counts as empty
             _write_json(path / "settings.json", values)
         return cls(path, values)
 
@@ -135,7 +129,16 @@ class RunFolder:
     @property
     def current_path(self) -> Path | None:
         """Find the folder again after somebody moved it; None where it cannot be found."""
-        return self.path if self._lock is None else find_folder(self.path, self._lock)
+        if self._lock is None:
+            return self.path
+        paths = [self.path / _LOCK]
+        with contextlib.suppress(OSError):  # Linux knows
+            paths.append(Path(os.readlink(f"/proc/self/fd/{self._lock}")))
+        for path in paths:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(path.stat(), os.fstat(self._lock)):
+                    return path.parent
+        return None
 
     @property
     def resume_command(self) -> str:
@@ -239,11 +242,9 @@ class RunFolder:
 
     def write_report(self, records: list[dict], result: dict, recipe) -> None:
         """Write report.html, see `report_page.write_report`."""
-        from kbert.training.run.report_page import write_report
-
         if self.chief:
             self.check_not_moved()
-            write_report(self, records, result, recipe)
+            report_page.write_report(self, records, result, recipe)
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
@@ -264,11 +265,9 @@ class RunFolder:
             _write_json(file, now | more)
 
     def read_records(self) -> list[dict]:
-        """Return the lines of metrics.jsonl."""
         return read_records(self.path / "metrics.jsonl")
 
     def close(self) -> None:
-        """Close the files that it has open."""
         for file in self._records:
             file.close()
         self._records = ()
@@ -287,21 +286,6 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
         raise FileExistsError(f"{path} must be a new or an empty folder")
-
-
-def find_folder(folder: Path, file: int) -> Path | None:
-    """Return where the folder of an open lock is now; None if it was removed or cannot be found.
-
-    Somebody may move it while the run trains.
-    """
-    paths = [folder / _LOCK]
-    with contextlib.suppress(OSError):  # Linux knows
-        paths.append(Path(os.readlink(f"/proc/self/fd/{file}")))
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(path.stat(), os.fstat(file)):
-                return path.parent
-    return None
 
 
 @contextlib.contextmanager

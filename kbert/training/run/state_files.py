@@ -12,9 +12,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,38 +66,33 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
 
 def read_facts(path: str | os.PathLike) -> dict:
     """Read a state's facts from the header alone; raise an OSError, or `DamagedState`."""
-    with _open(path) as file:
-        return _parse_facts(path, file.metadata())
+    return _read(path)[1]
 
 
 def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
     """Return the arrays and facts of a state whose checksum is right; raise as `read_facts`."""
-    with _open(path) as file:
-        metadata = file.metadata()
-        facts = _parse_facts(path, metadata)
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if _checksum(arrays, metadata["facts"]) != metadata["sha256"]:
-        raise DamagedState(f"{path} is damaged: its content does not have the checksum it names")
-    return arrays, facts
+    return _read(path, whole=True)
 
 
-def _open(path):
+def _read(path, whole: bool = False) -> tuple[dict[str, np.ndarray], dict]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        return safe_open(path, framework="numpy")
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys() if whole else ()
+            arrays = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise DamagedState(f"{path} is damaged or no checkpoint: {error}") from None
-
-
-def _parse_facts(path, metadata: dict | None) -> dict:
-    metadata = metadata or {}
     if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
     try:
-        return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
+        facts = js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
     except ValueError:
         raise DamagedState(f"{path} is damaged: its metadata are not JSON") from None
+    if whole and _checksum(arrays, metadata["facts"]) != metadata["sha256"]:
+        raise DamagedState(f"{path} is damaged: its content does not have the checksum it names")
+    return arrays, facts
 
 
 def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
@@ -118,8 +113,7 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """A whole state after `step` steps; `score` is its evaluation's, higher is better."""
 
     step: int
@@ -142,7 +136,7 @@ class States:
 
     def last(self) -> State | None:
         """Return the last whole one of this run, None without; a ValueError for other settings."""
-        for path in reversed(self._files()):
+        for path in reversed(self._files().values()):
             if state := self._read(path):
                 return state
             _logger.warning("%s: using the state before it instead", path.name)
@@ -150,18 +144,14 @@ class States:
 
     def best(self) -> State | None:
         """Return the whole one with the highest score; None where none has one."""
-        for path in sorted(self._files(), key=_score, reverse=True):  # the first of equals
-            if _score(path)[0] > -np.inf and (state := self._read(path)):
-                return state
-        return None
+        return next(filter(None, map(self._read, _rank(self._files().values()))), None)
 
     def remove_superseded(self, step: int) -> None:
         """Remove those up to a step that are neither of the last two nor the best one."""
-        files = [file for file in self._files() if _step(file) <= step]
-        scored = [file for file in files if _score(file)[0] > -np.inf]
-        best = max(scored, key=_score, default=None)  # the first of equals
+        files = [file for number, file in self._files().items() if number <= step]
+        best = _rank(files)[:1]
         for file in files[:-MOST_STATES]:
-            if file != best:
+            if file not in best:
                 file.unlink()
 
     def remove_all(self) -> None:
@@ -174,14 +164,15 @@ class States:
 
     def set_aside_after(self, step: int) -> None:
         """Rename the states of later steps to `….refused`."""
-        for file in self._files():
-            if _step(file) > step:
+        for number, file in self._files().items():
+            if number > step:
                 file.rename(file.with_name(f"{file.name}.refused"))
 
-    def _files(self) -> list[Path]:
-        """List them by step."""
+    def _files(self) -> dict[int, Path]:
+        """Return them by step, ascending."""
         files = self.folder.glob("step-*.safetensors")
-        return sorted((file for file in files if _NAME.fullmatch(file.name)), key=_step)
+        steps = {int(name[1]): file for file in files if (name := _NAME.fullmatch(file.name))}
+        return dict(sorted(steps.items()))
 
     def _read(self, path: Path) -> State | None:
         try:
@@ -199,15 +190,13 @@ class States:
         return State(facts["step"], arrays, facts["score"])
 
 
-def _score(path: Path) -> tuple[float, float]:
-    """Return the score and what breaks ties, higher is better."""
-    try:
-        facts = js.check(read_facts(path), _FACTS, str(path))
-    except (ValueError, OSError):  # damaged
-        facts = {"score": None, "tie": None}
-    first, second = (-np.inf if facts[key] is None else facts[key] for key in ("score", "tie"))
-    return first, second
-
-
-def _step(path: Path) -> int:
-    return int(path.name.removeprefix("step-").removesuffix(".safetensors"))  # as `_NAME` has it
+def _rank(paths: Iterable[Path]) -> list[Path]:
+    """Return the states with a score, the best first; of equals the first."""
+    scores = {}
+    for path in paths:
+        with contextlib.suppress(ValueError, OSError):  # damaged
+            facts = js.check(read_facts(path), _FACTS, str(path))
+            if facts["score"] is not None and facts["score"] > -np.inf:
+                tie = facts["tie"]
+                scores[path] = facts["score"], -np.inf if tie is None else tie
+    return sorted(scores, key=scores.__getitem__, reverse=True)
