@@ -13,43 +13,32 @@ import kbert
 from kbert.cli.command import Choice, Group, command
 from kbert.cli.console import run
 
-
-def _list_single_commands() -> dict[str, tuple[str, ...]]:
-    """Return the modules X_command, each of which has one command, X."""
-    modules = sorted(path.stem for path in Path(__file__).parent.glob("*_command.py"))
-    return {name: (name.removesuffix("_command").replace("_", "-"),) for name in modules}
-
-
+# The modules and their commands. A module X_command has one command, X.
 MODULES = {
-    "graph_commands": ("summary", "account", "heads", "verify", "plot", "explore", "demo"),
-    "checkpoint_commands": ("download", "cache", "push", "inspect", "convert", "params"),
-    "task_commands": (
-        *("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
-        *("choose", "attention", "attribute"),
-    ),
-    "embedding_commands": ("embed", "similarity", "search", "rank"),
-    "data_commands": ("vocab", "prepare"),
-    "pretraining_commands": ("pretrain",),
-    "finetuning_commands": ("finetune", "evaluate"),
-    "main": ("completion",),
-} | _list_single_commands()
-SECTIONS = {
-    "See and count": (
-        *("summary", "explore", "plot", "account", "params"),
-        *("heads", "verify", "plan", "demo"),
-    ),
-    "Checkpoints": ("download", "cache", "push", "inspect", "convert"),
-    "Use a checkpoint": (
-        *("embed", "similarity", "search", "rank", "attention", "attribute", "fill-mask"),
-        *("next-sentence", "classify", "regress", "tag", "answer"),
-    ),
-    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),
-    "The shell": ("completion",),
+    "graph_commands": "summary account heads verify plot explore demo",
+    "checkpoint_commands": "download cache push inspect convert params",
+    "task_commands": "fill-mask next-sentence classify regress tag answer choose attention "
+    "attribute",
+    "embedding_commands": "embed similarity search rank",
+    "data_commands": "vocab prepare",
+    "pretraining_commands": "pretrain",
+    "finetuning_commands": "finetune evaluate",
+    "main": "completion",
 }
-_LISTED = {name for names in SECTIONS.values() for name in names}
-SECTIONS["Use a checkpoint"] += tuple(
-    name for names in MODULES.values() for name in names if name not in _LISTED
-)
+for _path in sorted(Path(__file__).parent.glob("*_command.py")):
+    MODULES[_path.stem] = _path.stem.removesuffix("_command").replace("_", "-")
+_MODULE_OF = {name: module for module, names in MODULES.items() for name in names.split()}
+_HELP = {
+    "See and count": "summary explore plot account params heads verify plan demo",
+    "Checkpoints": "download cache push inspect convert",
+    "Use a checkpoint": "embed similarity search rank attention attribute fill-mask next-sentence "
+    "classify regress tag answer choose",
+    "Train": "vocab prepare pretrain finetune evaluate glue",
+    "The shell": "completion",
+}
+_LISTED = " ".join(_HELP.values()).split()
+_HELP["Use a checkpoint"] += " ".join(["", *(name for name in _MODULE_OF if name not in _LISTED)])
+SECTIONS = {heading: tuple(names.split()) for heading, names in _HELP.items()}
 _PROGRAM = "kbert"
 _COMPLETE = "_KBERT_COMPLETE"  # the environment variable with which the shell's function asks
 
@@ -65,7 +54,7 @@ class _Commands(UserDict):
 @click.group(
     cls=Group,
     sections=SECTIONS,
-    commands=_Commands({name: module for module, names in MODULES.items() for name in names}),
+    commands=_Commands(_MODULE_OF),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(kbert.__version__, prog_name=_PROGRAM)
