@@ -9,15 +9,7 @@ from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import Choice, command, model_names
 from kbert.cli.console import progress, say, say_json, say_rows, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
-from kbert.cli.options import (
-    CONFIG,
-    HEAD_NAMES,
-    SOURCE,
-    Output,
-    casing,
-    option,
-    output_format,
-)
+from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, Output, casing, option, output_format
 
 
 def _check_config(context, parameter, value):

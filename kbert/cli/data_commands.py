@@ -18,10 +18,7 @@ _TEXT_FIELD = option(
     "--text-field NAME", str, "Field that holds the text, for JSON lines.", default="text"
 )
 _LANGUAGE = option(
-    "--language CODE",
-    str,
-    "Language, for splitting paragraphs into sentences.",
-    default="en",
+    "--language CODE", str, "Language, for splitting paragraphs into sentences.", default="en"
 )
 
 

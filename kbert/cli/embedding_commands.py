@@ -34,9 +34,7 @@ POOLING = option(
     "own, else mean.",
 )
 LAYERS = option(
-    "--layers",
-    POSITIVE,
-    "Number of hidden states that --pooling last concatenates. Default: 4.",
+    "--layers", POSITIVE, "Number of hidden states that --pooling last concatenates. Default: 4."
 )
 PROMPT_NAME = option(
     "--prompt-name NAME",

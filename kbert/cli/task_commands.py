@@ -174,9 +174,7 @@ def choose(source, text, texts, start, **options):
 @takes(SOURCE, TEXT, PAIR)
 @option("-o --output", Output(), "File to write: .html .npz .png .svg .pdf.", required=True)
 @option(
-    "--layer",
-    POSITIVE,
-    "Number of one encoder block, from 1. Default: all blocks, or their mean.",
+    "--layer", POSITIVE, "Number of one encoder block, from 1. Default: all blocks, or their mean."
 )
 @option(
     "--head", POSITIVE, "Number of one attention head, from 1. Default: all heads, or their mean."

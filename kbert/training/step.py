@@ -18,11 +18,7 @@ from keras import name_scope, ops
 from kbert.graph.names import SEQUENCE_MASK
 from kbert.training import optimizers
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss, sum_products
-from kbert.training.gradient_checkpointing import (
-    SegmentedModel,
-    call_stateless,
-    flatten_sequences,
-)
+from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless, flatten_sequences
 from kbert.training.loss import Loss, compute_metrics, compute_objective, name_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale

@@ -169,9 +169,7 @@ def _settings_of(target: Plan) -> dict:
 
 
 def compiled(
-    request: dict,
-    waited: Callable[[float], None] = lambda seconds: None,
-    backend: str = "jax",
+    request: dict, waited: Callable[[float], None] = lambda seconds: None, backend: str = "jax"
 ) -> dict:
     """Return the answer of `program` to a request; `backend` is Keras's in its process."""
     if request["kind"] == "TPU":

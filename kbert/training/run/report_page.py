@@ -113,7 +113,7 @@ def _facts(records: list[dict], settings: dict, environment: dict, spec: GraphSp
     params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
     facts = {
         "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
-        f"{config.num_attention_heads} heads; {params:,} parameters",
+        f"{config.num_attention_heads} heads; {params:,} parameters"
     }
     if "seconds" in last:
         facts["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
