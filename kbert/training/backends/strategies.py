@@ -25,23 +25,23 @@ def find_strategy(devices: int | None) -> tf.distribute.Strategy:
     The argument and the errors are those of `kbert.training.backends.start`.
     """
     if config := hosts.read_tf_config():
-        return _workers(config, devices)
+        local = len(tf.config.list_physical_devices("GPU")) or 1
+        if devices not in (None, local):
+            raise ValueError(
+                f"devices must be all {local} of each host where there are several (TF_CONFIG), "
+                f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
+            )
+        hosts.wait_for(config["cluster"]["worker"], config["task"]["index"])
+        return tf.distribute.MultiWorkerMirroredStrategy()
     # the variable first: to ask for devices is to start them, and a remote TPU has to come before
-    if os.environ.get(_NAME) or tf.config.list_logical_devices("TPU"):
-        return _tpu(os.environ.get(_NAME) or "local", devices)
-    return _local(devices)
-
-
-def _workers(config: dict, devices: int | None) -> tf.distribute.Strategy:
-    workers = config["cluster"]["worker"]
-    local = len(tf.config.list_physical_devices("GPU")) or 1
-    if devices not in (None, local):
-        raise ValueError(
-            f"devices must be all {local} of each host where there are several (TF_CONFIG), "
-            f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
-        )
-    hosts.wait_for(workers, config["task"]["index"])
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    if not (os.environ.get(_NAME) or tf.config.list_logical_devices("TPU")):
+        return _local(devices)
+    name = os.environ.get(_NAME) or "local"  # this host's own
+    strategy = _connect_tpu(name)
+    chips = strategy.num_replicas_in_sync
+    if devices not in (None, chips):
+        raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
+    return strategy
 
 
 def _local(devices: int | None) -> tf.distribute.Strategy:
@@ -63,15 +63,6 @@ def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
     # One for all runs of a process: each new one numbers its exchanges from the same number on, and
     # TensorFlow holds those of another run, of other sizes, for the same ones, and fails.
     return tf.distribute.MirroredStrategy(names)
-
-
-def _tpu(name: str, devices: int | None) -> tf.distribute.Strategy:
-    """Return all chips of the TPU of that name; "local": this host's own."""
-    strategy = _connect_tpu(name)
-    chips = strategy.num_replicas_in_sync
-    if devices not in (None, chips):
-        raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
-    return strategy
 
 
 def _connect_tpu(name: str) -> tf.distribute.Strategy:
@@ -150,13 +141,9 @@ def loop_over_steps(
 ) -> Callable:
     """Return a function that runs several steps, one after the other, on stacked arguments.
 
-    Its result is float32 (most, columns): one row per step, 0 where there is none.
-
-    Args:
-        of_replica: one step of a replica: scalars by name, the same on every replica.
-        most: how many are stacked.
-        columns: returns the scalars' names, from the stacked arguments.
-        on_each: calls a function of a replica on each; None: this is one.
+    Its result is float32 (most, columns): one row per step, 0 where there is none. `of_replica`
+    returns scalars by name, the same on every replica; `columns` returns their names, from the
+    stacked arguments. `on_each` calls a function of a replica on each; None: this is one.
     """
 
     def run_one(index, *stacked):

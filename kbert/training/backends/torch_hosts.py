@@ -32,16 +32,16 @@ def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
     """
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    mine, count = _numbers()
+    if not os.environ.get(_COUNT):
+        return 0, 1
+    rule = "a whole number of at least 1, as many as there are processes"
+    count = number_in(_COUNT, range(1, sys.maxsize), rule, f"{_START_THEM} the same")
+    if count == 1 and not os.environ.get(_NUMBER):
+        return 0, 1
+    rule = f"0 … {count - 1}, since {_COUNT} is {count}"
+    mine = number_in(_NUMBER, range(count), rule, f"{_START_THEM} its own")
     if count > 1:
-        if not dist.is_available():
-            raise ValueError(
-                f"{_COUNT} must be 1 with this torch, built without torch.distributed, got {count}"
-            )
-        address = _address()
-        if on_gpu():
-            torch.cuda.set_device(_own_gpu())  # Keras's device is "cuda": the one set here
-        _meet(address, mine, count, timeout_s)
+        _meet(mine, count, timeout_s)
     return mine, count
 
 
@@ -111,30 +111,6 @@ def _group():
     return dist.new_group(timeout=_SUM_TIMEOUT)
 
 
-def _numbers() -> tuple[int, int]:
-    """Return this process's number and the number of processes."""
-    if not os.environ.get(_COUNT):
-        return 0, 1
-    rule = "a whole number of at least 1, as many as there are processes"
-    count = number_in(_COUNT, range(1, sys.maxsize), rule, f"{_START_THEM} the same")
-    if count == 1 and not os.environ.get(_NUMBER):
-        return 0, 1
-    rule = f"0 … {count - 1}, since {_COUNT} is {count}"
-    return number_in(_NUMBER, range(count), rule, f"{_START_THEM} its own"), count
-
-
-def _address() -> str:
-    """Return the address where process 0 listens."""
-    host = os.environ.get(_HOST, "").strip()
-    if not host:
-        raise ValueError(
-            f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
-            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
-        )
-    rule = "a free port of process 0's host, 1 … 65535"
-    return f"{host}:{number_in(_PORT, range(1, 1 << 16), rule, f'{_START_THEM} the same')}"
-
-
 def _own_gpu() -> int:
     """Return the number of this process's GPU on this host."""
     count = torch.cuda.device_count()
@@ -145,8 +121,23 @@ def _own_gpu() -> int:
     return number_in(_GPU, range(count), rule, instead)
 
 
-def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
+def _meet(mine: int, count: int, timeout_s: float) -> None:
     """Join the other processes; a TimeoutError where one of them is absent."""
+    if not dist.is_available():
+        raise ValueError(
+            f"{_COUNT} must be 1 with this torch, built without torch.distributed, got {count}"
+        )
+    host = os.environ.get(_HOST, "").strip()
+    if not host:
+        raise ValueError(
+            f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
+            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
+        )
+    rule = "a free port of process 0's host, 1 … 65535"
+    port = number_in(_PORT, range(1, 1 << 16), rule, f"{_START_THEM} the same")
+    address = f"{host}:{port}"
+    if on_gpu():
+        torch.cuda.set_device(_own_gpu())  # Keras's device is "cuda": the one set here
     if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
         with hosts.listen(address, _PORT):
             pass  # the port is free: torch's own message would be many lines
