@@ -23,9 +23,9 @@ from kbert.cli.options import (
     get_spec,
     option,
     output_format,
-    partial_training,
     takes,
 )
+from kbert.cli.setting_options import partial_training
 
 _ACCOUNT_KEYS = (
     *("config", "head", "seq_len", "batch_size", "max_predictions", "dtype", "params"),

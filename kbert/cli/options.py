@@ -10,7 +10,6 @@ from kbert.cli.command import Choice, names_or_files, presets_or_files
 from kbert.cli.console import say_json
 from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.io import bounds
 from kbert.tasks import PRECISIONS
@@ -174,28 +173,6 @@ def JSON(command):
             list(result)  # runs it to its end
 
     return output_format("json")(run)
-
-
-def partial_training(command):
-    """Add the options of what is trained, which the command gets by name as `trained`."""
-
-    @functools.wraps(command)
-    def run(freeze, lora_rank, lora_targets, **others):
-        if lora_targets is not None and lora_rank is None:
-            raise click.UsageError(
-                f"--lora-targets goes with --lora-rank, got {lora_targets} alone"
-            )
-        options = {"freeze": freeze, "lora_rank": lora_rank, "lora_targets": lora_targets}
-        trained = {name: value for name, value in options.items() if value is not None}
-        return command(trained=trained, **others)
-
-    targets = f"Matrices that get an adapter, separated by commas. Default: {LORA_TARGETS}."
-    rank = "Rank of LoRA adapters. They and the head are trained, all other weights frozen."
-    return takes(
-        option("--freeze PARTS", str, "Parts that are not trained, such as embeddings,1-8."),
-        option("--lora-rank RANK", POSITIVE, rank),
-        option("--lora-targets NAMES", str, targets),
-    )(run)
 
 
 def get_spec(config, head: str, num_labels: int | None, **options) -> GraphSpec:

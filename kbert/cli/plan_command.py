@@ -5,7 +5,8 @@ import click
 import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import say_json
-from kbert.cli.options import CONFIG, POSITIVE, option, output_format, partial_training
+from kbert.cli.options import CONFIG, POSITIVE, option, output_format
+from kbert.cli.setting_options import partial_training
 from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.io.progress import progress_bar
 

@@ -4,15 +4,16 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import click
 
 from kbert.cli.command import Choice
-from kbert.cli.options import Numbers, option
+from kbert.cli.options import Numbers, option, takes
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
 
+_TRAINED_PARTS = ("freeze", "lora_rank", "lora_targets")
 _RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
 _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
@@ -52,8 +53,8 @@ def add_settings(kind: type[RunSettings], *names: str, without: Container[str] =
         names: the fields; none: all of them.
         without: fields that get no option.
     """
-    fields = {one.name: one for one in kind.fields() if one.name not in without}
-    return _add_options(kind, [fields[name] for name in names or fields])
+    own = [one.name for one in kind.fields() if one.name not in without]
+    return _add_options(kind, names or own)
 
 
 def add_run_options(command):
@@ -64,8 +65,21 @@ def add_run_options(command):
         run_options = {name: others.pop(name) for name in _RUN_OPTIONS}
         return command(run_options=run_options, **others)
 
-    fields = {one.name: one for one in dataclasses.fields(RunOptions)}
-    return _add_options(RunOptions, [fields[name] for name in _RUN_OPTIONS])(run)
+    return _add_options(RunOptions, _RUN_OPTIONS)(run)
+
+
+def partial_training(command):
+    """Add the options of what is trained, which the command gets by name as `trained`."""
+
+    @functools.wraps(command)
+    def run(**others):
+        trained = {name: others.pop(name) for name in _TRAINED_PARTS}
+        if (targets := trained["lora_targets"]) is not None and trained["lora_rank"] is None:
+            raise click.UsageError(f"--lora-targets goes with --lora-rank, got {targets} alone")
+        trained = {name: value for name, value in trained.items() if value is not None}
+        return command(trained=trained, **others)
+
+    return _add_options(RunSettings, _TRAINED_PARTS)(run)
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:
@@ -75,15 +89,9 @@ def select_settings(settings: dict, run_options: dict) -> dict:
     return settings
 
 
-def _add_options(kind: type, fields: list[dataclasses.Field]):
-    texts = describe_fields(kind)
-
-    def decorate(command):
-        for field in reversed(fields):
-            command = _make_option(field, texts[field.name])(command)
-        return command
-
-    return decorate
+def _add_options(kind: type, names: Sequence[str]):
+    texts, fields = describe_fields(kind), {one.name: one for one in dataclasses.fields(kind)}
+    return takes(*(_make_option(fields[name], texts[name]) for name in names))
 
 
 def _make_option(field: dataclasses.Field, text: str):
