@@ -139,7 +139,9 @@ class Command(click.Command):
         is_missing = isinstance(error, FileNotFoundError)
         if is_missing and (near := hint_of_path(value, os.path.isfile, samples)):
             return f"{text}: {near}"
-        return f"{text}. {f'Expected: {param.help}' if options else f'Example: {self.example}'}"
+        if isinstance(param, click.Option):
+            return f"{text}. Expected: {param.help}"
+        return f"{text}. Example: {self.example}"
 
     def format_options(self, ctx, formatter) -> None:
         records: dict[str, list] = {"Options": [], "Advanced options": []}

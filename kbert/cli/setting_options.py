@@ -13,6 +13,7 @@ from kbert.cli.options import Numbers, option, takes
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
 
+Settings = type[RunSettings] | type[RunOptions]
 _TRAINED_PARTS = ("freeze", "lora_rank", "lora_targets")
 _RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
@@ -20,7 +21,7 @@ _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
 
 
 @functools.cache
-def describe_fields(kind: type) -> dict[str, str]:
+def describe_fields(kind: Settings) -> dict[str, str]:
     """Return the help of a dataclass's fields by name, from the "Args" of its docstrings.
 
     It is the first sentence of each, and where the default is None, the one that begins with
@@ -89,7 +90,7 @@ def select_settings(settings: dict, run_options: dict) -> dict:
     return settings
 
 
-def _add_options(kind: type, names: Sequence[str]):
+def _add_options(kind: Settings, names: Sequence[str]):
     texts, fields = describe_fields(kind), {one.name: one for one in dataclasses.fields(kind)}
     return takes(*(_make_option(fields[name], texts[name]) for name in names))
 

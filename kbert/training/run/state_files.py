@@ -192,7 +192,7 @@ class States:
 
 def _rank(paths: Iterable[Path]) -> list[Path]:
     """Return the states with a score, the best first; of equals the first."""
-    scores = {}
+    scores: dict[Path, tuple[float, float]] = {}
     for path in paths:
         with contextlib.suppress(ValueError, OSError):  # damaged
             facts = js.check(read_facts(path), _FACTS, str(path))
