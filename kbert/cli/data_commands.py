@@ -5,26 +5,21 @@ import click
 import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress
-from kbert.cli.options import Output, option
+from kbert.cli.options import Output, option, takes
 from kbert.data.corpus.text_files import FORMATS
 
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
-_FORMAT = option(
-    "--corpus-format format",
-    Choice(list(FORMATS)),
-    "Format of CORPUS. Default: recognized from each file's first lines.",
+READING = takes(
+    option(
+        "--corpus-format format",
+        Choice(list(FORMATS)),
+        "Format of CORPUS. Default: recognized from each file's first lines.",
+    ),
+    option("--text-field NAME", str, "Field that holds the text, for JSON lines.", default="text"),
+    option(
+        "--language CODE", str, "Language, for splitting paragraphs into sentences.", default="en"
+    ),
 )
-_TEXT_FIELD = option(
-    "--text-field NAME", str, "Field that holds the text, for JSON lines.", default="text"
-)
-_LANGUAGE = option(
-    "--language CODE", str, "Language, for splitting paragraphs into sentences.", default="en"
-)
-
-
-def READING(function):
-    """Add the options of reading a corpus."""
-    return _FORMAT(_TEXT_FIELD(_LANGUAGE(function)))
 
 
 @command("Train a WordPiece vocabulary.", 'kbert vocab "corpus/*.txt" --size 8000 -o vocabulary')

@@ -148,11 +148,7 @@ SELECTED = option(
 SEQ_LEN = option("--seq-len S", int, "Number of tokens per sequence. Default: all positions.")
 SEQUENCES = option("--batch-size B", int, "Number of sequences per batch.", default=1)
 DTYPE = option("--dtype", str, "Data type: float32, mixed_bfloat16, bfloat16, …", default="float32")
-
-
-def GRAPH(function):
-    """Add the options of a graph, which `get_spec` takes by name."""
-    return takes(HEAD, LABELS, PREDICTIONS)(function)
+GRAPH = takes(HEAD, LABELS, PREDICTIONS)  # which `get_spec` takes by name
 
 
 def output_format(*forms: str):
