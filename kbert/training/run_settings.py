@@ -23,6 +23,8 @@ Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `
 class RunSettings:
     """The settings that every run has; they are kept in the run's settings.json.
 
+    The first sentence of each is the help of its option, with the one that begins with "None:".
+
     Args:
         batch_size: number of examples per training step, over all devices and hosts.
         optimizer: optimizer that updates the weights. "adamw", with which BERT was trained, "lamb",
