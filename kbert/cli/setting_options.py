@@ -20,7 +20,6 @@ _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
 _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
 
 
-@functools.cache
 def describe_fields(kind: Settings) -> dict[str, str]:
     """Return the help of a dataclass's fields by name, from the "Args" of its docstrings.
 
