@@ -7,7 +7,7 @@ import click
 import kbert
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import Choice, command, model_names
-from kbert.cli.console import progress, say, say_json, say_rows, starting_keras
+from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
 from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, Output, casing, option, output_format
 
@@ -254,4 +254,4 @@ def params(config, form):
     elif form == "json":
         say_json(kbert.named_parameters(config))
     else:
-        say_rows(kbert.named_parameters(config), form)
+        say_table(kbert.named_parameters(config), form)

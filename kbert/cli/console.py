@@ -116,14 +116,14 @@ def say_json(value) -> None:
     click.echo(row_formats.to_json(value), nl=False)
 
 
-def say_rows(rows, form: str, columns=None) -> None:
+def say_table(lines, form: str, columns=None) -> None:
     """Prints dataclasses as "csv", "tsv" or "markdown"; `columns` are for Markdown."""
     from kbert.io import row_formats
 
     if form == "markdown":
-        text = row_formats.to_markdown(rows, columns)
+        text = row_formats.to_markdown(lines, columns)
     else:
-        text = row_formats.to_csv(rows, "\t" if form == "tsv" else ",")
+        text = row_formats.to_csv(lines, "\t" if form == "tsv" else ",")
     click.echo(text, nl=False)
 
 

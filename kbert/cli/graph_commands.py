@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 import kbert
 from kbert.cli.command import command, presets_or_files
-from kbert.cli.console import progress, say, say_json, say_rows, starting_keras
+from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import (
     CONFIG,
@@ -73,7 +73,7 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
     if form == "json":
         say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
     elif form != "text":
-        say_rows(shown, form)
+        say_table(shown, form)
     else:
         columns = summary_table.trainable_columns(rows, parts) if parts else {}
         width = summary_table.width_shown()
@@ -126,7 +126,7 @@ def account(config, every_row, form, trained, head, num_labels, **options):
         say_json({key: getattr(result, theirs.get(key, key)) for key in _ACCOUNT_KEYS})
     else:
         columns = ["layer", "type", "output_shape", "params", "formula", "flops"]
-        say_rows(result.rows, form, [*columns, "activation_bytes"])
+        say_table(result.rows, form, [*columns, "activation_bytes"])
 
 
 @command("Show that one query matrix holds the matrices of all heads.", "kbert heads base")

@@ -14,7 +14,7 @@ from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
 
 Settings = type[RunSettings] | type[RunOptions]
-_TRAINED_PARTS = ("freeze", "lora_rank", "lora_targets")
+_TRAINED = ("freeze", "lora_rank", "lora_targets")
 _RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
 _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
@@ -73,13 +73,13 @@ def partial_training(command):
 
     @functools.wraps(command)
     def run(**others):
-        trained = {name: others.pop(name) for name in _TRAINED_PARTS}
+        trained = {name: others.pop(name) for name in _TRAINED}
         if (targets := trained["lora_targets"]) is not None and trained["lora_rank"] is None:
             raise click.UsageError(f"--lora-targets goes with --lora-rank, got {targets} alone")
         trained = {name: value for name, value in trained.items() if value is not None}
         return command(trained=trained, **others)
 
-    return _add_options(RunSettings, _TRAINED_PARTS)(run)
+    return _add_options(RunSettings, _TRAINED)(run)
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:

@@ -67,9 +67,9 @@ def write_page(path: str | os.PathLike, title: str, sections: Sequence[str]) -> 
     write_atomically(path, printable.lines(page).encode())
 
 
-def _join(template: str, rows: Iterable[Sequence]) -> str:
-    """Return the template once per row, filled with its escaped cells."""
-    return "".join(template.format(*map(_escape, row)) for row in rows)
+def _join(template: str, lines: Iterable[Sequence]) -> str:
+    """Return the template once per line, filled with its escaped cells."""
+    return "".join(template.format(*map(_escape, cells)) for cells in lines)
 
 
 def _ending(result: dict) -> str:
