@@ -43,18 +43,14 @@ def read_documents(corpus, **options) -> Iterator[list[str]]:
     A document ends with its file at the latest.
     """
     document, last = [], None
-    for path, parsed in parse_corpus(corpus, **options):
-        begins = [0, *parsed.begins] if path != last else [*parsed.begins]
-        last, start = path, 0
-        for begin in [*begins, len(parsed.sentences)]:
-            document += parsed.sentences[start:begin]
-            start = begin
-            if document and begin in begins:
+    for path, sentences in parse_corpus(corpus, **options):
+        ends, last = [""] * (path != last), path
+        for sentence in [*ends, *sentences]:
+            if sentence:
+                document.append(sentence)
+            elif document:
                 yield document
                 document = []
-        if parsed.broken and document:
-            yield document
-            document = []
     if document:
         yield document
 

@@ -23,7 +23,6 @@ import hashlib
 import os
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
@@ -33,12 +32,11 @@ from kbert.data.corpus.text_files import check_format, describe, find_files, for
 from kbert.data.corpus.tokenizing import (
     MOST_PROCESSES,
     TokenizingSettings,
+    WorkerProcesses,
     software,
     tokenize,
-    tokenize_with,
 )
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
-from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
@@ -97,13 +95,13 @@ def prepare(
     """
     check_format(format)
     require_positive("shard_tokens", shard_tokens)
-    start = _choose_workers(processes, executor)
+    workers = _choose_workers(processes, executor)
     files, folder = find_files(corpus), Path(output)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
     )
     formats = [format or format_of(file) for file in files]
-    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
+    text = require_wordpiece(tokenizer, "prepare").engine().to_json()
     identity = {
         "corpus": [
             describe(file) | {"format": form} for file, form in zip(files, formats, strict=True)
@@ -122,14 +120,7 @@ def prepare(
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
             try:
-                _write(
-                    writer,
-                    files,
-                    formats,
-                    partial(start, settings=settings),
-                    shard_tokens,
-                    progress,
-                )
+                _write(writer, files, formats, settings, workers, shard_tokens, progress)
             except ValueError:  # the text must change, and the unfinished shards with it
                 writer.discard()
                 raise
@@ -140,8 +131,10 @@ def prepare(
     return shards
 
 
-def _choose_workers(processes: int | None, executor: Executor | None):
-    """Return the function that tokenizes blocks: by local processes or by an executor."""
+def _choose_workers(
+    processes: int | None, executor: Executor | None
+) -> contextlib.AbstractContextManager[Executor]:
+    """Return the workers that tokenize; an executor of the user is not closed with the context."""
     if executor is None:
         cores = os.cpu_count() or 1
         most = max(cores, MOST_PROCESSES)
@@ -150,7 +143,7 @@ def _choose_workers(processes: int | None, executor: Executor | None):
                 f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got "
                 f"{processes}"
             )
-        return partial(tokenize, processes=int(processes or min(cores, MOST_PROCESSES)))
+        return WorkerProcesses(int(processes or min(cores, MOST_PROCESSES)))
     if not isinstance(executor, Executor):
         raise TypeError(
             f"executor must be a concurrent.futures.Executor, got a {type(executor).__name__}: of "
@@ -161,16 +154,21 @@ def _choose_workers(processes: int | None, executor: Executor | None):
             f"processes must be left out where there is an executor, got {processes!r}: its "
             "workers tokenize"
         )
-    return partial(tokenize_with, executor)
+    return contextlib.nullcontext(executor)
 
 
-def _write(writer: ShardWriter, files, formats, tokenized, shard_tokens, progress) -> None:
+def _write(
+    writer: ShardWriter, files, formats, settings, workers, shard_tokens: int, progress: bool
+) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
     # bytes of text; unknown if a file is compressed
     packed = any(file.suffix == ".gz" for file in files)
     size = None if packed else sum(file.stat().st_size for file in files)
     with (
-        contextlib.closing(tokenized(blocks=_blocks(files, formats, writer.resume))) as answers,
+        workers as executor,
+        contextlib.closing(
+            tokenize(_blocks(files, formats, writer.resume), settings, executor)
+        ) as answers,
         progress_bar(size, "B", progress, unit_scale=True) as bar,
     ):
         for block, tokens in answers:
@@ -194,8 +192,7 @@ def _blocks(files, formats, resume: dict):
 def _make_folder(folder: Path):
     """Make and lock the folder; remove it after an error if it is new and empty.
 
-    Raises:
-        RuntimeError: another process prepares the folder.
+    Raise a RuntimeError if another process prepares it.
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)

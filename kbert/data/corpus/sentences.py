@@ -7,7 +7,6 @@ no downloads (blingfire, pysbd and syntok have had no release since 2022; pysbd 
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbert.data.corpus.text_files import (
@@ -26,30 +25,8 @@ _POINT = "\ue000"  # a decimal point while sentences are cut: "3.<unk>" looks li
 _PIECE = 1 << 20  # characters of a paragraph that are cut into sentences at a time
 
 
-@dataclass
-class Parsed:
-    """The sentences of a block.
-
-    Attributes:
-        sentences: their text.
-        begins: the numbers of the sentences that begin a document.
-        broken: whether the next sentence begins a document.
-    """
-
-    sentences: list[str] = field(default_factory=list)
-    begins: list[int] = field(default_factory=list)
-    broken: bool = False
-
-    def add(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            if self.broken:
-                self.begins.append(len(self.sentences))
-                self.broken = False
-            self.sentences.append(sentence)
-
-
-def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Parsed:
-    """Return the sentences of a block.
+def parse(block: Block, *, text_field: str = "text", language: str = "en") -> list[str]:
+    """Return the sentences of a block; an empty text stands where a document ends.
 
     Titles and deeper headings of WikiText begin documents or are dropped: the paper keeps "only
     the text passages" of Wikipedia. ` @-@ ` becomes `-`, `<unk>` becomes [UNK].
@@ -58,7 +35,7 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Pa
         ValueError: a line that is not UTF-8, or no JSON object with the text field: with its
             file and number.
     """
-    parsed = Parsed()
+    sentences: list[str] = []
     lines = block.data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -66,23 +43,21 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Pa
         lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(lines, block.line):
         where = f"{block.path}, line {number}"
-        if block.form == "wikitext" and (level := heading_level(line)):
-            if level == 1:
-                parsed.broken = True
+        if block.form == "wikitext":
+            if level := heading_level(line):
+                sentences += [""] * (level == 1)
+                continue
+            text = _TIED.sub(r"\1", decode_line(line, where).strip().replace(" @.@ ", _POINT))
+            split = _split(text, language)
+            sentences += (s.replace(_POINT, ".").replace("<unk>", "[UNK]") for s in split)
             continue
         text = decode_line(line, where).strip()
-        if block.form == "jsonl":
-            if text:
-                parsed.broken = True
-                parsed.add(_split(parse_json(text, text_field, where), language))
-        elif block.form == "wikitext":
-            sentences = _split(_TIED.sub(r"\1", text.replace(" @.@ ", _POINT)), language)
-            parsed.add(s.replace(_POINT, ".").replace("<unk>", "[UNK]") for s in sentences)
+        if block.form == "sentences":
+            if text or sentences[-1:] != [""]:
+                sentences.append(text)
         elif text:
-            parsed.add([text])
-        else:
-            parsed.broken = True
-    return parsed
+            sentences += ["", *_split(parse_json(text, text_field, where), language)]
+    return sentences
 
 
 def parse_corpus(
@@ -91,7 +66,7 @@ def parse_corpus(
     format: str | None = None,
     text_field: str = "text",
     language: str = "en",
-) -> Iterator[tuple[Path, Parsed]]:
+) -> Iterator[tuple[Path, list[str]]]:
     """Yield the sentences of a corpus, block by block, each with its file.
 
     The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.

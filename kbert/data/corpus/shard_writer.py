@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.data.corpus.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
 from kbert.data.corpus.text_files import hash_file
+from kbert.data.corpus.tokenizing import Tokens
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
@@ -17,6 +18,7 @@ from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 
+_END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
 _SHARD = js.fields(
     {name: _COUNT for name in ("tokens", "sentences", "documents", "file")}
@@ -29,20 +31,15 @@ _SHARD = js.fields(
 
 
 class ShardWriter:
-    """A writer of shards that knows what is written and where to resume.
+    """A writer of shards into an existing folder that knows what is written and where to resume.
 
-    Args:
-        folder: an existing folder.
-        identity: what the shards are made from, as JSON.
-        tokenizer: the vocabulary, saved with the shards.
+    `identity` says what the shards are made from, as JSON. A folder that holds finished or
+    unfinished shards of something else raises a ValueError.
 
     Attributes:
         done: whether everything is written already.
         resume: where to resume: file, offset, line.
         tokens: number of tokens in the shard that is not written yet.
-
-    Raises:
-        ValueError: the folder holds finished or unfinished shards of something else.
     """
 
     def __init__(self, folder: Path, identity: dict, tokenizer: Tokenizer):
@@ -63,55 +60,47 @@ class ShardWriter:
             self._shards.append(js.read(path, _SHARD))
         last = self._shards[-1] if self._shards else {}
         self.resume = last.get("next", {"file": 0, "offset": 0, "line": 1})
-        self._fresh = last.get("fresh", True)  # the next sentence begins a document
         self._file = last.get("file", 0)
-        self._sentences = sum(shard["sentences"] for shard in self._shards)
-        self._empty()
+        self._empty(last.get("fresh", True))
 
-    def add(self, tokens, file: int) -> None:
+    def add(self, tokens: Tokens, file: int) -> None:
         """Add the next block's tokens, from that file."""
-        if file != self._file:  # the end of a file is the end of a document
-            self._file, self._fresh = file, True
-        if len(tokens.lengths):
-            begins = tokens.begins
-            if self._fresh and not (len(begins) and begins[0] == 0):
-                begins = np.concatenate([[0], begins])
-            self._begins.append(self._sentences + begins)
-            self._lengths.append(tokens.lengths)
-            self._ids.append(tokens.ids.astype(self._dtype))
-            self._sentences += len(tokens.lengths)
-            self.tokens += len(tokens.ids)
-            self._fresh = tokens.broken
-        else:
-            self._fresh |= tokens.broken
+        if file != self._file:
+            self._file = file
+            self._lengths.append(_END)
+        self._lengths.append(tokens.lengths)
+        self._ids.append(tokens.ids.astype(self._dtype))
+        self.tokens += len(tokens.ids)
 
     def write_shard(self, resume: dict) -> None:
         """Write what was added; the next shard begins at this file, offset, line."""
         if not self.tokens:
             return
         number = len(self._shards)
+        lengths = np.concatenate(self._lengths)
+        is_end = lengths == 0
+        fresh, sentences = bool(is_end[-1]), lengths[~is_end]
+        begins = np.unique(np.cumsum(~is_end, dtype=np.int64)[is_end])  # after each end
+        begins = begins[begins < len(sentences)]
+        before = sum(shard["sentences"] for shard in self._shards)
         digest = _save(self.folder / tokens_name(number), np.concatenate(self._ids))
-        _save(self._temporary(number, SENTENCES), np.concatenate(self._lengths))
-        _save(self._temporary(number, DOCUMENTS), np.concatenate(self._begins).astype(np.int64))
+        _save(self._temporary(number, SENTENCES), sentences)
+        _save(self._temporary(number, DOCUMENTS), before + begins)
         shard = {
             "tokens": self.tokens,
-            "sentences": sum(map(len, self._lengths)),
-            "documents": sum(map(len, self._begins)),
+            "sentences": len(sentences),
+            "documents": len(begins),
             "sha256": digest,
             "file": self._file,
             "next": resume,
-            "fresh": bool(self._fresh),
+            "fresh": fresh,
         }
         write_atomically(self._temporary(number), _json(shard))  # last: the others are whole
         self._shards.append(shard)
-        self._empty()
+        self._empty(fresh)
 
     def finish(self) -> None:
-        """Join the parts, and write the index.
-
-        Raises:
-            ValueError: there is no sentence.
-        """
+        """Join the parts, and write the index; raise a ValueError if there is no sentence."""
         if not self._shards:
             self.discard()
             names = ", ".join(file["name"] for file in self.identity["corpus"][:3])
@@ -154,11 +143,11 @@ class ShardWriter:
     def _temporary(self, number: int, name: str = "") -> Path:
         return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")
 
-    def _empty(self) -> None:
+    def _empty(self, fresh: bool) -> None:
+        """Begin a shard; `fresh`: its first sentence begins a document."""
         self.tokens = 0
         self._ids: list[np.ndarray] = []
-        self._lengths: list[np.ndarray] = []
-        self._begins: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = [_END] * fresh
 
     def _check(self, path: Path) -> None:
         values = js.read_object(path)

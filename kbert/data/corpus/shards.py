@@ -97,8 +97,7 @@ class Shards:
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Return the tokens at some indices among all tokens, int32.
 
-        Raises:
-            OSError: a file has gone, or was cut, since the shards were opened.
+        Raise an OSError if a file has gone, or was cut, since the shards were opened.
         """
         tokens = np.empty(len(indices), np.int32)
         shard = np.searchsorted(self._bounds, indices, "right") - 1
@@ -118,11 +117,8 @@ class Shards:
     def split(self, dev_ratio: float) -> tuple["Shards", "Shards"]:
         """Split the documents into a training part and a dev part, the same in every run.
 
-        Args:
-            dev_ratio: the dev part's share of the documents, in (0, 1); at least one document.
-
-        Raises:
-            ValueError: a ratio outside (0, 1), or a part without a document.
+        `dev_ratio` is the dev part's share of the documents, in (0, 1); at least one document. A
+        part without a document raises a ValueError.
         """
         if not 0 < dev_ratio < 1:
             raise ValueError(f"dev_ratio must be a share of the documents, 0 … 1, got {dev_ratio}")

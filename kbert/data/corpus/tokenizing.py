@@ -3,10 +3,6 @@
 The workers are processes of kbert's, or those of any `concurrent.futures.Executor`: a pool, a
 client of Dask, of MPI. A block goes to a worker as bytes and comes back as tokens, so that no
 worker needs a disk.
-
-kbert's own are plain `python -c` processes on pipes. multiprocessing, and so ProcessPoolExecutor,
-would fork a process that may hold TensorFlow's threads or import the user's script again, and
-workers would outlive a killed `prepare`.
 """
 
 import contextlib
@@ -14,14 +10,15 @@ import functools
 import importlib.metadata
 import os
 import pickle
-import queue
 import subprocess
 import sys
+import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +38,8 @@ class TokenizingSettings:
 
     Attributes:
         tokenizer: the text of tokenizer.json.
-        reserved: ids that a text must not have: they are the structure of an example.
-        unknown: the id that replaces them.
+        reserved: ids that a text must not have, the structure of an example; `unknown` replaces
+            them.
         text_field, language: as in `sentences.parse`.
     """
 
@@ -53,95 +50,122 @@ class TokenizingSettings:
     language: str
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """A block's tokens.
+class Tokens(NamedTuple):
+    """A block's tokens: their ids, uint32, and the number of each sentence's tokens, uint32.
 
-    Attributes:
-        ids: uint32 (tokens,).
-        lengths: of each sentence, in tokens, uint32 (sentences,); none is 0.
-        begins: the sentences with which documents begin, int64.
-        broken: whether the next block's first sentence begins a document.
+    A length of 0 stands where a document ends.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
-    begins: np.ndarray
-    broken: bool
 
 
-def tokenize(
-    blocks: Iterable[Block], settings: TokenizingSettings, processes: int
-) -> Iterator[tuple[Block, Tokens]]:
-    """Yield (block, its `Tokens`), in order; a few blocks per process are in memory at a time.
+class WorkerProcesses(ThreadPoolExecutor):
+    """Executor of kbert's own: each of its threads waits for the answers of one process.
 
-    Raises:
-        ValueError: `sentences.parse` refuses the text.
-        RuntimeError: a process has died.
+    The processes are plain `python -c` on pipes. multiprocessing, and so ProcessPoolExecutor, would
+    fork a process that may hold TensorFlow's threads or import the user's script again, and workers
+    would outlive a killed `prepare`.
     """
-    with contextlib.ExitStack() as stack:
-        free: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
-        for _ in range(processes):
-            free.put(stack.enter_context(_start_worker(settings, processes)))
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-        yield from _tokenize_in_order(
-            blocks,
-            lambda block: threads.submit(_ask, free, block),
-            lambda block, future: future.result(),
-            2 * processes + 1,
+
+    def __init__(self, count: int):
+        super().__init__(count)
+        self.limit = 2 * count + 1  # blocks in memory at a time
+        self._threads_each = max(1, (os.cpu_count() or 1) // count)
+        self._processes: list[subprocess.Popen] = []
+        self._own = threading.local()
+
+    def submit(self, fn, /, *args, **kwargs) -> Future:
+        return super().submit(self._ask, fn, *args)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def _ask(self, function: Callable, block: Block, *arguments):
+        """Let this thread's process call a function."""
+        if not hasattr(self._own, "process"):
+            self._own.process = self._start_process()
+            self._processes.append(self._own.process)
+        process = self._own.process
+        try:
+            pickle.dump((function, block, *arguments), process.stdin, protocol=5)
+            process.stdin.flush()
+            return pickle.load(process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            process.wait()
+            raise RuntimeError(
+                f"a process that tokenizes has ended with status {process.returncode} at "
+                f"{block.path}, line {block.line}: killed, or out of memory? Run it again: what is "
+                "done is kept"
+            ) from error
+
+    def _start_process(self) -> subprocess.Popen:
+        threads = self._threads_each
+        return subprocess.Popen(
+            [sys.executable, "-c", "from kbert.data.corpus.tokenizing import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            | {"TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
+            | {"RAYON_NUM_THREADS": str(threads)}
+            | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
 
 
-def tokenize_with(
-    executor: Executor, blocks: Iterable[Block], settings: TokenizingSettings
+def serve() -> None:
+    """Run a worker process: call functions and write their results until there are no more."""
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not end up among the answers
+    # the process at the other end may be killed at any time, in the middle of a message too
+    ended = (EOFError, KeyboardInterrupt, BrokenPipeError, pickle.UnpicklingError)
+    with contextlib.suppress(*ended):
+        while True:
+            function, *arguments = pickle.load(source)
+            pickle.dump(function(*arguments), sink, protocol=5)
+            sink.flush()
+
+
+def tokenize(
+    blocks: Iterable[Block], settings: TokenizingSettings, executor: Executor
 ) -> Iterator[tuple[Block, Tokens]]:
-    """Do the same by an executor's workers; `IN_FLIGHT` blocks are in memory at a time.
+    """Yield (block, its `Tokens`), in order; a limited number of blocks is in memory at a time.
 
     Raises:
         ValueError: `sentences.parse` refuses the text.
-        RuntimeError: a worker has died, the executor does not answer or refuses work, or a worker
+        RuntimeError: a process has died, the executor does not answer or refuses work, or a worker
             has other versions of the packages that cut text.
     """
+    limit, timeout = IN_FLIGHT, ANSWER_S
+    explain: Callable[[Block], contextlib.AbstractContextManager] = _explain_failure
+    if isinstance(executor, WorkerProcesses):  # which explain failures themselves
+        limit, timeout, explain = executor.limit, None, contextlib.nullcontext
     packed = _pack(settings)  # with each block: nobody says which workers know it already
-
-    def submit(block: Block) -> Future:
-        try:
-            return executor.submit(_tokenize_in_worker, block, packed)
-        except Exception as error:  # each executor has its own
-            raise _executor_error(block, error) from error
-
-    def wait(block: Block, future: Future):
-        try:
-            return future.result(ANSWER_S)
-        except Exception as error:  # as above; an error of the text comes as an answer
-            future.cancel()
-            raise _executor_error(block, error) from error
-
-    yield from _tokenize_in_order(blocks, submit, wait, IN_FLIGHT)
-
-
-def _tokenize_in_order(
-    blocks: Iterable[Block],
-    submit: Callable[[Block], Future],
-    wait: Callable[[Block, Future], Tokens | str],
-    limit: int,
-) -> Iterator[tuple[Block, Tokens]]:
     waiting: deque[tuple[Block, Future]] = deque()
 
     def is_full() -> bool:  # by number, or by bytes where lines are so long that blocks are
         size = sum(len(block.data) for block, _ in waiting)
         return len(waiting) >= limit or size >= IN_FLIGHT * BLOCK
 
+    def submit(block: Block) -> None:
+        with explain(block):
+            waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
+
     def next_answer() -> tuple[Block, Tokens]:
-        block, future = waiting.popleft()
-        answer = wait(block, future)
+        block, future = waiting[0]
+        with explain(block):
+            answer = future.result(timeout)
+        waiting.popleft()
         if isinstance(answer, str):
             raise ValueError(answer)
         return block, answer
 
     try:
         for block in blocks:
-            waiting.append((block, submit(block)))
+            submit(block)
             while is_full():
                 yield next_answer()
         while waiting:
@@ -151,69 +175,21 @@ def _tokenize_in_order(
             future.cancel()
 
 
-def _executor_error(block: Block, error: Exception) -> RuntimeError:
-    what = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
-    if isinstance(error, TimeoutError):
-        what = f"no answer within {ANSWER_S:g} seconds"
-    elif isinstance(error, CancelledError):
-        what = "its work cancelled, as where a scheduler is lost"
-    return RuntimeError(
-        f"the executor failed to tokenize {block.path}, line {block.line}: {what.rstrip('.')}. "
-        "Check its workers and run it again: what is done is kept"
-    )
-
-
 @contextlib.contextmanager
-def _start_worker(settings: TokenizingSettings, processes: int) -> Iterator[subprocess.Popen]:
-    """Start a worker process, which serves until the end of the context."""
-    threads = max(1, (os.cpu_count() or 1) // processes)
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from kbert.data.corpus.tokenizing import serve; serve()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        | {"TOKENIZERS_PARALLELISM": str(threads > 1).lower(), "RAYON_NUM_THREADS": str(threads)}
-        | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
+def _explain_failure(block: Block) -> Iterator[None]:
+    """Turn whatever an executor raises into one line; an error of the text comes as an answer."""
     try:
-        assert process.stdin
-        pickle.dump(_pack(settings), process.stdin, protocol=5)
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _ask(free: queue.SimpleQueue, block: Block) -> Tokens | str:
-    """Let a free worker process tokenize a block."""
-    process = free.get()
-    try:
-        pickle.dump(block, process.stdin, protocol=5)
-        process.stdin.flush()
-        return pickle.load(process.stdout)
-    except (OSError, EOFError, pickle.UnpicklingError) as error:
-        process.wait()
+        yield
+    except Exception as error:  # each executor has its own
+        what = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
+        if isinstance(error, TimeoutError):
+            what = f"no answer within {ANSWER_S:g} seconds"
+        elif isinstance(error, CancelledError):
+            what = "its work cancelled, as where a scheduler is lost"
         raise RuntimeError(
-            f"a process that tokenizes has ended with status {process.returncode} at "
-            f"{block.path}, line {block.line}: killed, or out of memory? Run it again: what is "
-            "done is kept"
+            f"the executor failed to tokenize {block.path}, line {block.line}: {what.rstrip('.')}. "
+            "Check its workers and run it again: what is done is kept"
         ) from error
-    finally:
-        free.put(process)
-
-
-def serve() -> None:
-    """Run a worker process: read blocks and write their tokens until there are no more."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not end up among the answers
-    # the process at the other end may be killed at any time, in the middle of a message too
-    ended = (EOFError, KeyboardInterrupt, BrokenPipeError, pickle.UnpicklingError)
-    with contextlib.suppress(*ended):
-        packed = pickle.load(source)
-        while True:
-            pickle.dump(_tokenize_in_worker(pickle.load(source), packed), sink, protocol=5)
-            sink.flush()
 
 
 def software() -> dict[str, str]:
@@ -229,8 +205,8 @@ def _pack(settings: TokenizingSettings) -> bytes:
 def _unpack(packed: bytes):
     """Return the Rust tokenizer and the settings, once in each worker.
 
-    Raises:
-        RuntimeError: other versions than where the shards are written: the bytes would differ.
+    Raise a RuntimeError for other versions than where the shards are written: the bytes would
+    differ.
     """
     import tokenizers
 
@@ -251,9 +227,9 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
 
 
 def _tokenize_block(block: Block, rust, settings: TokenizingSettings) -> Tokens:
-    parsed = parse(block, text_field=settings.text_field, language=settings.language)
-    ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(parsed.sentences), np.uint32)
-    for numbers, texts in _portions(parsed.sentences):
+    sentences = parse(block, text_field=settings.text_field, language=settings.language)
+    ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(sentences), np.uint32)
+    for numbers, texts in _portions(sentences):
         encodings = rust.encode_batch_fast(texts, add_special_tokens=False)
         for number, encoding in zip(numbers, encodings, strict=True):
             ids.append(np.array(encoding.ids, np.uint32))
@@ -261,20 +237,8 @@ def _tokenize_block(block: Block, rust, settings: TokenizingSettings) -> Tokens:
     tokens = np.concatenate(ids)
     # "[SEP]" in a text is a special token to the tokenizer, and would end a segment.
     tokens[np.isin(tokens, settings.reserved)] = settings.unknown
-    begins = np.array(parsed.begins, np.int64)
-    return Tokens(tokens, *_drop_empty(lengths, begins, parsed.broken))
-
-
-def _drop_empty(
-    lengths: np.ndarray, begins: np.ndarray, broken: bool
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Remove sentences without tokens (control characters only) and empty documents."""
-    mask = lengths > 0
-    before = np.concatenate([[0], np.cumsum(mask)])
-    begins = np.unique(before[begins])
-    if len(begins) and begins[-1] == before[-1]:
-        begins, broken = begins[:-1], True
-    return lengths[mask], begins, broken
+    is_end = np.array([not sentence for sentence in sentences], bool)
+    return Tokens(tokens, lengths[is_end | (lengths > 0)])  # some have control characters alone
 
 
 def _portions(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from numbers import Integral
 
+import tokenizers
+
 from kbert.data.corpus.sentences import cut, parse_corpus
 from kbert.data.corpus.text_files import find_files
-from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
-from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
 from kbert.graph.config import require_positive
 from kbert.io.folders import atomic_folder
 
@@ -82,12 +84,13 @@ def train_vocab(
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents
     )
-    rust = _build_untrained(rules(special))
+    rules(special)  # raises for an invalid casing
+    rust = _build_untrained(bert_normalizer(lowercase, strip_accents, tokenize_chinese_chars=True))
 
     def texts() -> Iterator[list[str]]:
         parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
-        for _, block in parsed:  # [UNK]: words of WikiText that nobody knows
-            known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences)
+        for _, sentences in parsed:  # [UNK]: words of WikiText that nobody knows
+            known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in sentences if text)
             short = (_drop_long_words(rust, text) for text in known)
             yield [piece for text in short for piece in cut(text, _PIECE)]
 
@@ -123,17 +126,11 @@ def _drop_long_words(rust, text: str) -> str:
     return _LONG_RUN.sub(drop, text)
 
 
-def _build_untrained(tokenizer: Tokenizer):
-    """Return a Rust tokenizer with BERT's rules and no special tokens of its own."""
-    import tokenizers
-
-    from kbert.data.tokenization.wordpiece import WordPiece
-
-    whole = tokenizers.Tokenizer.from_str(
-        WordPiece(require_wordpiece(tokenizer, "vocab")).to_json()
-    )
+def _build_untrained(normalizer: tokenizers.normalizers.Normalizer) -> tokenizers.Tokenizer:
+    """Return a Rust tokenizer with BERT's rules and no tokens."""
     rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
-    rust.normalizer, rust.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    rust.normalizer = normalizer
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     return rust
 
 
@@ -149,8 +146,6 @@ def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]
 
 def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
     """Train the tokens: `first`, then the trainer's; warn if there are too few."""
-    import tokenizers
-
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_frequency,
@@ -159,8 +154,7 @@ def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
         limit_alphabet=len(characters),
         show_progress=False,
     )
-    fresh = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
-    fresh.normalizer, fresh.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
+    fresh = _build_untrained(rust.normalizer)
     fresh.train_from_iterator(texts, trainer)
     ids = fresh.get_vocab()
     if len(ids) < size:
