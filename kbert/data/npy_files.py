@@ -14,9 +14,8 @@ _BEGIN = b"\x93NUMPY"
 def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Return the array in an .npy file.
 
-    Raises:
-        OSError: it cannot be opened, or is no regular file.
-        ValueError: it is damaged, or no .npy file of numbers.
+    Raise an OSError if it cannot be opened or is no regular file, a ValueError if it is damaged or
+    no .npy file of numbers.
     """
     bounds.check_regular(path)
     with open(path, "rb") as file:  # a file that may not be read is no damage

@@ -54,10 +54,7 @@ def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, 
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     """Return the texts of each row: the longest first, each into the first row with space for it.
 
-    Texts without tokens are left out.
-
-    Raises:
-        ValueError: a text is longer than a row.
+    Texts without tokens are left out; one that is longer than a row raises a ValueError.
     """
     if max(lengths, default=0) > row_length:
         raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
@@ -83,19 +80,15 @@ def pack_batch(
     least_rows: int = 1,
     micro_batches: int = 1,
 ) -> PackedBatch:
-    """Pack a batch's examples, several per row.
+    """Pack a batch's examples, several per row of `row_length` tokens.
 
     Args:
         batch: one example per row, padded: Input-Token and Input-Segment, (B, S'); labels of texts,
             (B,), or of tokens, (B, S').
         lengths: number of tokens of each example; 0: an example of weight 0, which is left out.
-        row_length: S, the number of tokens in a row.
         least_rows: minimum number of rows of a micro-batch.
-        micro_batches: number of micro-batches with equally many examples and equally many rows.
-
-    Raises:
-        ValueError: a text that is longer than a row; a number of examples that the micro-batches do
-            not divide.
+        micro_batches: number of micro-batches with equally many examples and equally many rows. A
+            number that does not divide the examples raises a ValueError.
     """
     size, rest = divmod(len(batch), micro_batches)
     if rest:

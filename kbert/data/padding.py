@@ -18,19 +18,16 @@ def batches_by_length(
     count_for: Callable[[int], int],
     longest_first: bool = False,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield examples sorted by length, in padded batches.
+    """Yield examples sorted by length, in padded batches: indices, token ids, segment ids.
+
+    The ids are int32 (B, S).
 
     Args:
         examples: token ids and segment ids of each.
-        batch_size: maximum number of examples in a batch.
-        pad_id: the padding token.
         length_for: returns a batch's length, given its longest example's.
         count_for: returns a batch's number of examples, given how many there are; the last one is
             repeated.
         longest_first: whether to begin with the longest example instead of the shortest.
-
-    Yields:
-        The indices of a batch's examples, and int32 (B, S) token ids and segment ids.
     """
     order = sorted(
         range(len(examples)), key=lambda index: len(examples[index][0]), reverse=longest_first
@@ -64,14 +61,10 @@ def pick_length(lengths: Sequence[int], tokens: int) -> int:
 
 
 def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int, ...]:
-    """Return the lengths that minimize the cost of padding and of tracing each shape.
+    """Return the lengths that minimize the cost of padding and of tracing each shape, ascending.
 
-    Args:
-        needed: number of batches by the length that they need.
-        shape_cost: what each length costs once, in the time of a batch of the mean length.
-
-    Returns:
-        Some of `needed`'s lengths, ascending, the longest among them.
+    They are some of the keys of `needed`, which has the number of batches by the length that they
+    need. `shape_cost` is what each length costs once, in the time of a batch of the mean length.
     """
     lengths = sorted(needed)
     mean = sum(length * count for length, count in needed.items()) / sum(needed.values())

@@ -1,6 +1,6 @@
 """WordPiece as a part of a TensorFlow graph: strings to the ids that kbert's own tokenizer gives.
 
-Of tensorflow-text only FastWordpieceTokenizer is used, which cuts words into pieces: its
+Of tensorflow-text's tokenizers FastWordpieceTokenizer is used, which cuts words into pieces: its
 BertTokenizer cuts 4,820 of the assigned code points otherwise than transformers' tokenizer, which
 kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a text.
 """
@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from kbert.data.tokenization import code_points
-from kbert.data.tokenization.code_points import CLASS_BITS, GONE, ITSELF, PAGE
+from kbert.data.tokenization.code_points import CLASS_BITS, GONE, ITSELF
 from kbert.data.tokenization.vocabulary import Vocabulary
 
 _BYTES = 4  # of a character in UTF-8, at most
@@ -67,14 +67,13 @@ class TextGraph:
         """
         first = self._pieces(texts)
         if pairs is None:
-            framed = self._add_frame([self._cls_id], first[:, : limit - 2])
-            return framed, tf.zeros_like(framed)
-        second = self._pieces(pairs)
-        counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
-        framed = self._add_frame([self._cls_id], _beginning(first, counts[0]))
-        behind = self._add_frame([], _beginning(second, counts[1]))
-        segments = tf.zeros_like(framed), tf.ones_like(behind) * self._second_segment
-        return tf.concat([framed, behind], 1), tf.concat(segments, 1)
+            pieces = [first[:, : limit - 2]]
+        else:
+            second = self._pieces(pairs)
+            counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
+            pieces = [_beginning(first, counts[0]), _beginning(second, counts[1])]
+        ids, segments = tf_text.combine_segments(pieces, self._cls_id, self._sep_id)
+        return ids, segments * self._second_segment
 
     def _pieces_of(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
@@ -88,12 +87,6 @@ class TextGraph:
         message = f"a text must not hold {self._pad}, the padding token"
         tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
         return pieces.with_flat_values(ids)
-
-    def _add_frame(self, before: list[int], ids):
-        """Return ids (N, None) with what stands before each row, and [SEP] behind it."""
-        count = ids.nrows()
-        columns = [tf.fill([count, 1], number) for number in before]
-        return tf.concat([*columns, ids, tf.fill([count, 1], self._sep_id)], 1)
 
     def _with_stand_ins(self, texts):
         """Replace each added token in texts by one character of private use: its stand-in.
@@ -112,8 +105,7 @@ class TextGraph:
     def _clean(self, ragged):
         """Return code points (N, None) as the table says, with spaces between words."""
         points, table = ragged.flat_values, self._table
-        row = tf.gather(table.pages, points // PAGE)
-        number = tf.gather(table.rows.reshape(-1), row * PAGE + points % PAGE)
+        number = tf.cast(tf.gather(table.numbers, points), tf.int32)
         replacements = tf.gather(
             tf.RaggedTensor.from_row_splits(table.values, table.splits), number
         )

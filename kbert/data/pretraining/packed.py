@@ -18,12 +18,7 @@ _EPOCH = 2  # of the keys that a seed starts
 
 
 class Packed:
-    """The plan of every epoch.
-
-    Args:
-        shards: the documents.
-        seq_len: tokens of an example, [CLS] and the last [SEP] included.
-        seed: the run's.
+    """The plan of every epoch, of examples of `seq_len` tokens, [CLS] and the last [SEP] included.
 
     Attributes:
         begins: int64 (documents,): where each document begins among the joined ones.

@@ -31,23 +31,14 @@ _EPOCH = 1  # of the keys that a seed starts
 
 
 class Pairs:
-    """The plan of every epoch.
+    """The plan of every epoch, of examples of `seq_len` tokens, [CLS] and both [SEP] included.
 
-    Args:
-        shards: the documents.
-        seq_len: tokens of an example, [CLS] and both [SEP] included.
-        short_seq_probability: how many of the examples have a random target length, uniform in
-            2 … seq_len − 3.
-        seed: the run's.
+    `short_seq_probability` of the examples have a random target length, uniform in 2 … seq_len − 3.
     """
 
     def __init__(self, shards: Shards, seq_len: int, short_seq_probability: float, seed: int):
-        self.shards, self.seq_len, self.short_seq_probability, self.seed = (
-            shards,
-            seq_len,
-            short_seq_probability,
-            seed,
-        )
+        self.shards, self.seq_len, self.seed = shards, seq_len, seed
+        self.short_seq_probability = short_seq_probability
         starts, ends = np.asarray(shards.starts), np.asarray(shards.ends)
         counts = -(-(ends - starts) // PART)
         self._document = np.repeat(np.arange(len(starts)), counts)

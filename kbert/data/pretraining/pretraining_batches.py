@@ -20,10 +20,11 @@ from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
 MASKED_SHARE = 0.15  # the paper's, section 3.1
 SHORT_SHARE = 0.1  # the paper's, appendix A.2
 
-_CACHED_PLANS, _CACHED_EXAMPLES = (
-    2,
-    1 << 20,
-)  # 8 bytes an example in memory: so many epochs at least
+_CACHED_PLANS, _CACHED_EXAMPLES = 2, 1 << 20  # epochs at least; an example has 8 bytes
+_SETTINGS = (  # of the fingerprint
+    *("batch_size", "seq_len", "max_predictions", "seed", "mlm_probability"),
+    *("short_seq_probability", "whole_word", "mlm_only"),
+)
 _WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that are too long
 
 _logger = logging.getLogger("kbert")
@@ -81,16 +82,16 @@ class PretrainingBatches:
         self.seq_len = require_positive("seq_len", seq_len)
         _check(shards, seq_len, mlm_probability, short_seq_probability, mlm_only)
         if max_predictions is None:
-            max_predictions = math.ceil(
-                round(mlm_probability * seq_len, 9)
-            )  # 0.07 · 100 is above 7
+            most = round(mlm_probability * seq_len, 9)  # 0.07 · 100 is above 7
+            max_predictions = math.ceil(most)
         self.max_predictions = require_positive("max_predictions", max_predictions)
         self.seed, self.mlm_probability = int(seed), float(mlm_probability)
+        self.short_seq_probability = float(short_seq_probability)
         self.whole_word, self.mlm_only = bool(whole_word), bool(mlm_only)
         self._examples: Packed | Pairs = (
             Packed(shards, seq_len, self.seed)
             if mlm_only
-            else Pairs(shards, seq_len, float(short_seq_probability), self.seed)
+            else Pairs(shards, seq_len, self.short_seq_probability, self.seed)
         )
         tokens = shards.tokenizer.tokens
         self._continues = np.array([token.startswith("##") for token in tokens])
@@ -98,17 +99,8 @@ class PretrainingBatches:
         self._plans: dict[int, np.ndarray] = {}
         self._ends: list[int] = []  # examples up to the end of each epoch
         self._lock = threading.RLock()  # the loop asks for batches in a thread of its own
-        self.fingerprint = {
-            "shards": shards.fingerprint,
-            "batch_size": self.batch_size,
-            "seq_len": self.seq_len,
-            "max_predictions": self.max_predictions,
-            "seed": self.seed,
-            "mlm_probability": self.mlm_probability,
-            "short_seq_probability": float(short_seq_probability),
-            "whole_word": self.whole_word,
-            "mlm_only": self.mlm_only,
-        }
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        self.fingerprint = {"shards": shards.fingerprint} | settings
 
     def __repr__(self) -> str:
         return (
@@ -175,12 +167,12 @@ class PretrainingBatches:
         with self._lock:
             if epoch not in self._plans:
                 self._plans[epoch] = self._examples.plan(epoch)
-                while len(self._plans) > _CACHED_PLANS and self._count_cached() > _CACHED_EXAMPLES:
+                while (
+                    len(self._plans) > _CACHED_PLANS
+                    and sum(map(len, self._plans.values())) > _CACHED_EXAMPLES
+                ):
                     del self._plans[next(iter(self._plans))]
             return self._plans[epoch]
-
-    def _count_cached(self) -> int:
-        return sum(map(len, self._plans.values()))
 
     def _batch(self, examples, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
         positions, real = masking.positions_of(chosen, self.max_predictions)

@@ -13,10 +13,8 @@ from functools import cache
 import numpy as np
 import tokenizers
 
-from kbert.data.tokenization.vocabulary import Vocabulary
-from kbert.data.tokenization.wordpiece import bert_normalizer
+from kbert.data.tokenization.vocabulary import Vocabulary, bert_normalizer
 
-PAGE = 256  # code points of a page
 ITSELF = -1  # in `Replacements.values`: the code point that is replaced
 CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
 GONE = (1 << CLASS_BITS) - 1  # stands for a mark of class 0, dropped once marks have their order
@@ -33,31 +31,23 @@ class Replacements:
     """Replacement of each code point: code points, with spaces around single-character words.
 
     Attributes:
-        pages: int32 (4352,), the row of `rows` that a page of 256 code points has.
-        rows: int32 (pages that differ, 256), the number of each code point's replacement.
+        numbers: uint16 (0x110000,), the number of each code point's replacement.
         splits: int32 (replacements + 1,), where in `values` each begins.
         values: int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its
             canonical combining class above `CLASS_BITS`.
         dropped: int32, the code points of private use that are dropped.
     """
 
-    pages: np.ndarray
-    rows: np.ndarray
+    numbers: np.ndarray
     splits: np.ndarray
     values: np.ndarray
     dropped: np.ndarray
 
     def add_words(self, points: Iterable[int]) -> "Replacements":
         """Return the table in which these code points stay, each a word by itself."""
-        pages, rows = self.pages.copy(), list(self.rows)
-        mark = ord("!")  # which is one, by every vocabulary's rules
-        number = rows[pages[mark // PAGE]][mark % PAGE]
-        for page, index in (divmod(point, PAGE) for point in points):
-            if pages[page] < len(self.rows):
-                rows.append(rows[pages[page]].copy())
-                pages[page] = len(rows) - 1
-            rows[pages[page]][index] = number
-        return replace(self, pages=pages, rows=np.stack(rows))
+        numbers = self.numbers.copy()
+        numbers[list(points)] = numbers[ord("!")]  # which is one, by every vocabulary's rules
+        return replace(self, numbers=numbers)
 
 
 def replacements(vocabulary: Vocabulary) -> Replacements:
@@ -67,11 +57,11 @@ def replacements(vocabulary: Vocabulary) -> Replacements:
     return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)
 
 
-@cache  # 300 KB for each of the few sets of rules
+@cache  # 2 MB for each of the few sets of rules
 def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replacements:
     normalizer = bert_normalizer(lowercase, strip_accents, chinese)
     numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
-    numbers_by_point = np.zeros(_END, "int32")
+    numbers_by_point = np.zeros(_END, "uint16")
     dropped = []
     for point, text in _normalize_points(normalizer):
         if text == point and not unicodedata.combining(point):
@@ -80,10 +70,8 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
         numbers_by_point[ord(point)] = numbers.setdefault(entry, len(numbers))
         if not entry and unicodedata.category(point) == "Co":
             dropped.append(ord(point))
-    rows, pages = np.unique(numbers_by_point.reshape(-1, PAGE), axis=0, return_inverse=True)
     return Replacements(
-        pages.reshape(-1).astype("int32"),
-        rows,
+        numbers_by_point,
         np.cumsum([0, *map(len, numbers)], dtype="int32"),
         np.array([value for entry in numbers for value in entry], "int32"),
         np.array(dropped, "int32"),

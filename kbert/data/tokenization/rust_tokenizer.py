@@ -89,15 +89,13 @@ class RustTokenizer:
                 return text
             beginning = text[: blank.start()]
             # More than one token beyond: "[CLS]" and the like take no more room than these two.
-            if len(self._rust_encoded(beginning)) > max_length:
+            with self._lock:
+                self._rust.no_truncation()
+                tokens = len(self._rust.encode(beginning, add_special_tokens=False))
+            if tokens > max_length:
                 return beginning
             end = 8 * blank.start()
         return text
-
-    def _rust_encoded(self, text: str) -> tokenizers.Encoding:
-        with self._lock:
-            self._rust.no_truncation()
-            return self._rust.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         """Return the text of ids that the vocabulary has."""

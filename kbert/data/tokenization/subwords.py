@@ -27,13 +27,6 @@ from kbert.io import json_schema as js
 KINDS = {"BPE": "RobertaTokenizer", "Unigram": "XLMRobertaTokenizer"}  # transformers' classes
 SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 _MODEL = js.fields({"model": js.fields(optional={"type": js.TEXT})})
-_CONFIG = js.fields(
-    optional={
-        "tokenizer_class": js.or_null(js.TEXT),
-        "add_prefix_space": js.or_null(js.FLAG),
-        "trim_offsets": js.or_null(js.FLAG),
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +38,8 @@ class Subwords:
         special_tokens: the tokens of the roles pad, unk, cls, sep and mask, if they are not
             `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
         tokenizer_class: transformers' class; None: by the kind.
-        added: as in `Vocabulary`, in addition to those of the text.
-        max_length, truncation_side: as in `Vocabulary`.
-        source: its name in errors.
+        added, max_length, truncation_side, source: as in `Vocabulary`; `added` in addition to the
+            text's.
 
     Attributes:
         kind: one of `KINDS`.
@@ -148,37 +140,12 @@ class Subwords:
         return config | truncation_config(self, max_length)
 
 
-def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Subwords:
-    """Read the subwords of a tokenizer.json, or of a vocab.json with its merges.txt.
+def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
+    """Return a tokenizer.json's text of a vocab.json and its merges.txt, as transformers makes it.
 
-    Args:
-        path: the file.
-        special_tokens: see `Subwords`.
-        settings: other arguments of `Subwords`.
-
-    Raises:
-        FileNotFoundError: a vocab.json without a merges.txt in its folder.
-        ValueError: `Subwords` refuses the content.
+    `settings` are those of tokenizer_config.json. Raise a FileNotFoundError if there is no
+    merges.txt, a ValueError if the two files do not fit together.
     """
-    bounds.check_size(path, bounds.TEXT)
-    config_values: dict = {}
-    if (config := path.with_name("tokenizer_config.json")).is_file():
-        config_values = js.read(config, _CONFIG)
-    if path.name == "vocab.json":
-        text = _join_merges(path, SPECIAL_TOKENS | special_tokens, config_values)
-    else:
-        text = path.read_text(encoding="utf-8-sig")
-    return Subwords(
-        text=text,
-        special_tokens=special_tokens,
-        tokenizer_class=config_values.get("tokenizer_class"),
-        source=str(path),
-        **settings,
-    )
-
-
-def _join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
-    """Return a tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
     merges = path.with_name("merges.txt")
     if not merges.is_file():
         raise FileNotFoundError(f"{path.parent} has {path.name}, but no merges.txt")

@@ -20,11 +20,9 @@ from typing import Unpack
 
 from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.encodings import EncodedBatch, Encoding
-from kbert.data.tokenization.rust_tokenizer import RustTokenizer
 from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
-from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.aliases import Answering, answer_old_names
 from kbert.graph.config import require_positive, write_atomically
 from kbert.io import json_schema as js
@@ -63,9 +61,7 @@ class Tokenizer(Answering):
         special = {role: self._ids[token] for role, token in vocabulary.special_tokens.items()}
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
-        self._pieces: RustTokenizer = (
-            vocabulary.engine() if isinstance(vocabulary, Subwords) else WordPiece(vocabulary)
-        )
+        self._pieces = vocabulary.engine()
         (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
         self._segments = getattr(vocabulary, "segments", True)
         self.between_ids = pair.ids[1:-1]

@@ -9,7 +9,8 @@ these, `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json
 import os
 from pathlib import Path
 
-from kbert.data.tokenization.subwords import KINDS, Subwords, read_subwords
+from kbert.data.tokenization.subwords import KINDS, Subwords, join_merges
+from kbert.data.tokenization.subwords import SPECIAL_TOKENS as SUBWORD_TOKENS
 from kbert.data.tokenization.tokenizer_settings import settings_next_to
 from kbert.data.tokenization.vocabulary import (
     FLAGS,
@@ -63,17 +64,16 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     """Read a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
     Args:
-        path: a folder with one of the two or `vocab.json`, or one of the two under any name (JSON
-            by `.json`).
+        path: a folder with one of the two or `vocab.json`, or one of these files under any name
+            (JSON by `.json`).
         rules: `lowercase` and other arguments of `Vocabulary` that go before what the files say;
             None: as the files say.
 
     Raises:
-        FileNotFoundError: neither of the two files is there.
-        UnknownCasing: no file says the casing, nor do the rules.
-        ValueError: a `tokenizer.json` that is not BERT's WordPiece, nor
-            byte-level BPE or Unigram; a file that is not UTF-8, not JSON, or empty; what
-            `Vocabulary` or `Subwords` refuses.
+        FileNotFoundError: none of the files is there.
+        UnknownCasing: neither a file nor the rules say the casing.
+        ValueError: a tokenizer that is not BERT's WordPiece, byte-level BPE or Unigram; a file that
+            is not UTF-8, not JSON, or empty; what `Vocabulary` or `Subwords` refuses.
     """
     bounds.refuse_url(path)
     path = Path(path)
@@ -89,16 +89,21 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             f"{path}: no such folder or file. A vocabulary is a folder with tokenizer.json or "
             "vocab.txt, or one of these files (kbert vocab trains one)"
         )
-    values = _tokenizer_json(path) if path.suffix == ".json" else {}
-    says = settings_next_to(path, values)
+    values = {}
+    if path.suffix == ".json" and path.name != "vocab.json":
+        values = js.read(path, _TOKENIZER)
+        setting_keys.check_settings("tokenizer.json", values, str(path))
+    says, config = settings_next_to(path, values)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
     if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
-        return _subwords(path, says, rules)
+        return _subwords(path, says, config, rules)
     if path.suffix == ".json":
         arguments = _wordpiece_of(values, path)
     else:
         arguments = {"tokens": read_tokens(path)}
-        _check_class(path, says["tokenizer_class"])
+        class_name = says["tokenizer_class"] or "BertTokenizer"
+        if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
+            raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
     del says["tokenizer_class"]
     sources = (arguments, says, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
@@ -121,36 +126,25 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     return vocabulary
 
 
-def _tokenizer_json(path: Path) -> dict:
-    """Return the content of a tokenizer.json, checked as far as all kinds have it.
-
-    None of vocab.json.
-    """
-    if path.name == "vocab.json":
-        return {}
-    values = js.read(path, _TOKENIZER)
-    setting_keys.check_settings("tokenizer.json", values, str(path))
-    return values
-
-
-def _subwords(path: Path, says: dict, rules: dict) -> Subwords:
-    """Byte-level BPE or Unigram, which have none of WordPiece's rules."""
+def _subwords(path: Path, says: dict, config: dict, rules: dict) -> Subwords:
+    """Read byte-level BPE or Unigram, which have none of WordPiece's rules."""
     names = says["special_tokens"] | rules.pop("special_tokens", {})
-    settings = {key: says[key] for key in ("added", "max_length", "truncation_side")}
-    subwords = read_subwords(path, names, **settings)
+    bounds.check_size(path, bounds.TEXT)
+    subwords = Subwords(
+        text=join_merges(path, SUBWORD_TOKENS | names, config)
+        if path.name == "vocab.json"
+        else path.read_text(encoding="utf-8-sig"),
+        special_tokens=names,
+        tokenizer_class=config.get("tokenizer_class"),
+        source=str(path),
+        **{key: says[key] for key in ("added", "max_length", "truncation_side")},
+    )
     if rules.pop("lowercase", subwords.lowercase) != subwords.lowercase or rules:
         raise ValueError(
             f"{path}: a {subwords.kind} tokenizer has no lowercase and no other rules of "
             "WordPiece: leave them out"
         )
     return subwords
-
-
-def _check_class(path: Path, class_name: str | None) -> None:
-    """Raise a ValueError for a class that does not read a vocab.txt by BERT's rules."""
-    class_name = class_name or "BertTokenizer"
-    if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
-        raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
 
 
 def _is_in(entry: dict, arguments: dict) -> bool:

@@ -24,6 +24,8 @@ _SETTINGS = js.fields(
     | dict.fromkeys(_CLEANING, js.or_null(js.FLAG))
     | {
         "tokenizer_class": js.or_null(js.TEXT),
+        "add_prefix_space": js.or_null(js.FLAG),
+        "trim_offsets": js.or_null(js.FLAG),
         "model_max_length": _LENGTH,
         "max_len": _LENGTH,
         "truncation_side": js.or_null(js.one_of(*TRUNCATION_SIDES)),
@@ -37,16 +39,13 @@ _ADDED = js.mapping_of(js.whole(), "ids by token")  # of added_tokens.json
 _CONFIG = js.fields(optional={"tokenizer_class": js.or_null(js.TEXT)})  # of config.json
 
 
-def settings_next_to(path: Path, values: dict) -> dict:
-    """Read transformers' files beside the vocabulary, under `Vocabulary`'s names.
+def settings_next_to(path: Path, values: dict) -> tuple[dict, dict]:
+    """Read transformers' files beside a vocabulary; `values` are those of a tokenizer.json.
 
-    As in transformers, special_tokens_map.json and added_tokens.json count only where
+    Return them under `Vocabulary`'s names, and the content of tokenizer_config.json. As in
+    transformers, special_tokens_map.json and added_tokens.json count only where
     tokenizer_config.json has no added_tokens_decoder; the names of special_tokens_map.json then go
     before those of tokenizer_config.json.
-
-    Args:
-        path: the vocabulary.
-        values: the content of a tokenizer.json.
     """
     config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
     source = str(path.with_name("tokenizer_config.json"))
@@ -80,15 +79,13 @@ def settings_next_to(path: Path, values: dict) -> dict:
     for key in _CLEANING:
         if config.get(key) is not None or (key == "strip_accents" and key in config):
             says["lowercase" if key == "do_lower_case" else key] = config[key]
-    return says
+    return says, config
 
 
 def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:
     """Return the special tokens' names by role, and the entries of all by their text.
 
-    Args:
-        config: the content of tokenizer_config.json.
-        older: that of special_tokens_map.json, whose names go before.
+    `older` is the content of special_tokens_map.json, whose names go before those of `config`.
     """
     candidates = [(key, v) for key, v in (config | older).items() if key.endswith("_token")]
     for values in (config, older):

@@ -1,4 +1,4 @@
-"""A vocabulary: the tokens by id, the casing, the special tokens' names; and `vocab.txt`."""
+"""A WordPiece vocabulary: tokens by id, rules, its Rust tokenizer; and `vocab.txt`."""
 
 import logging
 import os
@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+import tokenizers
+
+from kbert.data.tokenization.rust_tokenizer import RustTokenizer
 from kbert.graph.config import require_positive
 from kbert.io import bounds
 from kbert.io import json_schema as js
@@ -130,6 +133,11 @@ class Vocabulary:
         beyond = (entry["content"] for entry in self.added if entry["id"] >= len(self.tokens))
         return (*self.tokens, *beyond)
 
+    def engine(self) -> RustTokenizer:
+        """Return the Rust tokenizer that encodes."""
+        added = [entry["content"] for entry in self.added]
+        return RustTokenizer(_build_rust(self), added, self.truncation_side)
+
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
         config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
@@ -143,15 +151,50 @@ class Vocabulary:
         }
 
 
+def bert_normalizer(
+    lowercase: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+) -> tokenizers.normalizers.Normalizer:
+    """Return the normalizer of texts before they are split; arguments as in `Vocabulary`."""
+    return tokenizers.normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=tokenize_chinese_chars,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+
+
+def _build_rust(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """Return the Rust tokenizer, as transformers builds BertTokenizer's."""
+    special = vocabulary.special_tokens
+    word_piece = tokenizers.models.WordPiece(
+        {token: token_id for token_id, token in enumerate(vocabulary.tokens)},
+        unk_token=special["unk"],
+        max_input_chars_per_word=vocabulary.max_word_chars,
+    )
+    rust = tokenizers.Tokenizer(word_piece)
+    rust.normalizer = bert_normalizer(
+        vocabulary.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars
+    )
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    rust.decoder = tokenizers.decoders.WordPiece(prefix="##", cleanup=True)
+    for entry in vocabulary.added:
+        flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
+        rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
+    cls, sep = special["cls"], special["sep"]
+    rust.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
+    )
+    return rust
+
+
 def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
     """Return the tokens of a `vocab.txt`, in the order of their ids.
 
     Lines end in LF or CRLF; blank lines at the end are no tokens. As Google's `load_vocab`, white
-    space around a token is dropped. Only a line feed ends a line: U+2028 and U+0085 do not.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is empty, not UTF-8, or beyond `kbert.io.bounds`.
+    space around a token is dropped. Only a line feed ends a line: U+2028 and U+0085 do not. A file
+    that is empty, not UTF-8, or beyond `kbert.io.bounds` raises a ValueError.
     """
     text = _text(Path(path))
     if text.count("\n") > bounds.LINES:
