@@ -1,9 +1,8 @@
 """Export to ONNX, for ONNX Runtime and many other runtimes."""
 
-import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import quantization, serving
@@ -36,13 +35,7 @@ def write(
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
         proto = convert_model(model, bert.config.positions)
-        if quantize is not None:
-            names_of_inputs = [tensor.name for tensor in model.inputs]
-
-            def feed(ids, segment_ids):
-                return dict(zip(names_of_inputs, (ids, segment_ids), strict=False))
-
-            proto = quantization.quantize_graph(proto, bert, quantize, calibration, feed)
+        proto = quantization.quantize_graph(proto, bert, quantize, calibration)
         part.write_bytes(proto.SerializeToString())
 
 
@@ -56,7 +49,9 @@ def convert_model(model, positions: int):
     import onnx
 
     proto = _from_tensorflow(model) if backend == "tensorflow" else _from_torch(model, positions)
-    _order_outputs(proto, serving.output_names(model))
+    outputs = {value.name: value for value in proto.graph.output}
+    del proto.graph.output[:]  # TensorFlow sorts them by name
+    proto.graph.output.extend(outputs[name] for name in serving.output_names(model))
     _name_axes(proto)
     onnx.checker.check_model(proto)
     return proto
@@ -127,7 +122,10 @@ def _from_torch(model, positions: int):
     )
     axes = {0: torch.export.Dim(_BATCH), 1: torch.export.Dim(_LENGTH, max=positions)}
     dynamic = tuple(axes if tensor.shape[1] is None else {0: axes[0]} for tensor in model.inputs)
-    with _quiet_torch():
+    # Leave out that torchvision is absent, and that two inputs share their axes.
+    with warnings.catch_warnings(), serving.only_errors_of(TORCHVISION_REMARKS):
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+        warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
         program = torch.onnx.export(
             Serving().eval(),
             inputs,
@@ -138,25 +136,6 @@ def _from_torch(model, positions: int):
             verbose=False,
         )
     return program.model_proto
-
-
-@contextlib.contextmanager
-def _quiet_torch() -> Iterator[None]:
-    """Leave out that torchvision is absent, and that two inputs share their axes."""
-    with (
-        warnings.catch_warnings(),
-        serving.only_errors_of(TORCHVISION_REMARKS),
-    ):
-        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
-        warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
-        yield
-
-
-def _order_outputs(proto, order: list[str]) -> None:
-    """Put the outputs in the graph's order; TensorFlow sorts them by name."""
-    outputs = {value.name: value for value in proto.graph.output}
-    del proto.graph.output[:]
-    proto.graph.output.extend(outputs[name] for name in order)
 
 
 def _name_axes(proto) -> None:

@@ -8,7 +8,6 @@ ONNX backend (huggingface/text-embeddings-inference, backends/ort/src/lib.rs) do
 tokenizer.json.
 """
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from kbert.graph import names
 
 _WHAT = "an ONNX file"
 _BACKENDS = ("tensorflow", "torch")
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Outputs by transformers' names, and the layers that give them, by what a class is for. The others
 # have the logits of their only layer.
 _OUTPUTS = {
@@ -51,9 +49,7 @@ def write(
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
     proto = onnx.convert_model(_build_served_model(bert, name, path), bert.config.positions)
-    if quantize is not None:
-        feed = functools.partial(_feed, _inputs(bert))
-        proto = quantization.quantize_graph(proto, bert, quantize, calibration, feed)
+    proto = quantization.quantize_graph(proto, bert, quantize, calibration)
 
     def also(part: Path) -> None:
         (part / folder.ONNX).parent.mkdir(exist_ok=True)
@@ -67,21 +63,14 @@ def check(path: Path) -> None:
     onnx.check(path)
 
 
-def _inputs(bert) -> tuple[str, ...]:
-    return _INPUTS if bert.config.model_type == "bert" else _INPUTS[:2]
-
-
-def _feed(inputs: tuple[str, ...], ids, segment_ids) -> dict:
-    arrays = dict(zip(_INPUTS, (ids, ids * 0 + 1, segment_ids), strict=True))
-    return {name: arrays[name].astype("int64") for name in inputs}
-
-
 def _build_served_model(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
     import keras
 
     from kbert.model.probes import cut_after_embeddings, cut_embeddings
 
+    inputs = ["input_ids", "attention_mask", "token_type_ids"]
+    inputs = inputs if bert.config.model_type == "bert" else inputs[:2]
     model = serving.free_model(bert, max_predictions=None)
     first = bert.spec.outputs[0]  # without a head the last hidden state
     wanted = next(
@@ -104,9 +93,7 @@ def _build_served_model(bert, architecture: str, path: Path):
         def __init__(self):
             super().__init__()
             self.before, self.rest = before, rest
-            self.inputs = [
-                keras.KerasTensor((None, None), "int64", name=name) for name in _inputs(bert)
-            ]
+            self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in inputs]
             self.output_names = list(wanted)
             self.built = True
 

@@ -8,10 +8,11 @@ multiplies activations with each other (attention's scores and its mean) stays f
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving
+from kbert.graph import names
 from kbert.io import extras
 from kbert.io.wording import unknown_choice
 
@@ -38,12 +39,13 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
         extras.require(_WHAT, "onnx", "onnx", "onnxruntime")
 
 
-def quantize_graph(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
-    """Return a float32 ModelProto with int8 products.
+def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str] | None):
+    """Return a float32 ModelProto with int8 products; unchanged if `quantize` is None.
 
-    `bert`'s tokenizer encodes the `calibration` texts. `feed` makes the graph's inputs, by name,
-    from int32 ids and segment ids (1, S).
+    `bert`'s tokenizer encodes the `calibration` texts.
     """
+    if quantize is None:
+        return proto
     import onnx
     import onnxruntime
     from onnxruntime import quantization as ort
@@ -65,9 +67,14 @@ def quantize_graph(proto, bert, quantize: str, calibration: Sequence[str] | None
         else:
             options["activation_type"] = ort.QuantType.QUInt8
             options["extra_options"]["OpTypesToExcludeOutputQuantization"] = _PRODUCTS
-            reader = _reader(ort, _feeds(bert, calibration, feed))
+            feeds = _feeds(bert, calibration, proto.graph.input)
+
+            class Reader(ort.CalibrationDataReader):
+                def get_next(self):
+                    return next(feeds, None)
+
             with serving.only_errors_of("root"):
-                ort.quantize_static(folded, after, reader, **options)
+                ort.quantize_static(folded, after, Reader(), **options)
         return onnx.load(after)
 
 
@@ -107,17 +114,19 @@ def _only_products(onnx, graph) -> None:
         graph.initializer.remove(one)
 
 
-def _feeds(bert, texts: Sequence[str], feed: Callable) -> Iterator[dict]:
-    """Yield one text at a time: no padding, whose activations are no one's."""
+def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
+    """Yield a graph's inputs for one text at a time: padding would have activations of its own."""
+    import onnx
+
     limit = serving.longest(bert, bert.sentence.max_length if bert.sentence else None)
     for text in texts:
         batch = bert.tokenizer.encode_batch([text], max_length=limit)
-        yield feed(batch.token_ids, batch.segment_ids)
-
-
-def _reader(ort, feeds: Iterator[dict]):
-    class Reader(ort.CalibrationDataReader):
-        def get_next(self):
-            return next(feeds, None)
-
-    return Reader()
+        ids, segments = batch.token_ids, batch.segment_ids
+        arrays = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: segments, "input_ids": ids}
+        arrays |= {"attention_mask": ids * 0 + 1, "token_type_ids": segments}
+        yield {
+            value.name: arrays[value.name].astype(
+                onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            )
+            for value in inputs
+        }

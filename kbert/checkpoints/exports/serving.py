@@ -50,7 +50,24 @@ def free_model(bert, **changes):
     """Return the model of any length in float32, itself or a copy; `changes` are of its spec."""
     changes = {"seq_len": None} | changes
     same = all(getattr(bert.spec, name) == value for name, value in changes.items())
-    return bert.model if same and _computes_in_float32(bert.model) else _copy(bert, changes)
+    others = ("float16", "bfloat16", "float64")
+    if same and not any(layer.compute_dtype in others for layer in bert.model.layers):
+        return bert.model
+    import keras
+
+    from kbert.model import builder
+
+    model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
+    expected = [tuple(weight.shape) for weight in model.weights]
+    shapes = [tuple(weight.shape) for weight in bert.model.weights]
+    if expected != shapes:
+        raise ValueError(
+            f"the model must have the weights of head {bert.head} of its configuration, "
+            f"{len(expected)} of them, got {len(shapes)} weights or other shapes"
+        )
+    for new, old in zip(model.weights, bert.model.weights, strict=True):
+        new.assign(keras.ops.convert_to_numpy(old))
+    return model
 
 
 def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
@@ -176,27 +193,3 @@ def sentence_vector(model, sentence: SentenceSettings):
     if sentence.normalize:
         embeddings = keras.layers.UnitNormalization()(embeddings)
     return keras.layers.Identity(name=SENTENCE)(embeddings[:, : sentence.dimensions])
-
-
-def _computes_in_float32(model) -> bool:
-    return not any(
-        layer.compute_dtype in ("float16", "bfloat16", "float64") for layer in model.layers
-    )
-
-
-def _copy(bert, changes: dict):
-    import keras
-
-    from kbert.model import builder
-
-    model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
-    expected = [tuple(weight.shape) for weight in model.weights]
-    shapes = [tuple(weight.shape) for weight in bert.model.weights]
-    if expected != shapes:
-        raise ValueError(
-            f"the model must have the weights of head {bert.head} of its configuration, "
-            f"{len(expected)} of them, got {len(shapes)} weights or other shapes"
-        )
-    for new, old in zip(model.weights, bert.model.weights, strict=True):
-        new.assign(keras.ops.convert_to_numpy(old))
-    return model

@@ -13,7 +13,7 @@ from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import label_names
 from kbert.checkpoints.exports import serving
 from kbert.checkpoints.exports.text_graph import TextGraph
-from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
+from kbert.checkpoints.sentence_settings import DEFAULT, settings_of
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
@@ -21,7 +21,7 @@ from kbert.model.summary import ids_of
 
 CANDIDATES = 5  # of a [MASK], as by `kbert.fill_mask`
 _MLM = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
-_NEEDED = {
+_NEEDED = {  # layers of each head that can answer
     "encoder": [],
     "classifier": [names.POOLER, names.CLASSIFIER],
     "pretraining": list(_MLM),
@@ -45,23 +45,19 @@ def check(bert) -> None:
     needed = list(_NEEDED[bert.head])
     if not bert.spec.variant.outputs:
         sentence = settings_of(bert, _WHAT)
-        _check_sentence(sentence, bert.tokenizer)
+        if sentence.lowercase and not bert.tokenizer.lowercase:
+            raise ValueError(
+                f"{_WHAT} needs a model without do_lower_case of sentence-transformers"
+            )
+        if sentence.default_prompt and not sentence.include_prompt:
+            raise ValueError(
+                f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
+            )
         needed += [names.POOLER] * ("pooler" in sentence.poolings)
     if lacking := _lacking(bert, needed):
         raise ValueError(
-            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are "
-            "not in the checkpoint: those "
-            "in the model are random"
-        )
-
-
-def _check_sentence(sentence: SentenceSettings, tokenizer) -> None:
-    """Raise a ValueError for texts that are prepared in a way which the graph does not have."""
-    if sentence.lowercase and not tokenizer.lowercase:
-        raise ValueError(f"{_WHAT} needs a model without do_lower_case of sentence-transformers")
-    if sentence.default_prompt and not sentence.include_prompt:
-        raise ValueError(
-            f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
+            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are not in the "
+            "checkpoint: those in the model are random"
         )
 
 
@@ -88,11 +84,9 @@ def functions(bert, model) -> dict[str, Callable]:
         return tf.function(lambda *arguments: answer(*inputs(*arguments)), spec, autograph=False)
 
     signatures = {"serving_default": make_signature(answer, text)}
-    return (
-        signatures
-        if answer_pairs is None
-        else signatures | {"pairs": make_signature(answer_pairs, text, pair)}
-    )
+    if answer_pairs is not None:
+        signatures["pairs"] = make_signature(answer_pairs, text, pair)
+    return signatures
 
 
 def _encoder(bert, model):

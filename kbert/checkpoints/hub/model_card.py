@@ -21,6 +21,17 @@ _PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
 _MADE_BY = "(the distribution kbert-keras; the package index's `kbert` is another project)."
 _TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
 _LIBRARIES = dict.fromkeys(_TRANSFORMERS, "transformers") | {"keras_hub": "keras-hub"}  # the tag
+_INTERVALS = (
+    "The intervals are bootstrap percentiles over the dev examples: how much a metric depends on "
+    "which examples these are. An accuracy of 0 or 1 has Wilson's interval. The intervals do not "
+    "show how much a metric differs between seeds. If the run evaluated more than once, the dev "
+    "data also chose the weights, and other data may give lower values."
+)
+_NO_INTERVALS = {  # by a run's verb
+    "fine-tuned": "There are no intervals: they need at least 10 dev examples, and so few that 50 "
+    "resamples of them take at most about 10 seconds.",
+    "pretrained": "There are no intervals: these are means over batches of masked tokens.",
+}
 _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they differ
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
@@ -84,19 +95,25 @@ def make_card(
     """
     from kbert import __version__
 
-    spec, use = model.spec, _find_use(model)
+    spec = model.spec
+    head = HEADS[spec.head]
+    use = head.uses.get(model.problem_type or "", head.use)
+    if not head.layers and model.sentence is not None:
+        use = _SENTENCE
     config, labels = spec.config, model.labels or ()
     name = ModelName.parse(base or (training and training.base) or "")
     title = f"{name.repo.rpartition('/')[2] if name else config.family.title} "
     title += f"{training.verb} for {use.title}" if training else f"for {use.title}"
     params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
-    facts = {"Task": use.title}
-    if labels:
-        facts["Labels"] = ", ".join(labels[:20]) + (f", … ({len(labels)})" if labels[20:] else "")
-    if name is not None:
-        facts["Started from"] = _link(name)
-    facts["Size"] = f"{config.num_hidden_layers} layers of width {config.hidden_size:,}, "
-    facts["Size"] += f"{params:,} parameters"
+    more = f", … ({len(labels)})" if labels[20:] else ""
+    facts = {
+        "Task": use.title,
+        "Labels": ", ".join(labels[:20]) + more,
+        "Started from": _link(name) if name else "",
+        "Size": f"{config.num_hidden_layers} layers of width {config.hidden_size:,}, "
+        f"{params:,} parameters",
+    }
+    facts = {key: text for key, text in facts.items() if text}
     for key, text in (training.facts if training else {}).items():
         facts.setdefault(key, text)
     sections = [
@@ -118,13 +135,6 @@ def make_card(
 def fill_in_name(card: str, name: str) -> str:
     """Write a model's name into the examples of a card that kbert made; others stay as they are."""
     return card.replace(_PLACEHOLDER, f'"{name}"') if _MADE_BY in card else card
-
-
-def _find_use(model: Model) -> Use:
-    head = HEADS[model.spec.head]
-    if not head.layers and model.sentence is not None:
-        return _SENTENCE
-    return head.uses.get(model.problem_type or "", head.use)
 
 
 def _make_metadata(
@@ -180,26 +190,17 @@ def _describe_metrics(training: Training) -> list[str]:
     """Return the section of the metrics, or the sentence that there are none."""
     if not training.metrics:
         return ["## Metrics", "The run had no dev data, so there are no metrics."]
-    lines, note = [], "There are no intervals: these are means over batches of masked tokens."
-    if training.verb == "fine-tuned":
-        note = (
-            "There are no intervals: they need at least 10 dev examples, and so few that 50 "
-            "resamples of them take at most about 10 seconds."
+    lines = [
+        (
+            name,
+            f"{value:.4f}",
+            " to ".join(f"{end:.4f}" for end in training.intervals.get(name, ())),
         )
-    for name, value in training.metrics.items():
-        pair = training.intervals.get(name)
-        lines.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
-    if training.intervals:
-        note = (
-            "The intervals are bootstrap percentiles over the dev examples: how much a metric "
-            "depends on which examples these are. An accuracy of 0 or 1 has Wilson's interval. The "
-            "intervals do not show how much a metric differs between seeds. If the run evaluated "
-            "more than once, the dev data also chose the weights, and other data may give lower "
-            "values."
-        )
-    columns = ("metric", f"dev data, {training.facts.get('Dev data', '')}", "95 % interval")[
-        : 3 if training.intervals else 2
+        for name, value in training.metrics.items()
     ]
+    columns = ["metric", f"dev data, {training.facts.get('Dev data', '')}"]
+    columns += ["95 % interval"] * bool(training.intervals)
+    note = _INTERVALS if training.intervals else _NO_INTERVALS[training.verb]
     return ["## Metrics", _table(columns, lines), note]
 
 
