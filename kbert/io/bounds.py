@@ -49,15 +49,10 @@ def refuse_url(path: str | os.PathLike, *, to_write: bool = False) -> None:
 
 
 def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
-    """Refuse a FIFO, a device or a socket, because reading it may never end.
+    """Raise an OSError for a FIFO, a device or a socket, because reading it may never end.
 
-    Args:
-        file: the file.
-        pipes: whether to accept the shell's `<(command)` and /dev/stdin, which can be read once.
-
-    Raises:
-        ValueError: it is a URL.
-        OSError: it is missing, or not a regular file.
+    `pipes`: whether to accept the shell's `<(command)` and /dev/stdin, which can be read once. A
+    URL is a ValueError.
     """
     refuse_url(file)
     mode = os.stat(file).st_mode

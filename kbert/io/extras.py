@@ -6,11 +6,8 @@ import importlib.util
 def require(what: str, extra: str, *modules: str, instead: str = "") -> None:
     """Raise an ImportError that says what to install if any module is missing.
 
-    Args:
-        what: what needs the modules, such as "an ONNX file".
-        extra: the extra of pyproject.toml that brings them.
-        modules: the modules' names; they are not imported.
-        instead: what else the user can do.
+    `what` needs the modules, which the `extra` of pyproject.toml brings; they are not imported.
+    `instead` is what else the user can do.
     """
     missing = [name.replace("_", "-") for name in modules if not is_installed(name)]
     if not missing:

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -163,9 +164,7 @@ def read(
 ):
     """Return the value in a JSON file of at most `largest` bytes; other arguments as for `parse`.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: too large, or refused by `parse`.
+    Raise an OSError if it cannot be read, a ValueError if it is too large or `parse` refuses it.
     """
     bounds.check_regular(path)
     with open(path, "rb") as file:
@@ -183,13 +182,10 @@ def read_object(path: str | os.PathLike) -> dict:
 def parse(
     text: bytes | str, kind: Kind, source: str, what: str = "JSON", *, any_number: bool = False
 ):
-    """Parse JSON strictly.
+    """Parse JSON strictly, from a text or from bytes in UTF-8.
 
     Args:
-        text: the text, or its bytes in UTF-8.
-        kind: the expected kind.
-        source: its name in errors.
-        what: the expectation that an error names if it is not JSON.
+        source, what: its name, and the expectation if it is not JSON, for errors.
         any_number: whether to accept NaN and infinities, which Python writes into rows of data.
 
     Raises:
@@ -258,11 +254,9 @@ def _check_values(value, source: str, types: tuple[type, ...], path: str = "", d
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict:
     values = dict(pairs)
     if len(values) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {short_repr(key)} stands twice")
-            seen.add(key)
+        counts = Counter(key for key, _ in pairs)
+        again = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"the key {short_repr(again)} stands twice")
     return values
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from kbert.io import json_schema as js
 from kbert.io.row_formats import read_package_table
@@ -55,7 +56,9 @@ def check_settings(file: str, values: dict, source: str) -> None:
     for row in setting_keys(file):
         if row.handling != "refused":
             continue
-        value = _value_at(values, row.key)
+        value: Any = values
+        for key in row.key.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
         if not any(type(value) is type(one) and value == one for one in (None, *row.allowed)):
             wanted, got = json.dumps(row.allowed[0]), js.short_repr(value)
             raise ValueError(f"{source}: {row.key} must be {wanted}, got {got}. {row.why}")
@@ -73,11 +76,3 @@ def list_ignored_keys(folder: Path) -> tuple[str, ...]:
             keys = [key for key in values if not any(fnmatchcase(key, one) for one in used)]
             lines += [f"{file}: {', '.join(keys)}"] if keys else []
     return tuple(lines)
-
-
-def _value_at(values: dict, key: str):
-    first, _, inner = key.partition(".")
-    value = values.get(first)
-    if not inner:
-        return value
-    return value.get(inner) if isinstance(value, dict) else None

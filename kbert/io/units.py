@@ -31,11 +31,8 @@ def parse_amount(name: str, value: float | str, unit: str, least: float, example
         name: the argument's name, for the error.
         value: the number, or a text.
         unit: a pattern of the unit's spellings, behind the prefix.
-        least: the smallest valid number; a smaller one lacks its unit.
+        least: the smallest valid number; a smaller one lacks its unit. Others raise a ValueError.
         example: a valid value, for the error.
-
-    Raises:
-        ValueError: no such number.
     """
     pattern = rf"(\d+\.?\d*(?:e[+]?\d+)?)\s*([kmgtp]?i?)(?:{unit})?"
     match = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))

@@ -50,8 +50,7 @@ def hint(
     """Suggest the known name that is close to an unknown one, regardless of case.
 
     Args:
-        name: the unknown name.
-        known: the known names.
+        name, known: the unknown name, and the known ones.
         what: the text before the list of all names, if none is close; "": no list.
         before: what stands before each name, such as "--".
         cutoff: minimum similarity by difflib, from 0 to 1.
@@ -75,10 +74,8 @@ def hint(
 def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection[str] = ()) -> str:
     """Suggest the file or folder that is close to a missing path; "" if there is none.
 
-    Args:
-        path: the missing path.
-        fits: returns whether a path is a candidate, such as `os.path.isfile`.
-        names: other candidates, unless the path is in another folder.
+    `fits` returns whether a path is a candidate. `names` are other candidates, unless the path is
+    in another folder.
     """
     folder, name = os.path.split(os.fspath(path))
     try:
