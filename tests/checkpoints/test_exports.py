@@ -105,7 +105,9 @@ def with_identifiers(inputs):
 
 
 def written(form, bert, path):
-    importlib.import_module(f"kbert.checkpoints.exports.{form}").write(bert, path)
+    module = importlib.import_module(f"kbert.checkpoints.exports.{form}")
+    module.check(path)
+    module.write(bert, path)
     return path
 
 

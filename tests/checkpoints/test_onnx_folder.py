@@ -120,17 +120,13 @@ def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
     assert 0 < np.abs(found - wanted).max() < 0.25 * np.ptp(wanted)
 
 
-def feed_of(ids, segment_ids):
-    return {"Input-Token": ids, "Input-Segment": segment_ids}
-
-
 @pytest.mark.full
 def test_what_comes_out_of_an_int8_product_is_float32(berts):
     from kbert.checkpoints.exports import onnx, serving
 
     bert = berts["encoder"]
     proto = onnx.convert_model(serving.free_model(bert), bert.config.positions)
-    graph = quantization.quantize_graph(proto, bert, "int8", TEXTS, feed_of).graph
+    graph = quantization.quantize_graph(proto, bert, "int8", TEXTS).graph
     products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
     rounded = {node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
     assert products and rounded and not products & rounded

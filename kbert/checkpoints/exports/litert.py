@@ -17,29 +17,25 @@ def write(bert, path: str | os.PathLike) -> None:
     have the graph's order. `Interpreter.get_signature_runner` resizes by itself; without it, call
     `resize_tensor_input`.
     """
+    import tensorflow as tf
+
     model = serving.serving_model(bert, _WHAT)
     serving.refuse_too_large(model, _WHAT)
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
-        part.write_bytes(_convert(model))
+        with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+            saved_model.save(model, Path(folder))
+            converter = tf.lite.TFLiteConverter.from_saved_model(
+                folder, signature_keys=["serving_default"]
+            )
+            model_bytes = converter.convert()
+        inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
+        part.write_bytes(_order_tensors(model_bytes, inputs, serving.output_names(model)))
 
 
 def check(path: Path) -> None:
     """Raise a ValueError on a backend that does not write it."""
     serving.check_backend(_WHAT)
-
-
-def _convert(model) -> bytearray:
-    import tensorflow as tf
-
-    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
-        saved_model.save(model, Path(folder))
-        converter = tf.lite.TFLiteConverter.from_saved_model(
-            folder, signature_keys=["serving_default"]
-        )
-        model_bytes = converter.convert()
-    inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
-    return _order_tensors(model_bytes, inputs, serving.output_names(model))
 
 
 def _order_tensors(model_bytes: bytes, inputs: list[str], outputs: list[str]) -> bytearray:

@@ -13,7 +13,6 @@ from kbert.io.atomic_write import atomic_file
 from kbert.ops.keras_internals import TORCHVISION_REMARKS
 
 _WHAT = "an ONNX file"
-_BACKENDS = ("tensorflow", "torch")
 _BATCH, _LENGTH = "batch", "length"
 
 
@@ -29,7 +28,7 @@ def write(
     `kbert.save`.
     """
     quantization.check(bert, quantize, calibration)
-    model = serving.serving_model(bert, _WHAT, _BACKENDS)
+    model = serving.serving_model(bert, _WHAT)
     if quantize is not None and HEADS[bert.head].reads == "predicted":
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     serving.warn_of_untrained(bert, path, model)
@@ -45,7 +44,6 @@ def convert_model(model, positions: int):
 
     serving.refuse_too_large(model, _WHAT)
     backend = keras.backend.backend()
-    _require_packages(backend)
     import onnx
 
     proto = _from_tensorflow(model) if backend == "tensorflow" else _from_torch(model, positions)
@@ -59,10 +57,7 @@ def convert_model(model, positions: int):
 
 def check(path: Path) -> None:
     """Raise for a backend that does not write it, and where a package is missing."""
-    _require_packages(serving.check_backend(_WHAT, _BACKENDS))
-
-
-def _require_packages(backend: str) -> None:
+    backend = serving.check_backend(_WHAT, ("tensorflow", "torch"))
     extras.require(_WHAT, "onnx", "onnx", "onnxscript" if backend == "torch" else "tf2onnx")
 
 

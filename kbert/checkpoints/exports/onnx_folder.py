@@ -15,8 +15,7 @@ from kbert.checkpoints.exports import onnx, quantization, serving
 from kbert.checkpoints.transformers import folder
 from kbert.graph import names
 
-_WHAT = "an ONNX file"
-_BACKENDS = ("tensorflow", "torch")
+check = onnx.check
 # Outputs by transformers' names, and the layers that give them, by what a class is for. The others
 # have the logits of their only layer.
 _OUTPUTS = {
@@ -45,7 +44,6 @@ def write(
     head), logits, start_logits and end_logits, prediction_logits and seq_relationship_logits.
     `quantize` and `calibration` are those of `kbert.save`, for the ONNX file alone.
     """
-    serving.check_backend(_WHAT, _BACKENDS)
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
     proto = onnx.convert_model(_build_served_model(bert, name, path), bert.config.positions)
@@ -56,11 +54,6 @@ def write(
         (part / folder.ONNX).write_bytes(proto.SerializeToString())
 
     folder.write(bert, path, name, also)
-
-
-def check(path: Path) -> None:
-    """Raise for a backend that does not write it, and where a package is missing."""
-    onnx.check(path)
 
 
 def _build_served_model(bert, architecture: str, path: Path):

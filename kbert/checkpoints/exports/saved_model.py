@@ -37,7 +37,6 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
     model = serving.serving_model(bert, _WHAT, with_embedding=not text)
     functions = _make_text_functions(bert, model) if text else None
-    check(Path(path))
     if not text:
         serving.warn_of_untrained(bert, path, model)
     with folders.atomic_folder(path, alone=True) as folder:

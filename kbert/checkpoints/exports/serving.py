@@ -26,15 +26,12 @@ SENTENCE = "sentence_embedding"  # the output with a text's vector
 _logger = logging.getLogger("kbert")
 
 
-def serving_model(
-    bert, form: str, backends: Collection[str] = ("tensorflow",), with_embedding: bool = True
-):
+def serving_model(bert, form: str, with_embedding: bool = True):
     """Return the model to export: the model itself, or a copy of any length in float32.
 
-    `form` is the name of the format in errors, `backends` those of Keras that write it. The
-    sentence embedding becomes one more output if the checkpoint has settings for it.
+    `form` is the name of the format in errors. The sentence embedding becomes one more output if
+    the checkpoint has settings for it.
     """
-    check_backend(form, backends)
     inputs = [tensor.name for tensor in bert.model.inputs]
     expected = [names.TOKEN_IDS, names.SEGMENT_IDS][: 2 if bert.config.family.segments else 1]
     if inputs[: len(expected)] != expected:
@@ -58,13 +55,6 @@ def free_model(bert, **changes):
     from kbert.model import builder
 
     model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
-    expected = [tuple(weight.shape) for weight in model.weights]
-    shapes = [tuple(weight.shape) for weight in bert.model.weights]
-    if expected != shapes:
-        raise ValueError(
-            f"the model must have the weights of head {bert.head} of its configuration, "
-            f"{len(expected)} of them, got {len(shapes)} weights or other shapes"
-        )
     for new, old in zip(model.weights, bert.model.weights, strict=True):
         new.assign(keras.ops.convert_to_numpy(old))
     return model

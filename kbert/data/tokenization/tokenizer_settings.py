@@ -55,8 +55,10 @@ def settings_next_to(path: Path, values: dict) -> tuple[dict, dict]:
     names, extra = _special_tokens(config, older)
     if by_id is None:
         ids = _read_beside(path, "added_tokens.json", _ADDED)
-        added = [
-            _make_added_token(token, token_id, token in extra) for token, token_id in ids.items()
+        added = [  # without flags; these are transformers'
+            special_token(token)
+            | {"id": token_id, "special": token in extra, "normalized": token not in extra}
+            for token, token_id in ids.items()
         ]
     else:
         added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
@@ -101,11 +103,6 @@ def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str
             extra[token] = special_token(token) | flags | {"special": True}
             names |= {role: token} if role in SPECIAL_TOKENS else {}
     return names, extra
-
-
-def _make_added_token(token: str, token_id: int, special: bool) -> dict:
-    """Make the entry of a token of added_tokens.json, which has no flags, as transformers does."""
-    return special_token(token) | {"id": token_id, "special": special, "normalized": not special}
 
 
 def _read_beside(path: Path, name: str, kind: js.Kind) -> dict:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -16,13 +16,7 @@ from kbert.io import json_schema as js
 from kbert.io.wording import first_few
 
 # google-research/bert, tokenization.py and create_pretraining_data.py
-SPECIAL_TOKENS = {
-    "pad": "[PAD]",
-    "unk": "[UNK]",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 # Differs from Google: its current code says 200, its first release and every peer 100.
 MAX_WORD_CHARS = 100
@@ -97,7 +91,13 @@ class Vocabulary:
         if unknown := set(self.special_tokens) - set(SPECIAL_TOKENS):
             roles = ", ".join(SPECIAL_TOKENS)
             raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
-        _check_tokens(self.tokens, self.source)
+        if not self.tokens:
+            raise ValueError(f"{self.source} must hold tokens, got none")
+        for token_id, token in enumerate(self.tokens):
+            if not isinstance(token, str) or "\n" in token or "\r" in token:
+                raise ValueError(
+                    f"{self.source}: token {token_id} must be one line of text, got {token!r}"
+                )
         object.__setattr__(self, "tokens", _drop_duplicates(self.tokens, self.source))
         check_truncation(self.max_length, self.truncation_side, self.source)
         ids = {token: token_id for token_id, token in enumerate(self.tokens)}
@@ -196,7 +196,12 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
     space around a token is dropped. Only a line feed ends a line: U+2028 and U+0085 do not. A file
     that is empty, not UTF-8, or beyond `kbert.io.bounds` raises a ValueError.
     """
-    text = _text(Path(path))
+    bounds.check_size(path, bounds.TEXT)
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        offset = error.start
+        raise ValueError(f"{path} must be UTF-8 text, got other bytes at {offset}") from None
     if text.count("\n") > bounds.LINES:
         raise ValueError(f"{path} must have at most {bounds.LINES:,} lines, got more")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -205,14 +210,6 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
     if not lines:
         raise ValueError(f"{path} must hold one token per line, got an empty file")
     return tuple(line.strip() or line for line in lines)
-
-
-def _check_tokens(tokens: Iterable[str], source: str) -> None:
-    if not tokens:
-        raise ValueError(f"{source} must hold tokens, got none")
-    for token_id, token in enumerate(tokens):
-        if not isinstance(token, str) or "\n" in token or "\r" in token:
-            raise ValueError(f"{source}: token {token_id} must be one line of text, got {token!r}")
 
 
 def _drop_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
@@ -264,12 +261,3 @@ def check_special_tokens(special: dict[str, str], tokens: Container, source: str
 def special_token(token: str) -> dict:
     """Make the entry of a special token, found in a text as it stands."""
     return {"content": token} | dict.fromkeys(ADDED_TOKEN_FLAGS, False) | {"special": True}
-
-
-def _text(path: Path) -> str:
-    bounds.check_size(path, bounds.TEXT)
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        offset = error.start
-        raise ValueError(f"{path} must be UTF-8 text, got other bytes at {offset}") from None
