@@ -1,4 +1,4 @@
-"""What the caches of Hugging Face and Kaggle hold: `kbert cache`."""
+"""Models in the caches of Hugging Face and Kaggle: `kbert cache`."""
 
 import json
 import os

@@ -40,7 +40,7 @@ _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they 
 
 
 class Model(Protocol):
-    """What a card needs of a model, which a `Bert` and a `Checkpoint` have; see `kbert.Bert`."""
+    """The attributes of a `Bert` or a `Checkpoint` that a card needs; see `kbert.Bert`."""
 
     @property
     def spec(self) -> GraphSpec: ...
@@ -60,7 +60,7 @@ _SENTENCE = Use(
 
 @dataclass(frozen=True)
 class Training:
-    """What a card says of the run that made a model.
+    """Description of the run that made a model.
 
     Attributes:
         verb: what was done, "fine-tuned" or "pretrained".

@@ -1,4 +1,4 @@
-"""Which files of a model kbert reads: settings, the tokenizer's, one format of weights."""
+"""Choice of the files of a model that kbert reads: settings, tokenizer, one format of weights."""
 
 import re
 from collections.abc import Collection, Iterable

@@ -80,10 +80,10 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     if path.is_dir():
         folders.finish(path)
         files = [path / "tokenizer.json", path / "vocab.txt", path / "vocab.json"]
-        there = [file for file in files if file.is_file()]
-        if not there:
+        existing = [file for file in files if file.is_file()]
+        if not existing:
             raise FileNotFoundError(f"{path} has no tokenizer.json and no vocab.txt")
-        path = there[0]
+        path = existing[0]
     elif not path.exists():
         raise FileNotFoundError(
             f"{path}: no such folder or file. A vocabulary is a folder with tokenizer.json or "
@@ -93,22 +93,30 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     if path.suffix == ".json" and path.name != "vocab.json":
         values = js.read(path, _TOKENIZER)
         setting_keys.check_settings("tokenizer.json", values, str(path))
-    says, config = settings_next_to(path, values)
+    settings, config = settings_next_to(path, values)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
     if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
-        return _subwords(path, says, config, rules)
+        return _subwords(path, settings, config, rules)
     if path.suffix == ".json":
         arguments = _wordpiece_of(values, path)
     else:
         arguments = {"tokens": read_tokens(path)}
-        class_name = says["tokenizer_class"] or "BertTokenizer"
+        class_name = settings["tokenizer_class"] or "BertTokenizer"
         if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
             raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
-    del says["tokenizer_class"]
-    sources = (arguments, says, rules)
+    del settings["tokenizer_class"]
+    sources = (arguments, settings, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    added = (*arguments.get("added", ()), *(e for e in says["added"] if not _is_in(e, arguments)))
-    arguments |= says | {"added": added} | rules | {"special_tokens": names}
+    added = [*arguments.get("added", ())]
+    listed = {(entry["content"], entry["id"]) for entry in added}
+    contents = {content for content, _ in listed}
+    added += (
+        entry
+        for entry in settings["added"]
+        if (entry["content"], entry.get("id")) not in listed
+        and ("id" in entry or entry["content"] not in contents)
+    )
+    arguments |= settings | {"added": tuple(added)} | rules | {"special_tokens": names}
     if arguments.get("lowercase") is None:
         raise UnknownCasing(
             f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
@@ -126,9 +134,9 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     return vocabulary
 
 
-def _subwords(path: Path, says: dict, config: dict, rules: dict) -> Subwords:
+def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords:
     """Read byte-level BPE or Unigram, which have none of WordPiece's rules."""
-    names = says["special_tokens"] | rules.pop("special_tokens", {})
+    names = settings["special_tokens"] | rules.pop("special_tokens", {})
     bounds.check_size(path, bounds.TEXT)
     subwords = Subwords(
         text=join_merges(path, SUBWORD_TOKENS | names, config)
@@ -137,7 +145,7 @@ def _subwords(path: Path, says: dict, config: dict, rules: dict) -> Subwords:
         special_tokens=names,
         tokenizer_class=config.get("tokenizer_class"),
         source=str(path),
-        **{key: says[key] for key in ("added", "max_length", "truncation_side")},
+        **{key: settings[key] for key in ("added", "max_length", "truncation_side")},
     )
     if rules.pop("lowercase", subwords.lowercase) != subwords.lowercase or rules:
         raise ValueError(
@@ -145,15 +153,6 @@ def _subwords(path: Path, says: dict, config: dict, rules: dict) -> Subwords:
             "WordPiece: leave them out"
         )
     return subwords
-
-
-def _is_in(entry: dict, arguments: dict) -> bool:
-    """Return whether a tokenizer.json lists an added token with that id already."""
-    listed = {(one["content"], one["id"]) for one in arguments.get("added", ())}
-    contents = {text for text, _ in listed}
-    return (entry["content"], entry.get("id")) in listed or (
-        "id" not in entry and entry["content"] in contents
-    )
 
 
 def _wordpiece_of(values: dict, path: Path) -> dict:

@@ -66,7 +66,7 @@ def settings_next_to(path: Path, values: dict) -> tuple[dict, dict]:
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     class_name = config.get("tokenizer_class")
     inputs = config.get("model_input_names") or [_SEGMENTS]
-    says = {
+    settings = {
         "special_tokens": names,
         "added": (
             *added,
@@ -80,8 +80,8 @@ def settings_next_to(path: Path, values: dict) -> tuple[dict, dict]:
     }
     for key in _CLEANING:
         if config.get(key) is not None or (key == "strip_accents" and key in config):
-            says["lowercase" if key == "do_lower_case" else key] = config[key]
-    return says, config
+            settings["lowercase" if key == "do_lower_case" else key] = config[key]
+    return settings, config
 
 
 def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:
