@@ -15,7 +15,7 @@ import sys
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -131,7 +131,7 @@ def serve() -> None:
 
 def tokenize(
     blocks: Iterable[Block], settings: TokenizingSettings, executor: Executor
-) -> Iterator[tuple[Block, Tokens]]:
+) -> Generator[tuple[Block, Tokens], None, None]:
     """Yield (block, its `Tokens`), in order; a limited number of blocks is in memory at a time.
 
     Raises:
@@ -139,7 +139,8 @@ def tokenize(
         RuntimeError: a process has died, the executor does not answer or refuses work, or a worker
             has other versions of the packages that cut text.
     """
-    limit, timeout = IN_FLIGHT, ANSWER_S
+    limit = IN_FLIGHT
+    timeout: float | None = ANSWER_S
     explain: Callable[[Block], contextlib.AbstractContextManager] = _explain_failure
     if isinstance(executor, WorkerProcesses):  # which explain failures themselves
         limit, timeout, explain = executor.limit, None, contextlib.nullcontext
