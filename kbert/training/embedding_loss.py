@@ -5,15 +5,20 @@ formula is sentence-transformers': losses and gradients are equal to its classes
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
 from kbert.training.gradient_checkpointing import flatten_sequences
-from kbert.training.loss import weighted_sums
+from kbert.training.loss import (
+    Loss,
+    make_keras_classes,
+    make_keras_flags,
+    make_keras_numbers,
+    weighted_sums,
+)
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 _MASKED = -1e9  # a float32 logit whose probability is 0
@@ -71,7 +76,7 @@ class EmbeddingLoss:
             pairs, of cosine the mean absolute error; Σ weight.
         """
         options = {name: getattr(self, name) for name in self.formula.options}
-        compute = functools.partial(self.formula.compute, **options)
+        compute = functools.partial(self.formula.sum_losses, **options)
         if self.dimensions is None:
             return compute(embeddings, labels, weights)
         each = [
@@ -157,20 +162,32 @@ def cosent(embeddings, scores, weights, scale: float):
     return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
 
 
-class Formula(NamedTuple):
-    """A formula of the losses of records."""
+@dataclass(frozen=True)
+class Formula(Loss):
+    """A loss of embeddings, labels and weights of records."""
 
-    compute: Callable  # returns the sums for embeddings, labels and weights
     options: tuple[str, ...] = ()  # attributes of `EmbeddingLoss` that it takes
-    metric: str = "accuracy"  # the name of the second of the sums
     needs_whole_batch: bool = False  # whether a record's part depends on the batch's others
 
 
 FORMULAS = {
-    "infonce": Formula(infonce, ("scale",), needs_whole_batch=True),
-    "triplet": Formula(triplet, ("margin",)),
-    "cosine": Formula(cosine, metric="absolute_error"),
-    "cosent": Formula(cosent, ("scale",), needs_whole_batch=True),
+    loss.name: loss
+    for loss in (
+        Formula(
+            *("infonce", infonce),
+            make_keras=make_keras_classes,
+            options=("scale",),
+            needs_whole_batch=True,
+        ),
+        Formula("triplet", triplet, make_keras=make_keras_classes, options=("margin",)),
+        Formula("cosine", cosine, "absolute_error", make_keras=make_keras_numbers),
+        Formula(
+            *("cosent", cosent),
+            make_keras=make_keras_flags,
+            options=("scale",),
+            needs_whole_batch=True,
+        ),
+    )
 }
 
 

@@ -1,7 +1,8 @@
 """The losses, by name, and the training objective: the sum of weight × loss over every label.
 
 A head names the loss of its outputs, unless the task names another; distillation adds losses on a
-teacher's outputs. Every loss computes sums, as `sum_cross_entropy` does.
+teacher's outputs. Every loss computes sums, as `sum_cross_entropy` does. A new loss is an entry of
+`LOSSES`, with its formula in float64 for dev data and Keras's own loss for callbacks.
 
 Dimensions at line end: B examples (and tokens, where each has a label), C classes, S tokens, H
 hidden size.
@@ -12,10 +13,14 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+import keras
+import numpy as np
 from keras import ops
 
 from kbert import ops as kops
+from kbert.data.labelled.length_buckets import IGNORED
 
+_MEAN = "mean_with_sample_weight"
 _EPSILON = 1e-12  # of squared lengths, as in torch's cosine embedding loss
 
 
@@ -28,6 +33,9 @@ class Loss:
         sum_losses: returns float32 (3,) for an output, its labels and their weights: Σ weight ×
             loss; Σ weight × the second metric; Σ weight.
         metric: the name of the second metric.
+        compute: returns the losses of one example's labels in NumPy, in float64, of its logits and
+            labels; None: no labels of data have this loss.
+        make_keras: makes Keras's own loss and metric, or the most similar ones, for callbacks.
         teacher: the name of the loss of the same output with a teacher's output as its labels.
         output: the output that learns, if the labels have another name.
     """
@@ -35,8 +43,24 @@ class Loss:
     name: str
     sum_losses: Callable
     metric: str = "accuracy"
+    compute: Callable | None = None
+    make_keras: Callable | None = None
     teacher: str | None = None
     output: str | None = None
+
+    def compute_mean(self, labels: Mapping, outputs: Mapping) -> float | None:
+        """Return the mean in float64, averaged over the outputs; None without labels.
+
+        Labels and outputs (logits) are sequences by name, with an array per example.
+        """
+        assert self.compute is not None
+        means = []
+        for name, arrays in labels.items():
+            logits = [np.asarray(each, np.float64) for each in outputs[name]]
+            losses = [self.compute(*pair) for pair in zip(logits, arrays, strict=True)]
+            if any(map(np.size, losses)):
+                means.append(np.mean(np.concatenate(losses)))
+        return float(np.mean(means)) if means else None
 
 
 def make_loss(name: str, output: str | None = None, **options) -> Loss:
@@ -181,12 +205,58 @@ def _cosines(states, targets):
     return ops.sum(states * targets, -1) / ops.sqrt(lengths[0] * lengths[1])
 
 
+def compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the cross-entropy of each label of an example that counts."""
+    logits, labels = np.atleast_2d(logits), np.atleast_1d(labels)
+    logits, labels = logits[labels != IGNORED], labels[labels != IGNORED]
+    top = logits.max(-1, initial=0.0, keepdims=True)
+    total = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
+    return total - logits[np.arange(len(labels)), labels]
+
+
+def make_keras_classes():
+    """Return Keras's loss and metric of classes."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_MEAN)
+    return loss, keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+
+def make_keras_flags():
+    """Return Keras's loss and metric of classes that hold or not."""
+    loss = keras.losses.BinaryCrossentropy(from_logits=True, reduction=_MEAN)
+    return loss, keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
+
+
+def make_keras_numbers():
+    """Return Keras's loss and metric of numbers."""
+    loss = keras.losses.MeanSquaredError(reduction=_MEAN)
+    return loss, keras.metrics.MeanAbsoluteError(name="absolute_error")
+
+
 LOSSES = {
     loss.name: loss
     for loss in (
-        Loss("cross_entropy", sum_cross_entropy, teacher="kl_divergence"),
-        Loss("binary_cross_entropy", sum_binary_cross_entropy, teacher="binary_kl_divergence"),
-        Loss("squared_error", sum_squared_error, "absolute_error", teacher="squared_error"),
+        Loss(
+            "cross_entropy",
+            sum_cross_entropy,
+            compute=compute_cross_entropy,
+            make_keras=make_keras_classes,
+            teacher="kl_divergence",
+        ),
+        Loss(
+            "binary_cross_entropy",
+            sum_binary_cross_entropy,
+            compute=lambda logits, labels: np.logaddexp(0.0, logits) - logits * labels,
+            make_keras=make_keras_flags,
+            teacher="binary_kl_divergence",
+        ),
+        Loss(
+            "squared_error",
+            sum_squared_error,
+            metric="absolute_error",
+            compute=lambda logits, labels: (logits - labels) ** 2,
+            make_keras=make_keras_numbers,
+            teacher="squared_error",
+        ),
         # of a teacher's outputs
         Loss("kl_divergence", sum_kl_divergence, "agreement"),
         Loss("binary_kl_divergence", sum_binary_kl_divergence, "agreement"),

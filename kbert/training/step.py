@@ -8,6 +8,7 @@ What is summed are sums, not means: a label's weight is already divided by the t
 step (`TrainingBatch`), so every way to split a batch gives the same update.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -64,8 +65,8 @@ class TrainingStep:
 
     def __post_init__(self):
         if one := self.embedding_loss:
-            loss = Loss(one.name, self._sum_embedding_losses, one.formula.metric)
-            self.losses = {EMBEDDINGS: loss}
+            own = dataclasses.replace(one.formula, sum_losses=self._sum_embedding_losses)
+            self.losses = {EMBEDDINGS: own}
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)

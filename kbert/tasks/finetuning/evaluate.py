@@ -12,7 +12,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
-from kbert.data.labelled.length_buckets import IGNORED, Examples
+from kbert.data.labelled.length_buckets import Examples
 from kbert.data.packed_batch import one_per_row
 from kbert.data.padding import fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
@@ -29,6 +29,7 @@ from kbert.tasks.checks import (
 from kbert.tasks.encoding import predict_sequences
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
+from kbert.training.loss import LOSSES
 
 BATCH_SIZE = 32
 
@@ -149,7 +150,7 @@ class LabelledEvaluation:
             outputs: the names of the outputs.
         """
         logits = self._compute_logits(predict, outputs)
-        loss = mean_loss(self._task.loss, self._examples, logits)
+        loss = LOSSES[self._task.loss].compute_mean(self._examples.labels, logits)
         scores = self._task.scores(self._records, self._examples, logits, self._labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
@@ -175,37 +176,6 @@ class LabelledEvaluation:
             name: self._examples.group_sequences(column)
             for name, column in zip(names, columns, strict=True)
         }
-
-
-def mean_loss(loss: str, examples: Examples, outputs: dict[str, list]) -> float | None:
-    """Return the mean loss of the labels, averaged over the outputs; None without labels.
-
-    `loss`: its name. The losses are those of `kbert.training.loss`, in float64.
-    """
-    means, compute_losses = [], _LOSSES[loss]
-    for name, labels in examples.labels.items():
-        losses: list[float] = []
-        for label, logits in zip(labels, outputs[name], strict=True):
-            losses.extend(compute_losses(np.asarray(logits, np.float64), np.asarray(label)))
-        if losses:
-            means.append(np.mean(losses))
-    return float(np.mean(means)) if means else None
-
-
-def _compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the losses of one example's labels."""
-    logits, labels = np.atleast_2d(logits), np.atleast_1d(labels)
-    logits, labels = logits[labels != IGNORED], labels[labels != IGNORED]
-    top = logits.max(-1, initial=0.0, keepdims=True)
-    total = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
-    return total - logits[np.arange(len(labels)), labels]
-
-
-_LOSSES: dict[str, Callable] = {
-    "cross_entropy": _compute_cross_entropy,
-    "binary_cross_entropy": lambda logits, labels: np.logaddexp(0.0, logits) - logits * labels,
-    "squared_error": lambda logits, labels: (logits - labels) ** 2,
-}
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

@@ -112,7 +112,7 @@ class Callbacks:
         else:
             optimizer = keras.saving.deserialize_keras_object(settings.name)
         losses = self._engine.step.losses
-        pairs = {name: _make_loss_and_metric(losses[name].name) for name in self._outputs}
+        pairs = {name: losses[name].make_keras() for name in self._outputs}
         losses, metrics = ({name: pairs[name][one] for name in pairs} for one in (0, 1))
         # the engine scales the loss, where it is to be scaled
         model.compile(
@@ -130,22 +130,6 @@ class Callbacks:
 
 def _rate_of(optimizer) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-
-
-def _make_loss_and_metric(name: str) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
-    """Return Keras's own loss and metric for a loss's name; of embeddings the most similar ones."""
-    losses, metrics = keras.losses, keras.metrics
-    mean = {"reduction": "mean_with_sample_weight"}
-    match name:
-        case "squared_error" | "cosine":
-            return losses.MeanSquaredError(**mean), metrics.MeanAbsoluteError(name="absolute_error")
-        case "binary_cross_entropy" | "cosent":
-            loss = losses.BinaryCrossentropy(from_logits=True, **mean)
-            return loss, metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
-        case "cross_entropy" | "infonce" | "triplet":
-            loss = losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
-            return loss, metrics.SparseCategoricalAccuracy(name="accuracy")
-    raise ValueError(f"callbacks have no loss of Keras's for {name!r}: name one here")
 
 
 def _infer_mode(callback) -> None:
