@@ -10,8 +10,7 @@ from kbert.cli.console import say
 from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, Input, Numbers, Output, casing, option
 from kbert.cli.pretraining_commands import start_keras
-from kbert.tasks.glue.benchmark import tasks_named
-from kbert.tasks.glue.grid import Grid
+from kbert.tasks.glue.benchmark import find_folders, find_tasks, list_settings
 from kbert.training.setting_rules import PRECISIONS
 
 _PRECISIONS = Choice(PRECISIONS)
@@ -29,7 +28,7 @@ def _grid(declaration: str, kind: type, text: str, default: str):
 @SOURCE
 @option("--data DIR", Input(), "Folder of GLUE's files.", required=True)
 @option("--tasks", str, "Names of the tasks, separated by commas.", default="all")
-@option("--seeds", POSITIVE, "Number of seeds of the best setting.", default=Grid.seeds)
+@option("--seeds", POSITIVE, "Number of seeds of the best setting.", default=5)
 @option("-o --output OUT", Output(), "Folder for the runs.", required=True)
 @_grid("--batch-sizes", int, "Batch sizes of the grid.", "16,32")
 @_grid("--learning-rates", float, "Learning rates of the grid.", "5e-5,3e-5,2e-5")
@@ -45,13 +44,11 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     data is trained with all seeds. Each run has a folder in OUT. If the command is interrupted, run
     it again: it continues, and does not repeat finished runs.
     """
-    from kbert.tasks.glue.reading import folders
-
     if options["max_length"] is None:  # the model may have fewer positions than the default
         del options["max_length"]
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
-    Grid(**grid, seeds=seeds)
-    folders(data, tasks_named(tasks))
+    list_settings(**grid)
+    find_folders(data, find_tasks(tasks))
     check_source(source)
     check_writable(output / "a run")
     start_keras()

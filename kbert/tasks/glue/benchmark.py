@@ -1,32 +1,34 @@
-"""The nine tasks of GLUE: their files, columns, labels and official metrics.
+"""The nine tasks of GLUE, with columns, labels and official metrics, and the grid of their runs.
 
 Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language
 Understanding" (arXiv 1804.07461), table 1; the files are those of its download, gluebenchmark.com.
 """
 
-from collections.abc import Sequence
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
+
+from kbert.io.wording import first_few
+from kbert.training.setting_rules import check_settings
 
 _TWO = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
+_PAIR = ("sentence1", "sentence2")
+_F1 = ("f1", "accuracy")
+_MNLI = {"-m": "dev_matched.tsv", "-mm": "dev_mismatched.tsv"}
 
 
-class Columns(NamedTuple):
-    """Header names of a file's text, second text and label."""
-
-    text: str
-    pair: str | None
-    label: str
-
-
-class Unnamed(NamedTuple):
-    """A file without a header: its number of columns, and those of text and label, from 0."""
+class Layout(NamedTuple):
+    """A file's number of columns, and the indices of label, text and second text."""
 
     columns: int
-    text: int
     label: int
+    text: int
+    pair: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,20 @@ class GlueTask:
 
     Attributes:
         name: as GLUE writes it, of its folder too.
-        columns: of its files.
+        columns: header names of its files: label, text and, if there is one, second text.
         labels: all of them; none: numbers.
         metrics: the official ones, by their names in `kbert.tasks.metrics`; a task's score is
             their mean, as GLUE's.
-        unnamed: its files where they have no header.
+        headless: the layout of its files if they have no header.
         dev: its dev files, by what is put behind the name.
         may_be_broken: whether its own download has lines with other columns.
     """
 
     name: str
-    columns: Columns
-    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    labels: tuple[str, ...] = _TWO
     metrics: tuple[str, ...] = ("accuracy",)
-    unnamed: Unnamed | None = None
+    headless: Layout | None = None
     dev: dict[str, str] = field(default_factory=lambda: {"": "dev.tsv"})
     may_be_broken: bool = False
 
@@ -57,44 +59,29 @@ class GlueTask:
         """The task of `kbert.finetune`."""
         return "classify" if self.labels else "regress"
 
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Return the mean of the official metrics on the first dev file, which ranks settings."""
+        first = next(iter(self.dev))
+        return statistics.fmean(metrics[metric + first] for metric in self.metrics)
 
-_SENTENCES = ("sentence1", "sentence2")
+
 TASKS = {
     task.name: task
     for task in (
-        GlueTask(
-            "CoLA",
-            Columns("sentence", None, "label"),
-            _TWO,
-            ("matthews",),
-            unnamed=Unnamed(4, text=3, label=1),
-        ),
-        GlueTask(
-            "SST-2", Columns("sentence", None, "label"), _TWO, unnamed=Unnamed(2, text=0, label=1)
-        ),
-        GlueTask("MRPC", Columns("#1 String", "#2 String", "Quality"), _TWO, ("f1", "accuracy")),
-        GlueTask("STS-B", Columns(*_SENTENCES, "score"), (), ("pearson", "spearman")),
-        GlueTask(
-            "QQP",
-            Columns("question1", "question2", "is_duplicate"),
-            _TWO,
-            ("f1", "accuracy"),
-            may_be_broken=True,
-        ),
-        GlueTask(
-            "MNLI",
-            Columns(*_SENTENCES, "gold_label"),
-            _NLI,
-            dev={"-m": "dev_matched.tsv", "-mm": "dev_mismatched.tsv"},
-        ),
-        GlueTask("QNLI", Columns("question", "sentence", "label"), _ENTAILMENT),
-        GlueTask("RTE", Columns(*_SENTENCES, "label"), _ENTAILMENT),
-        GlueTask("WNLI", Columns(*_SENTENCES, "label"), _TWO),
+        GlueTask("CoLA", ("label", "sentence"), _TWO, ("matthews",), Layout(4, label=1, text=3)),
+        GlueTask("SST-2", ("label", "sentence"), headless=Layout(2, label=1, text=0)),
+        GlueTask("MRPC", ("Quality", "#1 String", "#2 String"), _TWO, _F1),
+        GlueTask("STS-B", ("score", *_PAIR), (), ("pearson", "spearman")),
+        GlueTask("QQP", ("is_duplicate", "question1", "question2"), _TWO, _F1, may_be_broken=True),
+        GlueTask("MNLI", ("gold_label", *_PAIR), _NLI, dev=_MNLI),
+        GlueTask("QNLI", ("label", "question", "sentence"), _ENTAILMENT),
+        GlueTask("RTE", ("label", *_PAIR), _ENTAILMENT),
+        GlueTask("WNLI", ("label", *_PAIR)),
     )
 }
 
 
-def tasks_named(names: str | Sequence[str]) -> list[GlueTask]:
+def find_tasks(names: str | Sequence[str]) -> list[GlueTask]:
     """Return the tasks of some names, in GLUE's order.
 
     Args:
@@ -105,20 +92,66 @@ def tasks_named(names: str | Sequence[str]) -> list[GlueTask]:
     """
     if isinstance(names, str):
         names = list(TASKS) if names == "all" else names.split(",")
-    known = {_plain(name): name for name in TASKS}
-    for name in names:
-        if not isinstance(name, str) or _plain(name) not in known:
-            raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got {name!r}")
-    wanted = {known[_plain(name)] for name in names}
-    if not wanted:
-        raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got none")
-    return [task for name, task in TASKS.items() if name in wanted]
+    known = {_simplify(name): task for name, task in TASKS.items()}
+    wrong = [repr(name) for name in names if _simplify(str(name)) not in known]
+    if wrong or not names:
+        got = wrong[0] if wrong else "none"
+        raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got {got}")
+    wanted = [known[_simplify(name)] for name in names]
+    return [task for task in TASKS.values() if task in wanted]
 
 
-def _plain(name: str) -> str:
+def _simplify(name: str) -> str:
     return name.strip().lower().replace("-", "").replace("_", "")
 
 
-def is_folder_of(name: str, task: GlueTask) -> bool:
-    """Return whether a folder's name is a task's: SST-2, sst2, SST2."""
-    return _plain(name) == _plain(task.name)
+def find_folders(data, tasks: Sequence[GlueTask]) -> dict[str, Path]:
+    """Return the folder of each task within GLUE's, by the task's name.
+
+    Raises:
+        FileNotFoundError: no folder `data`; or one of the tasks has none in it.
+    """
+    data = Path(data)
+    if not data.is_dir():
+        raise FileNotFoundError(f"{data}: expected one folder per task, found none")
+    folders = sorted(path for path in data.iterdir() if path.is_dir())
+    by_name = {_simplify(path.name): path for path in reversed(folders)}
+    for task in tasks:
+        if _simplify(task.name) not in by_name:
+            names = first_few([path.name for path in folders], 9) or "nothing"
+            raise FileNotFoundError(
+                f"{data}: expected a folder {task.name}, got {names}: choose tasks that are there"
+            )
+    return {task.name: by_name[_simplify(task.name)] for task in tasks}
+
+
+class Setting(NamedTuple):
+    """Point of the hyperparameter grid."""
+
+    batch_size: int
+    learning_rate: float
+    epochs: int
+
+    def __str__(self) -> str:
+        epochs = f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}"
+        return f"batch {self.batch_size}, rate {self.learning_rate:g}, {epochs}"
+
+
+# By the argument of `kbert.glue`, the setting of each run.
+GRID = {"batch_sizes": "batch_size", "learning_rates": "learning_rate", "epochs": "epochs"}
+
+
+def list_settings(**grid: Sequence) -> list[Setting]:
+    """Return every combination of the values of a grid, in order; `grid` has the names of `GRID`.
+
+    Raises:
+        ValueError: a value out of its range, or none at all.
+    """
+    for name, setting in GRID.items():
+        values = grid[name]
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise ValueError(f"{name} must be one number or more, in a list, got {values!r}")
+        for value in values:
+            check_settings({setting: value})
+    each = itertools.product(*(grid[name] for name in GRID))
+    return [Setting(*values) for values in dict.fromkeys(each)]

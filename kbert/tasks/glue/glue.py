@@ -15,6 +15,7 @@ from pathlib import Path
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
+from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.tasks.checks import length_of_examples, require_source
@@ -22,11 +23,16 @@ from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.glue.benchmark import GlueTask, tasks_named
-from kbert.tasks.glue.grid import Grid, Setting
-from kbert.tasks.glue.page import write_glue_page
-from kbert.tasks.glue.reading import TaskData, digest_of, folders, read_task
-from kbert.tasks.glue.results import GlueResult, Run, TaskResult, score
+from kbert.tasks.glue.benchmark import (
+    GRID,
+    GlueTask,
+    Setting,
+    find_folders,
+    find_tasks,
+    list_settings,
+)
+from kbert.tasks.glue.reading import TaskData, read_task
+from kbert.tasks.glue.results import GlueResult, Run, TaskResult, write_glue_page
 from kbert.tasks.resume import resume
 from kbert.training.run_settings import Setting as Value
 
@@ -34,13 +40,8 @@ _logger = logging.getLogger("kbert")
 METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
 _METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
-_OF_THE_GRID = {
-    "batch_size": "batch_sizes",
-    "learning_rate": "learning_rates",
-    "epochs": "epochs",
-    "seed": "seeds",
-}
-_OWN = ("keep_best", "evaluate_every")  # which the protocol decides on
+# settings that the protocol decides on
+_FIXED = ("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing")
 
 
 def glue(
@@ -85,75 +86,76 @@ def glue(
         Exception: any error of `kbert.finetune`.
     """
     require_source(source, "glue")
-    wanted = tasks_named(tasks)
-    grid = Grid(batch_sizes, learning_rates, epochs, seeds)
-    _check(options)
-    task_folders = folders(data, wanted)
-    read = {task.name: read_task(task, task_folders[task.name]) for task in wanted}
+    chosen = find_tasks(tasks)
+    grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
+    settings = list_settings(**grid)
+    require_positive("seeds", seeds)
+    _check_options(options)
+    folders = find_folders(data, chosen)
+    read = {task.name: read_task(task, folders[task.name]) for task in chosen}
     bert = source if isinstance(source, Bert) else load(source)
-    around = {"devices": devices, "progress": progress}
-    made_of = {"source": weights_digest(bert), "options": options}
-    runs = _Runs(bert, Path(output), grid, options, around, made_of)
-    results = [runs.of_task(task, read[task.name]) for task in wanted]
+    run_options = {"devices": devices, "progress": progress}
+    runs = _Runs(bert, Path(output), options, run_options, weights_digest(bert))
+    results = [runs.run_task(task, read[task.name], settings, seeds) for task in chosen]
     result = GlueResult(tuple(results), Path(output))
-    write_glue_page(result, bert)
+    write_glue_page(result, bert.config)
     return result
 
 
-def _check(options: dict) -> None:
+def _check_options(options: dict) -> None:
     """Raise a ValueError for options that the protocol sets, or that do not exist."""
+    of_grid = {setting: name for name, setting in GRID.items()} | {"seed": "seeds"}
     for name in options:
-        if (new := _OF_THE_GRID.get(aliases.setting(name) or name)) is not None:
+        if (new := of_grid.get(aliases.setting(name) or name)) is not None:
             raise ValueError(f"glue has no option {name!r}: give {new}")
-        if name in (*_OWN, "packing", "class_weights", "label_smoothing"):
+        if name in _FIXED:
             raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
     FinetuningSettings.from_options(options, "glue")
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of a checkpoint.
-
-    Attributes:
-        bert: the checkpoint.
-        folder: the folder of all runs.
-        grid: the points of the grid.
-        options: settings of all runs.
-        around: run options of all runs.
-        made_of: what the metrics depend on, except for task, setting, seed and data.
-    """
+    """The runs of a checkpoint in a folder, which have some settings and run options in common."""
 
     bert: Bert
     folder: Path
-    grid: Grid
     options: dict
-    around: dict
-    made_of: dict
+    run_options: dict
+    digest: str  # of the checkpoint
 
-    def of_task(self, task: GlueTask, data: TaskData) -> TaskResult:
-        """Make all runs of a task: the grid with seed 0, the best point with the other seeds."""
-        made_of = self.made_of | {"data": digest_of(data)}
+    def run_task(
+        self, task: GlueTask, data: TaskData, settings: Sequence[Setting], seeds: int
+    ) -> TaskResult:
+        """Make all runs of a task: the settings with seed 0, the best one with the other seeds."""
+        made_of = {"source": self.digest, "options": self.options, "data": data.digest}
         runs: list[Run] = []
-        plan = [(setting, 0) for setting in self.grid.settings()]
-        for number in range(self.grid.runs):
-            if number == len(plan):  # the grid is done
-                best = max(runs, key=lambda run: score(task, run.metrics)).setting
-                plan += [(best, seed) for seed in range(1, self.grid.seeds)]
-            run = self._run(task, data, *plan[number], made_of)
+        total = len(settings) + seeds - 1
+
+        def score(run: Run) -> float:
+            return task.score(run.metrics)
+
+        def run_with(setting: Setting, seed: int) -> None:
+            run = self._run(task, data, setting, seed, made_of)
             runs.append(run)
             _logger.info(
                 "%s, %d of %d: %s, seed %d: %s",
-                *(task.name, number + 1, self.grid.runs, run.setting, run.seed),
+                *(task.name, len(runs), total, setting, seed),
                 ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items()),
             )
-            _keep_best_model(task, runs)
-        tried = runs[: len(self.grid.settings())]
-        best = max(tried, key=lambda run: score(task, run.metrics)).setting
+            _remove_models(runs, max(runs, key=score))
+
+        for setting in settings:
+            run_with(setting, 0)
+        best = max(runs, key=score).setting
+        for seed in range(1, seeds):
+            run_with(best, seed)
         return TaskResult(task.name, best, tuple(runs))
 
     def _run(self, task: GlueTask, data: TaskData, setting: Setting, seed: int, made_of) -> Run:
         """Return one run: reuse it if it is finished, else start or resume it."""
-        folder = self.folder / task.name / setting.folder(seed)
+        size, rate, epochs = setting
+        name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
+        folder = self.folder / task.name / name
         if (folder / METRICS_FILE).is_file():
             return Run(setting, seed, _read_metrics(folder, made_of), folder)
         metrics = self._compute_metrics(task, data, setting, seed, folder)
@@ -165,18 +167,17 @@ class _Runs:
         first, *others = data.dev
         files = {"train": data.train, "dev": data.dev[first]}
         if (folder / "settings.json").is_file():
-            tuned = resume(folder, source=self.bert, **files, **self.around)
+            tuned = resume(folder, source=self.bert, **files, **self.run_options)
             assert isinstance(tuned, Finetuned)
         else:
             options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
-            options |= {"output": folder, "seed": seed}
+            options |= {"output": folder, "seed": seed} | self.run_options
             # the last weights, as the paper's: the number of epochs is a point of the grid
             options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
-            tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
+            tuned = finetune(self.bert, task.kind, **files, **options)
         metrics = {first: tuned.metrics}
+        limit = length_of_examples(tuned.bert, self.options.get("max_length")) if others else None
         for suffix in others:
-            max_length = FinetuningSettings.from_options(self.options).max_length
-            limit = length_of_examples(tuned.bert, max_length)
             metrics[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
         return {
             name + suffix: metrics[suffix][name] for suffix in data.dev for name in task.metrics
@@ -195,9 +196,8 @@ def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:
     return saved["figures"]
 
 
-def _keep_best_model(task: GlueTask, runs: list[Run]) -> None:
+def _remove_models(runs: Sequence[Run], best: Run) -> None:
     """Remove the models of all runs but the best: each of base's is 900 MB."""
-    best = max(runs, key=lambda run: score(task, run.metrics))
     for run in runs:
         if run is not best:
             shutil.rmtree(run.folder / "model", ignore_errors=True)

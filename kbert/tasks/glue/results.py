@@ -1,16 +1,24 @@
-"""Results of GLUE: means and deviations over seeds, with the published metrics."""
+"""Results of GLUE: means and deviations over seeds, with the published metrics, and their page."""
 
 import csv
 import functools
+import html
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.tasks.glue.benchmark import TASKS, GlueTask
-from kbert.tasks.glue.grid import Setting
+from kbert.graph.config import BertConfig
+from kbert.tasks.glue.benchmark import TASKS, Setting
+from kbert.training.run.report_page import write_page
+
+_NOTE = (
+    "All metrics are percentages. Ours are means over seeds on the dev data ± the sample's "
+    "standard deviation, for the setting that did best there. Most published ones are on the test "
+    "data (see below), so the two are comparable but not the same."
+)
 
 
 @dataclass(frozen=True)
@@ -75,9 +83,7 @@ class TaskResult:
     def metrics(self) -> list[Metric]:
         """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
-        chosen = sorted(
-            (run for run in self.runs if run.setting == self.best), key=lambda run: run.seed
-        )
+        chosen = [run for run in self.runs if run.setting == self.best]
         return [
             Metric(
                 task.name + suffix, metric, tuple(run.metrics[metric + suffix] for run in chosen)
@@ -85,12 +91,6 @@ class TaskResult:
             for suffix in task.dev
             for metric in task.metrics
         ]
-
-
-def score(task: GlueTask, metrics: dict[str, float]) -> float:
-    """Return the mean of the official metrics on the first dev file, which ranks settings."""
-    first = next(iter(task.dev))
-    return statistics.fmean(metrics[metric + first] for metric in task.metrics)
 
 
 @dataclass(frozen=True)
@@ -114,51 +114,96 @@ class GlueResult:
         return f"GlueResult({len(self.tasks)} tasks, {self.folder.name!r})"
 
     def __str__(self) -> str:
-        return "\n".join(_aligned([header(), *make_table(self.metrics)]))
-
-
-def header() -> list[str]:
-    """Return the table's header."""
-    return ["task", "metric", "dev", *models()]
-
-
-def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
-    """Return the table: one metric per row, beside the published ones; all are percents."""
-    return [
-        [metric.task, metric.metric, str(metric)]
-        + [published().get((model, metric.task, metric.metric), "") for model in models()]
-        for metric in metrics
-    ]
-
-
-def _aligned(lines: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = 2  # columns of words
-    return [
-        "  ".join(
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+        lines = make_table(self.metrics)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = [
+            [f"{cell:{'<>'[column >= 2]}{width}}" for column, (cell, width) in enumerate(cells)]
+            for cells in (zip(line, widths, strict=True) for line in lines)
+        ]
+        return "\n".join("  ".join(cells).rstrip() for cells in aligned)
 
 
 @functools.cache
-def _table() -> list[dict[str, str]]:
+def read_published() -> list[dict[str, str]]:
+    """Return the published metrics, with model, task, data and source of each, in a fixed order."""
     text = (files("kbert.tasks.glue") / "published.tsv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines(), delimiter="\t"))
 
 
-def published() -> dict[tuple[str, str, str], str]:
-    """Percents by model, task and metric, as their authors print them."""
-    return {(row["model"], row["task"], row["metric"]): row["value"] for row in _table()}
+def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
+    """Return a header, and one metric per row beside the published ones; all are percents."""
+    published = {
+        (row["model"], row["task"], row["metric"]): row["value"] for row in read_published()
+    }
+    models = list(dict.fromkeys(model for model, *_ in published))
+    rows = [
+        [metric.task, metric.metric, str(metric)]
+        + [published.get((model, metric.task, metric.metric), "") for model in models]
+        for metric in metrics
+    ]
+    return [["task", "metric", "dev", *models], *rows]
 
 
-def models() -> list[str]:
-    """Return the models with published metrics, in the table's order."""
-    return list(dict.fromkeys(row["model"] for row in _table()))
+def write_glue_page(result: GlueResult, config: BertConfig) -> None:
+    """Write report.html into the result's folder; `config` is the checkpoint's.
+
+    The page has the table, each task's grid and seeds, and the sources of the published metrics.
+    """
+    name, escape = result.folder.name, html.escape
+    cards = "".join(
+        f"<div class=card><b>{escape(str(one))}</b>{escape(f'{one.task}, {one.metric}')}</div>"
+        for one in result.metrics
+    )
+    head, *rows = ([escape(cell) for cell in row] for row in make_table(result.metrics))
+    texts = {row["model"]: f"{row['source']}; {row['data']}" for row in read_published()}
+    sources = (f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in texts.items())
+    sections = [
+        f"<h1>GLUE</h1><p class=dim>{escape(name)} · {config.num_hidden_layers} layers × "
+        f"{config.hidden_size}, {config.num_attention_heads} heads</p>",
+        f"<div class=cards>{cards}</div>",
+        "<h2>Compared with published metrics</h2>",
+        _make_html_table(head, rows, words=2),
+        f"<p class=small>{_NOTE}</p>",
+        *(_describe_runs(task, result.folder) for task in result.tasks),
+        f"<h2>Sources</h2><dl>{''.join(sources)}</dl>",
+    ]
+    write_page(result.folder / "report.html", f"{name}: GLUE", sections)
 
 
-def sources() -> dict[str, str]:
-    """Return the source of each model's metrics, with the data they are on, by its name."""
-    return {row["model"]: f"{row['source']}; {row['data']}" for row in _table()}
+def _make_html_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], words: int, best: Collection[int] = ()
+) -> str:
+    """Return a table of HTML cells; the first `words` columns are left-aligned."""
+
+    def join(row: Sequence[str], tag: str) -> str:
+        return "".join(
+            f"<{tag}{' class=n' if column >= words else ''}>{cell}</{tag}>"
+            for column, cell in enumerate(row)
+        )
+
+    body = "".join(
+        f"<tr{' class=best' if number in best else ''}>{join(row, 'td')}</tr>"
+        for number, row in enumerate(rows)
+    )
+    return (
+        f"<div class=wide><table><thead><tr>{join(head, 'th')}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _describe_runs(result: TaskResult, folder: Path) -> str:
+    """Return a task's runs, folded: the grid and the seeds, with a link to each run's own page."""
+    task, runs = TASKS[result.task], result.runs
+    best = max(task.score(run.metrics) for run in runs)
+    rows = []
+    for run in runs:
+        metrics = [f"{100 * value:.1f}" for value in run.metrics.values()]
+        link = html.escape((run.folder.relative_to(folder) / "report.html").as_posix())
+        rows.append([str(run.setting), str(run.seed), *metrics, f"<a href='{link}'>its curves</a>"])
+    head = ["setting", "seed", *map(html.escape, runs[0].metrics), ""]
+    chosen = [number for number, run in enumerate(runs) if run.setting == result.best]
+    return (
+        f"<details><summary>{html.escape(task.name)}: {len(runs)} runs, the best "
+        f"{100 * best:.1f}; {html.escape(str(result.best))}</summary>"
+        f"{_make_html_table(head, rows, words=1, best=chosen)}</details>"
+    )
