@@ -1,108 +1,213 @@
-"""The protocol of a run of any task, which `kbert.training.runner` carries out."""
+"""The recipe of a run of any task, which `kbert.training.runner` carries out."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
+from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import TrainedParts
+from kbert.training.best_weights import BestWeights, Evaluated
 from kbert.training.embedding_loss import EmbeddingLoss
 from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
-from kbert.training.trained_weights import TrainedWeights
+from kbert.training.trained_weights import TrainedWeights, amount_trained, select_weights
+
+_MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 
 
-class DistillationTargets(Protocol):
-    """Distillation targets of a model besides its labels."""
+class Distillation(Batches, Protocol):
+    """A recipe's batches, with a teacher's outputs among their labels."""
 
-    losses: Mapping[str, Loss]  # by the names of a batch's labels that belong to no output
+    losses: Mapping[str, Loss]  # of these labels, by name
 
     def add_outputs(self, model):
         """Return the model with the outputs that `losses` need."""
 
-    def batches(self, batches: Batches) -> Batches:
-        """Return the recipe's batches with the targets among their labels."""
 
-
-class Recipe(Protocol):
+class Recipe:
     """A run: its settings and data, its initial model, its metrics and its result.
 
     The runner calls the methods in their order here. They raise an OSError for a file that cannot
     be read, and a ValueError for settings or data that do not fit.
+
+    Args:
+        settings: the run's; complete after `open`.
+        sources: data and models by the argument's name: paths, rows in memory, a `Bert` or None.
     """
 
     command: ClassVar[str]  # resumes such a run
+    verb: ClassVar[str]  # what was done, for the model's card
     settings_type: ClassVar[type[RunSettings]]
-    may_move: ClassVar[tuple[str, ...]]  # arguments for data that may move before a resumed run
+    base: ClassVar[str]  # the source with the model that the run starts from
+    needed: ClassVar[tuple[str, ...]]  # sources that a resumed run must have
+    may_move: ClassVar[tuple[str, ...]]  # sources that may move before a resumed run
     title: str  # of the run's page
     score: str  # metric that says which evaluation is best; "-" before it: lower is better
-    settings: Any  # complete after `open`, which sets what follows
-    batches: Batches
+    keep_best: bool = False  # whether the result has the best weights or the last
+    # `open` sets what follows
+    batches: Any  # a `Batches`
     spec: GraphSpec  # of the result
     training_spec: GraphSpec  # what is trained, in the settings' precision: `spec.for_training()`
+    trained: TrainedParts
+    adapter: LoraAdapter | None = None  # which the run continues
     fingerprint: dict  # all that the batches and the evaluation depend on, as JSON
     steps: int  # of the whole run
     warmup_steps: int
     evaluate_every: int  # steps
     flops: float  # of a step, over all hosts
     losses: Mapping[str, Loss]  # of the outputs that have labels, by name
-    distillation: DistillationTargets | None = None
-    embedding_loss: EmbeddingLoss | None = (
-        None  # the loss of text embeddings; else the outputs have labels
-    )
+    embedding_loss: EmbeddingLoss | None = None  # of text embeddings, in place of `losses`
+    distillation: Distillation | None = None
+    base_address: str | None = None  # of the model that the run starts from, on a hub
+    dev_name: str | None = None  # of the dev data, for the model's card
+
+    def __init__(self, settings: Any, sources: dict):
+        self.settings, self.sources = settings, sources
 
     @classmethod
-    def from_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
-        """Recreate the recipe of a resumed run; `moved` as in `kbert.training.runner.resume`."""
+    def from_run(cls, run: RunFolder, settings: Any, sources: dict) -> Self:
+        """Recreate the recipe of a resumed run."""
+        raise NotImplementedError
 
     def read(self) -> None:
         """Read the data. No backend yet: hosts must find each other before one is used."""
+        raise NotImplementedError
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         """Make the batches, where XLA compiles the step or not; open what they depend on.
 
         `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
+        raise NotImplementedError
 
     def select_trained_part(self, model):
         """Return the trained parts of the graph of `spec`, as it was built; by default all."""
         return model
-
-    def select_weights(self, model) -> TrainedWeights | None:
-        """Return a model's trained weights, within the engine's scope; None: all."""
-        return None
 
     def first_layers(self) -> Mapping[str, Any]:
         """Return Keras layers by name, whose weights initialize a run that has no state yet.
 
         A value of None means a newly initialized layer; an empty result, that all layers are.
         """
-        return {}
+        raise NotImplementedError
 
     def collect_settings(self) -> dict:
         """Return the settings as settings.json has them, with what else the result depends on."""
+        raise NotImplementedError
 
-    def data_paths(self) -> dict[str, str | None]:
-        """Return the paths of the data, by the argument's name, for a resumed run."""
+    def data_paths(self) -> dict[str, str]:
+        """Return the paths of the sources, by the argument's name, for a resumed run."""
+        sources = {
+            name: source.source if isinstance(source, Bert) else source
+            for name, source in self.sources.items()
+        }
+        return {
+            name: os.fspath(source) if name in _MODELS else str(Path(source).absolute())
+            for name, source in sources.items()
+            if isinstance(source, (str, os.PathLike))
+        }
 
-    def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
-        """Return a function that computes metrics of the engine's weights; None without data."""
+    def evaluate(self, engine) -> Evaluated:
+        """Compute the metrics of the engine's weights on the dev data."""
+        raise NotImplementedError
 
-    def export_bert(self, engine, history: History) -> Bert:
-        """Return the weights that are the result, as a float32 model of any length."""
+    def choose_weights(self, best: BestWeights, history: History) -> dict:
+        """Give the engine the weights that are the result; describe it for result.json."""
+        step, metrics = best.restore(history)
+        result = {"loss": history.updates[-1]["loss"], "weights_of_update": step}
+        return result | {"metrics": metrics, "intervals": best.find_intervals(metrics)}
 
-    def result(self, last: dict) -> dict:
-        """Return the run's result for result.json; `last` is the last line of the history."""
+    def make_bert(self, layers: Mapping[str, Any]) -> Bert:
+        """Return the result: a float32 model of any length, with the layers' weights."""
+        raise NotImplementedError
+
+    def find_untrained(self) -> set[str]:
+        """Return the layers that were newly initialized, and frozen or otherwise never trained."""
+        raise NotImplementedError
 
     def describe_training(self, done: int) -> dict[str, str]:
-        """Return how much was trained on in so many steps, in words by name, for the report."""
+        """Return what was trained in so many steps, in words by name, for the report."""
+        facts = {}
+        for title, name in {"Started from": self.base, "Teacher": "teacher"}.items():
+            model = self.sources.get(name)
+            if isinstance(model, Bert):
+                model = model.source
+            if model is not None:  # addresses, or names without folders
+                facts[title] = str(model) if "://" in str(model) else Path(model).name
+        if self.trained.frozen:
+            facts["Trained"] = amount_trained(self.trained)
+        return facts | self.describe_data(done)
 
-    def make_card(self, bert: Bert, result: dict) -> str:
-        """Make the model's card, of `bert`, with what is in result.json."""
+    def describe_data(self, done: int) -> dict[str, str]:
+        """Return the data, and how much of them so many steps have seen, in words by name."""
+        raise NotImplementedError
 
     @staticmethod
     def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
         """Return the user's result; `result` is as in result.json."""
+        raise NotImplementedError
+
+
+def recreate(kind: type[Recipe], run: RunFolder, settings: Any, moved: dict) -> Recipe:
+    """Return the recipe of a resumed run; `moved` as in `kbert.training.runner.resume`."""
+    sources = dict.fromkeys(kind.may_move) | run.data_paths
+    sources |= {name: source for name, source in moved.items() if source is not None}
+    has_teacher = run.fingerprint.get("teacher") is not None
+    for name in (*kind.needed, *(["teacher"] if has_teacher else [])):
+        if sources[name] is None:
+            raise ValueError(
+                f"{name} must be given to resume the run: it was not started from a file"
+            )
+    return kind.from_run(run, settings, sources)
+
+
+def pin_models(sources: dict) -> None:
+    """Replace the names and paths of models by what opens the same models later."""
+    for name in _MODELS:
+        if isinstance(model := sources.get(name), (str, os.PathLike)):
+            sources[name] = fetching.pin(model)
+
+
+def choose_variant(recipe: Recipe, spec: GraphSpec) -> GraphSpec:
+    """Return the variant of a graph to train."""
+    # distillation reads the hidden states of all positions
+    reads_all = recipe.sources.get("teacher") is not None and recipe.settings.hidden_loss
+    return spec if reads_all else spec.for_training()
+
+
+def select_trained(recipe: Recipe, model) -> TrainedWeights | None:
+    """Return a model's trained weights, within the engine's scope; None: all, at one rate."""
+    settings = recipe.settings
+    # pretraining has neither
+    decay, head_rate = (
+        getattr(settings, name, None) for name in ("layer_decay", "head_learning_rate")
+    )
+    if not recipe.trained.frozen and decay is None and head_rate is None:
+        return None
+    share = 1.0 if head_rate is None else head_rate / settings.learning_rate
+    pairs = recipe.adapter.pairs if recipe.adapter else None
+    options = settings.seed, decay, share, settings.lora_dropout, pairs
+    return select_weights(model, recipe.trained, *options)
+
+
+def make_run_card(recipe: Recipe, bert: Bert, result: dict) -> str:
+    """Make the card of a run's model, with what is in result.json."""
+    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
+    training = Training(
+        verb=recipe.verb,
+        base=recipe.base_address,
+        facts=recipe.describe_training(result["steps"]),
+        dev=recipe.dev_name,
+        metrics=result.get("metrics", evaluated),
+        settings=recipe.settings.as_hyperparameters(),
+        intervals=result.get("intervals", {}),
+    )
+    return make_card(bert, training=training)

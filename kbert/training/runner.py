@@ -15,10 +15,13 @@ import random
 import weakref
 from collections.abc import Iterator
 
-from kbert.checkpoints.bert import load
+from kbert.checkpoints import untrained_weights
+from kbert.checkpoints.adapters import peft_folder
+from kbert.checkpoints.bert import Bert, load
 from kbert.ops.keras_internals import check_seeds_are_pythons
+from kbert.training.best_weights import BestWeights
 from kbert.training.loop.history import History, Plan
-from kbert.training.recipe import Recipe
+from kbert.training.recipe import Recipe, make_run_card, recreate, select_trained
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
@@ -84,12 +87,15 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
             *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
         )
         history = History(run.read_records())
-        return kind.make_result(load(run.path / "model.keras"), history, result, run.path)
+        bert = load(run.path / "model.keras")
+        if bert.adapter is None and (run.path / "adapter").is_dir():
+            bert = dataclasses.replace(bert, adapter=peft_folder.read(run.path / "adapter"))
+        return kind.make_result(bert, history, result, run.path)
     run.check_computation()
     settings = kind.settings_type.from_run(run)
     kind.settings_type.from_options(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    recipe = kind.from_run(run, settings, moved)
+    recipe = recreate(kind, run, settings, moved)
     engine = _engine(recipe, run_options)
     run.chief = engine.backend.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.collect_settings())
@@ -135,7 +141,7 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
         spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
         with engine.backend.scope():
             model = recipe.select_trained_part(build_with(spec, layers))
-            trained = recipe.select_weights(model)
+            trained = select_trained(recipe, model)
             if recipe.distillation:
                 model = recipe.distillation.add_outputs(model)
                 trained = trained and trained.add_new_weights(model)
@@ -154,9 +160,8 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
     options["steps_per_execution"] = run_options.steps_per_execution
     _models.add(model)
     engine.prepare(model, optimizer, trained, **options)
-    engine.slice_examples(
-        recipe.batches.batch_size
-    )  # refuses what replicas and micro-batches do not divide
+    # refuses what replicas and micro-batches do not divide
+    engine.slice_examples(recipe.batches.batch_size)
     evaluated = recipe.fingerprint["dev"] is not None
     refuse_harmful(run_options.callbacks, bool(adapters_of(model)), evaluated)
 
@@ -219,9 +224,11 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOption
         if run is not None:
             run.write_report(records, {"steps": done, "asked": recipe.steps}, recipe)
 
+    evaluate = recipe.evaluate if recipe.fingerprint["dev"] is not None else None
+    best = BestWeights(engine, evaluate, recipe.score, recipe.keep_best, run)
     plan = Plan(
         recipe.steps,
-        recipe.evaluation(engine, run),
+        best.evaluate if evaluate else None,
         evaluate_every=recipe.evaluate_every,
         save_every=settings.save_every,
         score=recipe.score,
@@ -230,7 +237,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOption
     )
     history = train(
         engine,
-        recipe.distillation.batches(recipe.batches) if recipe.distillation else recipe.batches,
+        recipe.distillation or recipe.batches,
         plan,
         run=run,
         start=done,
@@ -239,12 +246,27 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOption
         speed=Speed(recipe.flops, peak),
         report=report,
     )
-    bert, last = recipe.export_bert(engine, history), history.updates[-1]
-    result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
-    result |= recipe.result(last)
-    bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
+    steps = history.updates[-1]["step"]
+    result = {"steps": steps, "asked": recipe.steps, "stopped": history.stopped}
+    result |= recipe.choose_weights(best, history)
+    bert = _make_bert(engine, recipe)
+    bert = dataclasses.replace(bert, card=make_run_card(recipe, bert, result))
     if run is not None:
         run.finish(bert, result, recipe)
         engine.barrier()  # the others have read the best state
         run.tidy()
     return recipe.make_result(bert, history, result, None if run is None else run.path)
+
+
+def _make_bert(engine, recipe: Recipe) -> Bert:
+    """Return the run's model with the engine's weights, its untrained layers and its adapter."""
+    from kbert.model.deferred import layers_of
+    from kbert.training.trained_weights import with_adapters
+
+    bert = recipe.make_bert(layers_of(engine.model))
+    bert = untrained_weights.with_untrained(bert, recipe.find_untrained())
+    if not recipe.trained.adapted:
+        return bert
+    paths = recipe.data_paths()
+    base = recipe.adapter.base_path if recipe.adapter else paths.get(recipe.base)
+    return with_adapters(bert, engine, base)

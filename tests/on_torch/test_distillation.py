@@ -183,7 +183,7 @@ def test_every_task_has_its_distillation_loss(heads, name):
     recipe = Finetuning(task_of(name), settings, sources | {"teacher": teacher})
     recipe.read()
     recipe.open(compiled=False)
-    batch = recipe.distillation.batches(recipe.batches).batch(0)
+    batch = recipe.distillation.batch(0)
     assert set(batch.labels) == {f"Teacher-{output}" for output in recipe.spec.outputs}
     said = {key.removeprefix("Teacher-"): value for key, value in batch.labels.items()}
     if name == "regress":

@@ -55,7 +55,7 @@ def opened(folder, source, **options) -> Finetuning:
     sources = {"source": source, "train": folder / "train.tsv", "dev": None}
     sources["teacher"] = options.pop("teacher", None)
     settings = FinetuningSettings.from_options(SETTINGS | options)
-    recipe = Finetuning.of_task(task_of("classify"), settings, sources)
+    recipe = Finetuning(task_of("classify"), settings, sources)
     recipe.read()
     recipe.open(False)
     return recipe
@@ -196,8 +196,8 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
         recipe = opened(folder, source, **LORA)
         assert recipe.data_paths()["source"] == place
         assert recipe.bert.source == f"hf://org/base@{commit}"
-        bert = dataclasses.replace(recipe.bert, adapter=recipe._adapter)
-        assert peft_folder._config(bert, recipe._adapter)["revision"] == commit
+        bert = dataclasses.replace(recipe.bert, adapter=recipe.adapter)
+        assert peft_folder._config(bert, recipe.adapter)["revision"] == commit
 
 
 @pytest.mark.full

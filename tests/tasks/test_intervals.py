@@ -11,10 +11,10 @@ from kbert.data.labelled.text_columns import TextColumns
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.embedding.evaluation import score_embeddings
-from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.intervals import RESAMPLES, Scores, find_intervals
 from kbert.tasks.tagging.reading import Sentence
+from kbert.training.best_weights import BestWeights
 
 RNG = np.random.default_rng(3)
 GOLD = RNG.integers(0, 2, 87)
@@ -193,21 +193,18 @@ def test_intervals_are_of_the_weights_that_are_kept():
     """Of the best evaluation, of the last, or of a new one where an earlier start did it."""
     better, worse = classify(GOLD, GOLD), classify(GOLD, PREDICTED)
 
-    class Dev:
-        def __init__(self):
-            self.scores, self.left = {}, [worse, better, worse, worse]
+    left = [worse, better, worse, worse]
 
-        def __call__(self, predict, names):
-            self.scores = {"": self.left.pop(0)}
-            return self.scores[""].metrics()
+    def evaluate(engine):
+        scores = {"": left.pop(0)}
+        return scores[""].metrics(), lambda: find_intervals(scores)
 
-    state = SimpleNamespace(weights=dict)
-    engine = SimpleNamespace(predict=None, output_names=(), state=state)
-    best = BestWeights(engine, Dev(), "accuracy", True, None)
+    engine = SimpleNamespace(state=SimpleNamespace(weights=dict))
+    best = BestWeights(engine, evaluate, "accuracy", True, None)
     for _ in range(3):
         best.evaluate()
     for scores in (better, worse):
         assert best.find_intervals(scores.metrics()) == find_intervals({"": scores})
     assert best.find_intervals({"accuracy": 0.25}) == find_intervals({"": worse})
-    assert best._dev.left == []  # evaluated again
+    assert left == []  # evaluated again
     assert BestWeights(engine, None, "accuracy", True, None).find_intervals({}) == {}

@@ -1,81 +1,81 @@
-"""Distillation targets of a student in every batch, and the losses that compare them."""
+"""Distillation: a student's batches with a teacher's outputs, and the losses that compare them."""
 
-from collections.abc import Mapping
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.transfer import weights_digest
+from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
+from kbert.graph.spec import GraphSpec
+from kbert.model.deferred import build_with, layers_of
 from kbert.model.probes import add_state_outputs, map_layers
+from kbert.tasks.checks import load_of_casing, require_tokenizer
 from kbert.tasks.distillation.settings import DistillationSettings
-from kbert.tasks.distillation.teacher import Teacher
+from kbert.tasks.running import compile_model
 from kbert.training.loss import LOSSES, Loss, make_loss
 
 
 class Distillation:
-    """The distillation targets that a student gets from a teacher.
+    """A student's batches, with a teacher's outputs among their labels.
+
+    A batch still depends on its step alone: the teacher has no dropout, and does not change. It
+    runs where batches are made, in their thread: the student's program has none of its weights.
 
     Args:
-        bert: the teacher, which can read the student's inputs.
-        settings: the run's settings.
+        teacher: a model that can read the student's inputs, see `open_teacher`.
+        batches: the student's.
+        settings: the run's, with its precision.
         losses: the losses of the student's outputs, which the teacher has too, by name.
-        blocks: number of the student's encoder blocks.
-        max_predictions, precision: see `Teacher`.
-        pad_id: the padding token.
+        spec: the student's graph.
 
     Attributes:
-        losses: see `kbert.training.recipe.DistillationTargets`.
+        losses: see `kbert.training.recipe.Distillation`.
         digest: a digest of the teacher.
     """
 
     def __init__(
         self,
-        bert: Bert,
+        teacher: Bert,
+        batches: Batches,
         settings: DistillationSettings,
         losses: Mapping[str, Loss],
-        blocks: int,
-        *,
-        max_predictions: int | None = None,
-        precision: str = "float32",
-        pad_id: int = 0,
+        spec: GraphSpec,
     ):
-        self._pad_id = pad_id
-        self._settings, self._outputs = settings, dict(losses) if settings.alpha else {}
-        pairs = map_layers(blocks, bert.config.num_hidden_layers)
+        self._batches, self._settings, self._pad_id = batches, settings, spec.config.pad_token_id
+        self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
+        self._outputs = dict(losses) if settings.alpha else {}
+        pairs = map_layers(spec.config.num_hidden_layers, teacher.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
-        self._states, self._width = dict(some), bert.config.hidden_size
+        self._states, self._width = dict(some), teacher.config.hidden_size
         self.losses: Mapping[str, Loss] = {
-            names.teacher_output(name): distill_loss(name, loss, settings.temperature)
+            names.teacher_output(name): _distill_loss(name, loss, settings.temperature)
             for name, loss in self._outputs.items()
         } | {
             names.hidden_target(block): LOSSES[str(settings.hidden_loss)] for block in self._states
         }
-        self.digest = weights_digest(bert)
-        layers = sorted(set(self._states.values()))
-        self._teacher = Teacher(
-            bert, list(self._outputs), layers, max_predictions=max_predictions, precision=precision
-        )
+        self.digest = weights_digest(teacher)
+        states = map(names.encoder_output, sorted(set(self._states.values())))
+        self._compute = compile_teacher(teacher, [*self._outputs, *states], spec, settings)
 
     def add_outputs(self, model):
-        """See `kbert.training.recipe.DistillationTargets`."""
+        """See `kbert.training.recipe.Distillation`."""
         return add_state_outputs(model, list(self._states), self._width) if self._states else model
 
-    def batches(self, batches: Batches) -> "DistilledBatches":
-        """Return the batches with the teacher's outputs among their labels."""
-        return DistilledBatches(self, batches)
-
-    def add_targets(self, batches: Batches, step: int, part: slice) -> TrainingBatch:
-        """Return the examples `part` of a step's batch, with the teacher's outputs as labels."""
+    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
+        """See `Batches`."""
         if not self._states:
-            return self._add_targets(batches.batch(step, part), None)
-        whole = batches.batch(step)  # a token's weight depends on all of the step's
+            return self._add_targets(self._batches.batch(step, part), None)
+        whole = self._batches.batch(step)  # a token's weight depends on all of the step's
         return self._add_targets(whole.select(part), self._weigh_tokens(whole)[part])
 
     def _add_targets(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
         """`tokens`: float32 (B, S), the weight of each one's hidden states; None: not distilled."""
-        alpha, outputs = self._settings.alpha, self._teacher(batch.inputs)
+        alpha, outputs = self._settings.alpha, self._compute(batch.inputs)
         labels = dict(batch.labels) if alpha < 1 else {}
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
         for name, loss in self._outputs.items():
@@ -98,7 +98,7 @@ class Distillation:
         return tokens.astype(np.float32) / max(tokens.sum(), 1)
 
 
-def distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
+def _distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
     """Return the loss of an output with a teacher's logits as its labels.
 
     The logits of classes are divided by the temperature; numbers have none.
@@ -108,16 +108,57 @@ def distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
     return make_loss(loss.teacher, output, **options)
 
 
-class DistilledBatches:
-    """`kbert.data.training_batch.Batches` with a teacher's outputs among the labels.
+def open_teacher(
+    source: Bert | str | os.PathLike,
+    tokenizer: Tokenizer,
+    tokens: int,
+    pairs: bool,
+    head: str | None = None,
+) -> Bert:
+    """Return the teacher, which must read what the student reads.
 
-    A batch still depends on its step alone: the teacher has no dropout, and does not change.
+    Args:
+        source: a `Bert`, or a checkpoint of any format.
+        tokenizer: the student's.
+        tokens: the length of its longest sequences.
+        pairs: whether they have second texts.
+        head: to load a checkpoint with; None: its own.
+
+    Raises:
+        ValueError: another vocabulary, too few positions or segments.
     """
+    teacher = source if isinstance(source, Bert) else load_of_casing(source, tokenizer, head)
+    vocabulary, config = require_tokenizer(teacher, "a teacher").tokens, teacher.config
+    if vocabulary != tokenizer.tokens:
+        raise ValueError(
+            f"teacher must have the student's vocabulary of {len(tokenizer.tokens):,} tokens, got "
+            f"another, of {len(vocabulary):,}: take a teacher that reads the same ids"
+        )
+    if config.positions < tokens:
+        raise ValueError(
+            f"teacher must have a position for each of {tokens} tokens, got "
+            f"{config.positions}: cut the student's texts (max_length, seq_len)"
+        )
+    if pairs and config.type_vocab_size < 2:
+        raise ValueError(
+            f"teacher must have two segments for pairs of texts, got {config.type_vocab_size}"
+        )
+    return teacher
 
-    def __init__(self, distillation: Distillation, batches: Batches):
-        self._distillation, self._batches = distillation, batches
-        self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
 
-    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """See `Batches`."""
-        return self._distillation.add_targets(self._batches, step, part)
+def compile_teacher(teacher: Bert, layers: Sequence[str], student: GraphSpec, settings) -> Callable:
+    """Return a function of a batch's inputs that returns float32 outputs by the layer's name."""
+    import keras
+
+    predictions = student.max_predictions if teacher.head == "pretraining" else None
+    options = {"seq_len": None, "max_predictions": predictions, "dtype": settings.precision}
+    whole = build_with(dataclasses.replace(teacher.spec, **options), layers_of(teacher.model))
+    model = keras.Model(whole.inputs, [whole.get_layer(name).output for name in layers])
+    function = compile_model(model)
+
+    def compute(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        arrays = function(*(batch[tensor.name] for tensor in model.inputs))
+        arrays = (np.asarray(array, np.float32) for array in arrays)
+        return dict(zip(layers, arrays, strict=True))
+
+    return compute

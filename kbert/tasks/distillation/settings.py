@@ -29,19 +29,16 @@ class DistillationSettings:
     hidden_loss_weight: float = 1.0
 
 
-DEFAULTS = {field.name: field.default for field in dataclasses.fields(DistillationSettings)}
-
-
-def check(settings: DistillationSettings, teacher) -> None:
+def check_teacher(settings: DistillationSettings, has_teacher: bool) -> None:
     """Raise a ValueError for settings without a teacher, or a teacher that is not used."""
-    if teacher is None:
-        for name, default in DEFAULTS.items():
-            if (value := getattr(settings, name)) != default:
-                raise ValueError(
-                    f"{name} is for runs with a teacher, got {value!r} without one: give a "
-                    "teacher, or leave it out"
-                )
-    elif settings.alpha == 0 and settings.hidden_loss is None:
+    for field in dataclasses.fields(DistillationSettings):
+        value = getattr(settings, field.name)
+        if not has_teacher and value != field.default:
+            raise ValueError(
+                f"{field.name} is for runs with a teacher, got {value!r} without one: give a "
+                "teacher, or leave it out"
+            )
+    if has_teacher and settings.alpha == 0 and settings.hidden_loss is None:
         raise ValueError(
             "alpha must be above 0 for a teacher without hidden_loss, got 0: "
             "raise alpha, or give hidden_loss mse or cosine"

@@ -1,10 +1,8 @@
 """Training of sentence embeddings as a recipe."""
 
 import dataclasses
-import functools
 import logging
 
-from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.text_columns import ColumnBatches
@@ -23,7 +21,6 @@ from kbert.tasks.embedding.training import (
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.setting_rules import VECTOR_POOLINGS
-from kbert.training.trained_weights import amount_trained, with_adapters
 
 _logger = logging.getLogger("kbert")
 
@@ -35,30 +32,31 @@ class EmbeddingTraining(Finetuning):
     encoder is trained: parts that do not affect the embeddings, such as the pooler, stay.
     """
 
-    batches: ColumnBatches
-    embedding_loss: EmbeddingLoss
+    never_trained = (names.POOLER,)
     _own: SentenceSettings  # the checkpoint's, with the pooling that is trained
 
     def read(self) -> None:
         super().read()
         self._train = list(drop_single_labels(self._train))
-        self._kind = self._train[0].kind
-        self._dev_kind = self._dev[0].kind if self._dev else ""
-        loss = choose_loss(self._kind, self.settings.loss)
+        kind = self._train[0].kind
+        self.units = kind, self._dev[0].kind if self._dev else ""
+        loss = choose_loss(kind, self.settings.loss)
         check_records(self._train, loss)
         self.settings = dataclasses.replace(self.settings, loss=loss)
         if self._dev:
-            self.score = SCORES[self._dev_kind]
+            self.score = SCORES[self.units[1]]
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         super().open(compiled, shape_cost)
         self._refuse_nothing_to_train()
-        if self.settings.loss == "infonce":
+        config, settings, texts = self.bert.config, self.settings, self.batches.count
+        if settings.loss == "infonce":
             self._refuse_duplicates()
-        config, settings = self.bert.config, self.settings
+            most = settings.batch_size * (texts - 1) - 1
+            self.units = f"{self.units[0]}, up to {most:,} negatives each", self.units[1]
         self.embedding_loss = EmbeddingLoss(
             str(settings.loss),
-            self.batches.count,
+            texts,
             config.hidden_size,
             pooling=str(settings.pooling),
             normalize=self._own.normalize,
@@ -68,45 +66,29 @@ class EmbeddingTraining(Finetuning):
             dimensions=settings.dimensions and tuple(settings.dimensions),
         )
 
-    def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
+    def _encode(self, limit, compiled, shape_cost, longest_text=None) -> tuple[int, ...]:
         self._check_settings()
+        return super()._encode(limit, compiled, shape_cost, self._own.max_length)
+
+    def encode_records(self, records, limit: int):
         tokenizer = require_tokenizer(self.bert, "finetune")
-        limit = min(limit, self._own.max_length or limit)
-        encode = functools.partial(
-            TASK.encode,
-            tokenizer=tokenizer,
-            labels=None,
-            max_length=limit,
-            settings=self._own,
-        )
-        train = encode(self._train)
-        dev = None if self._dev is None else encode(self._dev)
-        settings = self.settings
-        self.batches = ColumnBatches(
+        return TASK.encode(records, tokenizer, None, limit, self._own)
+
+    def make_batches(self, train, lengths) -> ColumnBatches:
+        return ColumnBatches(
             train,
             output=EMBEDDINGS,
-            texts_per_record=3 if settings.loss == "triplet" else 2,
-            batch_size=settings.batch_size,
-            seed=settings.seed,
-            pad_id=tokenizer.pad_id,
+            texts_per_record=3 if self.settings.loss == "triplet" else 2,
+            batch_size=self.settings.batch_size,
+            seed=self.settings.seed,
+            pad_id=self.bert.config.pad_token_id,
             lengths=lengths,
         )
-        if shape_cost:
-            lengths = self._worth_a_shape(limit, shape_cost)
-            self.batches = self.batches.with_lengths(lengths)
-        self.dev = None
-        if dev is not None:
-            self.dev = EmbeddingEvaluation(
-                self._dev_kind,
-                dev,
-                settings.batch_size // settings.accumulation_steps or 1,
-                tokenizer.pad_id,
-                self._of_dev or lengths,
-                settings.dimensions,
-            )
-        digest = None if dev is None else dev.digest()
-        self.fingerprint = {"train": self.batches.fingerprint, "dev": digest}
-        return lengths
+
+    def make_evaluation(self, dev, lengths) -> EmbeddingEvaluation:
+        settings, pad_id = self.settings, self.bert.config.pad_token_id
+        size = settings.batch_size // settings.accumulation_steps or 1
+        return EmbeddingEvaluation(self.units[1], dev, size, pad_id, lengths, settings.dimensions)
 
     def _check_settings(self) -> None:
         """Check the pooling, by default the checkpoint's, and the dimensions."""
@@ -170,17 +152,12 @@ class EmbeddingTraining(Finetuning):
     def first_layers(self):
         return {names.POOLER: None} | layers_of(self.bert.model)
 
-    def export_bert(self, engine, history) -> Bert:
-        self._restore_best(history)
-        model = build_with(self.spec, layers_of(engine.model) | self._pooler())
+    def make_bert(self, layers) -> Bert:
+        model = build_with(self.spec, layers | self._pooler())
         length = self._own.max_length or longest(self.bert, self.settings.max_length)
         sentence = dataclasses.replace(self._own, max_length=length)
         tokenizer = self.bert.tokenizer
-        bert = Bert(self.bert.config, self.task.head, model, tokenizer, sentence=sentence)
-        bert = untrained_weights.with_untrained(bert, self._untrained([names.POOLER]))
-        if not self._trained.adapted:
-            return bert
-        return with_adapters(bert, engine, self._base_path())
+        return Bert(self.bert.config, self.task.head, model, tokenizer, sentence=sentence)
 
     def _pooler(self) -> dict:
         """Return the source's pooler, which is not trained."""
@@ -190,19 +167,6 @@ class EmbeddingTraining(Finetuning):
             return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
         _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
         return {names.POOLER: None}
-
-    def describe_training(self, done: int) -> dict[str, str]:
-        epoch, negatives = self.batches.steps_per_epoch, ""
-        if self.settings.loss == "infonce":
-            most = self.settings.batch_size * (self.batches.count - 1) - 1
-            negatives = f", up to {most:,} negatives each"
-        facts, count = self._describe_models(), len(self.batches.examples)
-        facts["Data"] = f"{self._file_name('train')}{count:,} {self._kind}{negatives}"
-        if self.dev is not None:
-            facts["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
-        if self._trained.frozen:
-            facts["Trained"] = amount_trained(self._trained)
-        return facts | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
 
 def encoder_of(model):

@@ -15,7 +15,14 @@ from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.names import ModelName
-from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_targets
+from kbert.graph.layer_table import layers
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import (
+    AdaptedMatrix,
+    TrainedParts,
+    read_lora_targets,
+    trained_parts,
+)
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
 _logger = logging.getLogger("kbert")
@@ -95,14 +102,30 @@ def open_source(
     return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
 
 
-def check_blocks(adapter: LoraAdapter, trained: TrainedParts) -> None:
-    """Raise a ValueError where an adapter is on other blocks than a run trains."""
-    blocks = sorted({one.block for one in trained.adapted})
-    if different := sorted({block for block, _ in adapter.pairs} ^ set(blocks)):
+def choose_trained(
+    settings: FinetuningSettings, spec: GraphSpec, source: Bert, adapter: LoraAdapter | None = None
+) -> TrainedParts:
+    """Return the trained parts of a graph. With LoRA, newly initialized layers are trained too.
+
+    So are the layers that a continued adapter has trained as a whole.
+
+    Raises:
+        ValueError: see `kbert.graph.trained_parts.trained_parts`; an adapter on other blocks.
+    """
+    new = {layer.name for layer in layers(spec)} - {layer.name for layer in source.model.layers}
+    if adapter is not None:
+        new |= adapter.layers(spec.config)
+    lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
+    trained = trained_parts(spec, settings.freeze, *lora, also=new)
+    if adapter is None:
+        return trained
+    blocks = {one.block for one in trained.adapted}
+    if different := sorted({block for block, _ in adapter.pairs} ^ blocks):
         raise ValueError(
             f"freeze must leave the blocks that the adapter is on, got blocks {different} on one "
             "side alone: give the first run's freeze"
         )
+    return trained
 
 
 def _settings_of(adapter: LoraAdapter) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
 from kbert.tasks.checks import require_data, require_source
-from kbert.tasks.finetuning.recipe import Finetuned, Finetuning
+from kbert.tasks.finetuning.recipe import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
@@ -85,7 +85,7 @@ def finetune(
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
-    task_and_settings = task_of(task), FinetuningSettings.from_options(options)
+    chosen, settings = task_of(task), FinetuningSettings.from_options(options)
     require_data(train=train, dev=dev)
-    recipe = Finetuning.of_task(*task_and_settings, sources)
+    recipe = chosen.load_recipe()(chosen, settings, sources)
     return runner.start(recipe, output, run_options)

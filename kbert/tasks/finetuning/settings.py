@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kbert.data.labelled.columns import ColumnOptions
+from kbert.heads import HEADS
 from kbert.io import json_schema as js
-from kbert.tasks.distillation.settings import DistillationSettings
+from kbert.tasks.distillation.settings import DistillationSettings, check_teacher
 from kbert.training.run_settings import RunSettings
 
 if TYPE_CHECKING:
@@ -128,8 +129,23 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             self.text_column, self.text_pair_column, self.label_column, self.no_header
         )
 
-    def check_for(self, task: "Task") -> None:
-        """Raise a ValueError for a setting of embeddings, or of a head, for another task."""
+    def check_for(self, task: "Task", has_teacher: bool = False) -> None:
+        """Raise a ValueError for a setting of other tasks, or one that goes with no teacher."""
+        check_teacher(self, has_teacher)
+        for name in ("label_smoothing", "class_weights"):
+            if getattr(self, name) and not task.has_classes:
+                raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
+        if has_teacher and not task.takes_teacher:
+            raise ValueError(f"teacher does not go with the task {task.name}: leave it out")
+        if self.packing and has_teacher:
+            raise ValueError("packing does not go with a teacher: leave one of them out")
+        if self.packing and not HEADS[task.head].packs:
+            raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
+        if self.packing and self.lengths is not None and len(self.lengths) > 1:
+            raise ValueError(
+                "lengths must be one number with packing, the length of its rows, got "
+                f"{self.lengths}"
+            )
         if task.trains_embeddings and self.head_learning_rate is not None:
             raise ValueError(
                 f"head_learning_rate must be for a task with a head, got it for {task.name}"

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,6 +86,10 @@ class Task(Protocol):
     def trains_embeddings(self) -> bool:
         """True if there is no head."""
         return not HEADS[self.head].layers
+
+    def load_recipe(self) -> Callable:
+        """Return the class of its runs."""
+        return pkgutil.resolve_name(f"{self.recipe}:RECIPE")
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return a file's records, in its order; each knows its file and line.

@@ -23,23 +23,17 @@ def open_batches(
         OSError, ValueError: shards that cannot be read, or do not fit each other.
     """
     shards, dev = open_shards(paths["shards"]), None
-    share = _share(shards, paths["dev"], settings.dev_ratio)
-    if paths["dev"] is not None:
+    share = _share(shards, paths.get("dev"), settings.dev_ratio)
+    if paths.get("dev") is not None:
         dev = open_shards(paths["dev"])
         if dev.tokenizer.tokens != shards.tokenizer.tokens:
             raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
     opened = [shards] if dev is None else [shards, dev]
     if share:
         shards, dev = shards.split(share)
-    names = (
-        "batch_size",
-        "seq_len",
-        "max_predictions",
-        "seed",
-        "mlm_probability",
-        "short_seq_probability",
-    )
-    options = {name: getattr(settings, name) for name in (*names, "whole_word", "mlm_only")}
+    names = ("batch_size", "seq_len", "max_predictions", "seed", "mlm_probability")
+    names += ("short_seq_probability", "whole_word", "mlm_only")
+    options = {name: getattr(settings, name) for name in names}
     train = PretrainingBatches(shards, **options)
     batches = train, None if dev is None else PretrainingBatches(dev, **options)
     if not settings.mlm_only:
@@ -61,27 +55,17 @@ def _share(shards, dev, dev_ratio: float | None) -> float:
     return dev_ratio
 
 
-class HeldOutEvaluation:
-    """Losses and accuracies on held-out batches: the same examples and masks every time.
+def evaluate_held_out(engine, batches: PretrainingBatches, most: int) -> dict[str, float]:
+    """Return each output's loss and accuracy over held-out batches, and the losses' sum.
 
-    Args:
-        engine: whose weights are evaluated.
-        batches: the held-out ones.
-        most: how many at most; one pass has as many as there are whole ones, at least one.
+    Examples and masks are the same every time: `most` batches, or those of one pass, at least one.
     """
-
-    def __init__(self, engine, batches: PretrainingBatches, most: int):
-        self._engine, self._batches = engine, batches
-        self._count = min(most, max(1, batches.examples_per_epoch(0) // batches.batch_size))
-
-    def __call__(self) -> dict[str, float]:
-        """Return each output's loss and accuracy over all the batches, and the losses' sum."""
-        part = self._engine.slice_examples(self._batches.batch_size)
-        sums: dict[str, np.ndarray] = {}
-        for step in range(self._count):
-            metrics_and_weights = self._engine.evaluate(self._batches.batch(step, part))
-            for name, pair in metrics_and_weights.items():
-                sums[name] = sums.get(name, 0.0) + np.array(pair)
-        metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
-        losses = [value for name, value in metrics.items() if name.endswith("_loss")]
-        return {"loss": sum(losses)} | metrics
+    count = min(most, max(1, batches.examples_per_epoch(0) // batches.batch_size))
+    part = engine.slice_examples(batches.batch_size)
+    sums: dict[str, np.ndarray] = {}
+    for step in range(count):
+        for name, pair in engine.evaluate(batches.batch(step, part)).items():
+            sums[name] = sums.get(name, 0.0) + np.array(pair)
+    metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
+    losses = [value for name, value in metrics.items() if name.endswith("_loss")]
+    return {"loss": sum(losses)} | metrics

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub import fetching
 from kbert.graph.config import BertConfig
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
+from kbert.training.recipe import pin_models
 from kbert.training.run_settings import RunOptions, Setting
 
 if TYPE_CHECKING:
@@ -74,10 +74,9 @@ def pretrain(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
     )
     settings = PretrainingSettings.from_options({"steps": steps} | options)
-    data, models = {"shards": shards, "dev": dev}, {"init": init}
-    models["teacher"] = None if isinstance(teacher, Bert) else teacher
-    paths = {name: path and str(Path(path).absolute()) for name, path in data.items()}
-    paths |= {name: path and fetching.pin(path) for name, path in models.items()}
-    teacher = paths["teacher"] or teacher
-    recipe = Pretraining(settings, paths, config, paths["init"], teacher=teacher)
+    data = {"shards": shards, "dev": dev}
+    sources = {name: path and str(Path(path).absolute()) for name, path in data.items()}
+    sources |= {"init": init, "teacher": teacher}
+    pin_models(sources)
+    recipe = Pretraining(settings, sources, config)
     return runner.start(recipe, output, run_options)

@@ -1,7 +1,7 @@
 """A run's history, as its user gets it, and the plan of its evaluations, states and records."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 WORST = (-math.inf, -math.inf)
@@ -46,9 +46,14 @@ class History:
         return next((one for one in self.evaluations if wanted.items() <= one.items()), None)
 
 
-def rank(value: float, loss: float | None) -> tuple[float, float]:
-    """Rank an evaluation: by its score, higher is better, then by its loss; NaN is the worst."""
-    first, second = (-math.inf if math.isnan(one) else one for one in (value, -(loss or 0.0)))
+def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
+    """Rank an evaluation: by its score, then by its loss; NaN is the worst.
+
+    `score` is as in `kbert.training.recipe.Recipe`; `prefix` stands before the metrics' names.
+    """
+    value, loss = metrics[prefix + score.removeprefix("-")], metrics.get(f"{prefix}loss") or 0.0
+    value = -value if score.startswith("-") else value
+    first, second = (-math.inf if math.isnan(one) else one for one in (value, -loss))
     return first, second
 
 
@@ -87,9 +92,8 @@ class Plan:
         return done % self.log_every == 0 or done == self.steps
 
     def score_of(self, metrics: dict[str, float]) -> tuple[float, float]:
-        """Rank an evaluation's metrics, see `rank`."""
-        value = metrics[f"val_{self.score.removeprefix('-')}"]
-        return rank(-value if self.score.startswith("-") else value, metrics.get("val_loss"))
+        """Rank an evaluation's metrics, see `rank_metrics`."""
+        return rank_metrics(self.score, metrics, "val_")
 
     def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
         """Say why the last `patience` evaluations, without a better one, end the run; else None."""

@@ -1,14 +1,14 @@
-"""Choice of the weights that a fine-tuning keeps: the best on the dev data, or the last."""
+"""Choice of the weights that are a run's result: the best on the dev data, or the last."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import Any
 
-from kbert.tasks.finetuning.evaluate import Evaluation
-from kbert.tasks.intervals import Scores, find_intervals
-from kbert.training.loop.history import WORST, rank
+from kbert.training.loop.history import WORST, History, rank_metrics
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
+Evaluated = tuple[dict[str, float], Callable[[], dict[str, tuple[float, float]]]]
 
 
 class BestWeights:
@@ -16,8 +16,9 @@ class BestWeights:
 
     Args:
         engine: whose weights.
-        dev: gives their metrics; None: there are none.
-        score: which metric says what is best, higher is better; the loss breaks ties.
+        evaluate: returns their metrics, and a function that computes the intervals of these; None:
+            there are no dev data.
+        score: as in `kbert.training.recipe.Recipe`; the loss breaks ties.
         wanted: whether the best weights are to be kept, or the last.
         run: the run's folder, which has the best state; None: none is kept.
     """
@@ -25,47 +26,45 @@ class BestWeights:
     def __init__(
         self,
         engine,
-        dev: Evaluation | None,
+        evaluate: Callable[[Any], Evaluated] | None,
         score: str,
         wanted: bool,
         run: RunFolder | None,
     ):
-        self._engine, self._dev, self._name, self._run = engine, dev, score, run
-        self._wanted = wanted and dev is not None
+        self._engine, self._evaluate, self._score, self._run = engine, evaluate, score, run
+        self._wanted = wanted and evaluate is not None
         self._best, self._weights = WORST, None
-        # the metrics of the best and of the last evaluation of this start, and their scores
-        self._best_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
-        self._last_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
+        # the best and the last evaluation of this start
+        self._best_evaluation: Evaluated = {}, dict
+        self._last_evaluation: Evaluated = {}, dict
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the dev data."""
         metrics = self._compute_metrics()
-        score = rank(metrics[self._name], metrics.get("loss"))
+        score = rank_metrics(self._score, metrics)
         if score > self._best:
-            self._best, self._best_scores = score, self._last_scores
+            self._best, self._best_evaluation = score, self._last_evaluation
             if self._wanted and self._run is None:
                 self._weights = self._engine.state.weights()
         return metrics
 
     def _compute_metrics(self) -> dict[str, float]:
-        if self._dev is None:
-            return {}
-        metrics = self._dev(self._engine.predict, self._engine.output_names)
-        self._last_scores = metrics, self._dev.scores
-        return metrics
+        if self._evaluate is not None:
+            self._last_evaluation = self._evaluate(self._engine)
+        return self._last_evaluation[0]
 
     def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Compute the 95 % intervals of the metrics of the weights that the engine has.
 
         The dev data are evaluated again where an earlier start did it.
         """
-        for known in (self._best_scores, self._last_scores):
-            if known is not None and known[0] == metrics:
-                return find_intervals(known[1])
+        for known, find_intervals in (self._best_evaluation, self._last_evaluation):
+            if known == metrics:
+                return find_intervals()
         self._compute_metrics()
-        return {} if self._dev is None else find_intervals(self._dev.scores)
+        return self._last_evaluation[1]()
 
-    def restore(self, history) -> tuple[int, dict[str, float]]:
+    def restore(self, history: History) -> tuple[int, dict[str, float]]:
         """Give the engine the weights to keep; return their update and their metrics.
 
         Those that a callback restored at the end are kept, whatever did best.
@@ -75,7 +74,7 @@ class BestWeights:
             metrics = self._compute_metrics()
             return (history.find_evaluation(metrics) or {"step": step})["step"], metrics
         if self._wanted and lines:
-            line = max(lines, key=lambda one: rank(one[f"val_{self._name}"], one.get("val_loss")))
+            line = max(lines, key=lambda one: rank_metrics(self._score, one, "val_"))
             step = self._restore_best(line["step"], step)
         for line in lines:
             if line["step"] == step:
