@@ -32,7 +32,7 @@ class Distillation(Batches, Protocol):
         """Return the model with the outputs that `losses` need."""
 
 
-class Recipe:
+class Recipe(Protocol):
     """A run: its settings and data, its initial model, its metrics and its result.
 
     The runner calls the methods in their order here. They raise an OSError for a file that cannot
@@ -52,6 +52,8 @@ class Recipe:
     title: str  # of the run's page
     score: str  # metric that says which evaluation is best; "-" before it: lower is better
     keep_best: bool = False  # whether the result has the best weights or the last
+    settings: Any  # a `RunSettings`
+    sources: dict
     # `open` sets what follows
     batches: Any  # a `Batches`
     spec: GraphSpec  # of the result
@@ -75,18 +77,15 @@ class Recipe:
     @classmethod
     def from_run(cls, run: RunFolder, settings: Any, sources: dict) -> Self:
         """Recreate the recipe of a resumed run."""
-        raise NotImplementedError
 
     def read(self) -> None:
         """Read the data. No backend yet: hosts must find each other before one is used."""
-        raise NotImplementedError
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         """Make the batches, where XLA compiles the step or not; open what they depend on.
 
         `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
-        raise NotImplementedError
 
     def select_trained_part(self, model):
         """Return the trained parts of the graph of `spec`, as it was built; by default all."""
@@ -97,11 +96,9 @@ class Recipe:
 
         A value of None means a newly initialized layer; an empty result, that all layers are.
         """
-        raise NotImplementedError
 
     def collect_settings(self) -> dict:
         """Return the settings as settings.json has them, with what else the result depends on."""
-        raise NotImplementedError
 
     def data_paths(self) -> dict[str, str]:
         """Return the paths of the sources, by the argument's name, for a resumed run."""
@@ -117,7 +114,6 @@ class Recipe:
 
     def evaluate(self, engine) -> Evaluated:
         """Compute the metrics of the engine's weights on the dev data."""
-        raise NotImplementedError
 
     def choose_weights(self, best: BestWeights, history: History) -> dict:
         """Give the engine the weights that are the result; describe it for result.json."""
@@ -127,11 +123,9 @@ class Recipe:
 
     def make_bert(self, layers: Mapping[str, Any]) -> Bert:
         """Return the result: a float32 model of any length, with the layers' weights."""
-        raise NotImplementedError
 
     def find_untrained(self) -> set[str]:
         """Return the layers that were newly initialized, and frozen or otherwise never trained."""
-        raise NotImplementedError
 
     def describe_training(self, done: int) -> dict[str, str]:
         """Return what was trained in so many steps, in words by name, for the report."""
@@ -148,12 +142,10 @@ class Recipe:
 
     def describe_data(self, done: int) -> dict[str, str]:
         """Return the data, and how much of them so many steps have seen, in words by name."""
-        raise NotImplementedError
 
     @staticmethod
     def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
         """Return the user's result; `result` is as in result.json."""
-        raise NotImplementedError
 
 
 def recreate(kind: type[Recipe], run: RunFolder, settings: Any, moved: dict) -> Recipe:

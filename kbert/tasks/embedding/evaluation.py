@@ -1,13 +1,13 @@
 """Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.data.padding import fitting_lengths
 from kbert.tasks import metrics
-from kbert.tasks.encoding import predict_sequences
+from kbert.tasks.finetuning.evaluate import Evaluation
 from kbert.tasks.intervals import Scores
 
 NEAREST = (1, 5, 10)  # k of recall@k
@@ -20,48 +20,26 @@ SCORES = {  # by kind of records, the metric that chooses the best weights
 }
 
 
-class EmbeddingEvaluation:
-    """Evaluation of the embeddings of records' texts.
+@dataclass(eq=False, kw_only=True)
+class EmbeddingEvaluation(Evaluation):
+    """Evaluation of the embeddings of records' texts, whose `examples` are `TextColumns`.
 
-    Args:
+    Attributes:
         kind: one of `kbert.tasks.embedding.reading.KINDS`.
-        lengths: possible lengths of batches, ascending.
         dimensions: lengths of truncated embeddings that have metrics of their own; None: none.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        examples: TextColumns,
-        batch_size: int,
-        pad_id: int,
-        lengths: Sequence[int],
-        dimensions: Sequence[int] | None = None,
-    ):
-        self._kind, self._examples = kind, examples
-        self._batch_size, self._pad_id = batch_size, pad_id
-        self._lengths = fitting_lengths(lengths, max(map(len, examples.ids)))
-        self._dimensions = dimensions or ()
-        self.scores: dict[str, Scores] = {}
-
-    def __len__(self) -> int:
-        return len(self._examples)
+    kind: str
+    dimensions: Sequence[int] | None = None
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
-        """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix.
-
-        `predict` returns [embeddings], (B, H), of inputs by name; `outputs` is not used.
-        """
-        sequences = [(text, ()) for text in self._examples.ids]
-        results = predict_sequences(
-            predict, sequences, self._batch_size, self._pad_id, self._lengths
-        )
-        embeddings = np.stack([embedding for (embedding,) in results])  # (texts, H)
-        suffixes = {f"_{dimension}": dimension for dimension in self._dimensions}
+        """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix."""
+        embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
+        width = embeddings.shape[1]
+        suffixes = {f"_{size}": size for size in self.dimensions or () if size < width}
         self.scores = {
-            suffix: score_embeddings(self._kind, self._examples, embeddings[:, :dimension])
-            for suffix, dimension in {"": embeddings.shape[1], **suffixes}.items()
-            if not suffix or dimension < embeddings.shape[1]
+            suffix: score_embeddings(self.kind, self.examples, embeddings[:, :size])
+            for suffix, size in {"": width, **suffixes}.items()
         }
         return {
             name + suffix: value

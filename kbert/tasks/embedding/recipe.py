@@ -88,7 +88,8 @@ class EmbeddingTraining(Finetuning):
     def make_evaluation(self, dev, lengths) -> EmbeddingEvaluation:
         settings, pad_id = self.settings, self.bert.config.pad_token_id
         size = settings.batch_size // settings.accumulation_steps or 1
-        return EmbeddingEvaluation(self.units[1], dev, size, pad_id, lengths, settings.dimensions)
+        options = {"kind": self.units[1], "dimensions": settings.dimensions}
+        return EmbeddingEvaluation(dev, size, pad_id, lengths, **options)
 
     def _check_settings(self) -> None:
         """Check the pooling, by default the checkpoint's, and the dimensions."""
@@ -122,7 +123,7 @@ class EmbeddingTraining(Finetuning):
     def _refuse_nothing_to_train(self) -> None:
         """Raise a ValueError where the pooler alone is left, which has no share in the vectors."""
         owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
-        if not self._trained.adapted and owners - self._trained.frozen <= {names.POOLER}:
+        if not self.trained.adapted and owners - self.trained.frozen <= {names.POOLER}:
             raise ValueError(
                 f"freeze must leave a part of the encoder to train for embed, got "
                 f"{self.settings.freeze!r}"

@@ -4,15 +4,15 @@ kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
-from kbert.data.labelled.length_buckets import Examples
 from kbert.data.packed_batch import one_per_row
 from kbert.data.padding import fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
@@ -29,7 +29,6 @@ from kbert.tasks.checks import (
 from kbert.tasks.encoding import predict_sequences
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
-from kbert.training.loss import LOSSES
 
 BATCH_SIZE = 32
 
@@ -92,66 +91,77 @@ def evaluate(
     fixed = bert.spec.seq_len
     lengths = lengths_up_to(limit) if fixed is None else (fixed,)
     evaluation = LabelledEvaluation(
-        chosen, records, examples, labels, batch_size, tokenizer.pad_id, lengths
+        *(examples, batch_size, tokenizer.pad_id, lengths),
+        task=chosen,
+        records=records,
+        labels=labels,
     )
     return evaluation(predict, outputs)
 
 
-class Evaluation(Protocol):
-    """Data, and the metrics of a model's outputs for it."""
+@dataclass(eq=False)
+class Evaluation:
+    """Data, and the metrics of a model's outputs for them.
 
-    @property
-    def scores(self) -> Mapping[str, Scores]:
-        """Scores that the last call's metrics were computed from, see `find_intervals`."""
-
-    def __len__(self) -> int: ...
-
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]: ...
-
-
-class LabelledEvaluation:
-    """Labelled data, and the metrics of a model's outputs for it.
-
-    Args:
-        task: see `kbert.tasks.finetuning.task`.
-        records, examples: the data as read, and encoded.
-        labels: the head's labels.
-        batch_size: examples per batch.
+    Attributes:
+        examples: the data, encoded.
+        batch_size: sequences per batch.
         pad_id: the padding token.
         lengths: allowed sequence lengths of batches, ascending.
-        packed: whether the model is of the packed graph; its rows then have one text each.
+        scores: what the last call's metrics were computed from, see `find_intervals`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        records,
-        examples: Examples,
-        labels,
-        batch_size,
-        pad_id,
-        lengths,
-        packed: bool = False,
-    ):
-        self._task, self._records, self._examples, self._labels = task, records, examples, labels
-        self._batch_size, self._pad_id = require_positive("batch_size", batch_size), pad_id
-        longest = max((len(row) for row in examples.ids), default=1)
-        self._lengths, self._packed = fitting_lengths(lengths, longest), packed
-        self.scores: dict[str, Scores] = {}
+    examples: Any  # `Examples`
+    batch_size: int
+    pad_id: int
+    lengths: Sequence[int]
+    scores: dict[str, Scores] = field(default_factory=dict, init=False)
+
+    def __post_init__(self):
+        require_positive("batch_size", self.batch_size)
+        longest = max(map(len, self.examples.ids), default=1)
+        self.lengths = fitting_lengths(self.lengths, longest)
 
     def __len__(self) -> int:
-        return len(self._examples)
+        return len(self.examples)
 
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         """Compute the metrics.
 
         Args:
-            predict: returns the outputs, a list of logits (B, …), for inputs by name.
+            predict: returns the outputs, a list of arrays (B, …), for inputs by name.
             outputs: the names of the outputs.
         """
+        raise NotImplementedError
+
+    def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
+        """Return the outputs for each sequence, see `kbert.tasks.encoding.predict_sequences`."""
+        sequences = list(zip(self.examples.ids, self.examples.segment_ids, strict=True))
+        return predict_sequences(predict, sequences, self.batch_size, self.pad_id, self.lengths)
+
+
+@dataclass(eq=False, kw_only=True)
+class LabelledEvaluation(Evaluation):
+    """Labelled data, and the metrics of a model's outputs for them.
+
+    Attributes:
+        task: see `kbert.tasks.finetuning.task`.
+        records: the data as read.
+        labels: the head's labels.
+        packed: whether the model is of the packed graph; its rows then have one text each.
+    """
+
+    task: Task
+    records: Sequence
+    labels: Sequence[str] | None
+    packed: bool = False
+
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
+        from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
+
         logits = self._compute_logits(predict, outputs)
-        loss = LOSSES[self._task.loss].compute_mean(self._examples.labels, logits)
-        scores = self._task.scores(self._records, self._examples, logits, self._labels)
+        loss = LOSSES[self.task.loss].compute_mean(self.examples.labels, logits)
+        scores = self.task.scores(self.records, self.examples, logits, self.labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
@@ -160,20 +170,18 @@ class LabelledEvaluation:
 
         Of an example with several sequences they are one logit per sequence.
         """
-        ids, pad_id = self._examples.ids, self._pad_id
-        outputs = predict_sequences(
-            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self._packed else predict,
-            list(zip(ids, self._examples.segment_ids, strict=True)),
-            *(self._batch_size, pad_id, self._lengths),
+        ids, pad_id = self.examples.ids, self.pad_id
+        outputs = self.predict_sequences(
+            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
         )
-        if HEADS[self._task.head].reads != "first":
+        if HEADS[self.task.head].reads != "first":
             outputs = [
                 [row[: len(sequence)] for row in rows]
                 for rows, sequence in zip(outputs, ids, strict=True)
             ]
         columns = zip(*outputs, strict=True)
         return {
-            name: self._examples.group_sequences(column)
+            name: self.examples.group_sequences(column)
             for name, column in zip(names, columns, strict=True)
         }
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,8 +107,9 @@ class Finetuning(Recipe):
         train, dev = self.sources["train"], self.sources["dev"]
         if dev is None and self.settings.patience is not None:
             raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
-        records = read_data(self.task, train, dev, self.settings.columns)
-        self._train, self._dev, self.labels = records
+        self._train, self._dev, self.labels = read_data(
+            self.task, train, dev, self.settings.columns
+        )
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
@@ -139,8 +141,9 @@ class Finetuning(Recipe):
         self.flops = mean_flops(self.training_spec, self.batches, self.trained)
         if self.sources.get("teacher") is not None:
             teacher = _open_teacher(self, lengths[-1])
-            options = self.batches, self.settings, self.losses, self.spec
-            self.distillation = Distillation(teacher, *options)
+            self.distillation = Distillation(
+                *(teacher, self.batches, self.settings), losses=self.losses, spec=self.spec
+            )
             self.fingerprint["teacher"] = self.distillation.digest
 
     def _encode(
@@ -160,7 +163,7 @@ class Finetuning(Recipe):
         limit = min(limit, longest_text or limit)
         train = self.encode_records(self._train, limit)
         dev = None if self._dev is None else self.encode_records(self._dev, limit)
-        self.batches = self.make_batches(train, lengths)
+        self.batches: Any = self.make_batches(train, lengths)
         if cost:
             lengths = _choose_lengths(self.batches, self.settings.epochs, limit, cost)
             self.batches = self.batches.with_lengths(lengths)
@@ -195,9 +198,13 @@ class Finetuning(Recipe):
 
     def make_evaluation(self, dev: Examples, lengths: Sequence[int]) -> Evaluation:
         """Return the evaluation of the dev data, in batches of possible lengths."""
-        options = self.settings.batch_size, self.bert.config.pad_token_id, lengths
-        packing = self.settings.packing
-        return LabelledEvaluation(self.task, self._dev, dev, self.labels, *options, packing)
+        return LabelledEvaluation(
+            *(dev, self.settings.batch_size, self.bert.config.pad_token_id, lengths),
+            task=self.task,
+            records=self._dev or (),
+            labels=self.labels,
+            packed=self.settings.packing,
+        )
 
     def collect_settings(self) -> dict:
         labels = {"labels": self.labels and list(self.labels)}

@@ -83,10 +83,6 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
-    embedding_settings: ClassVar[dict] = {
-        **{"loss": None, "pooling": None, "dimensions": None},
-        **{"scale": 20.0, "margin": 5.0},
-    }
 
     text_column: str | None = None
     text_pair_column: str | None = None
@@ -150,6 +146,6 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             raise ValueError(
                 f"head_learning_rate must be for a task with a head, got it for {task.name}"
             )
-        for name, default in self.embedding_settings.items():
-            if not task.trains_embeddings and getattr(self, name) != default:
+        for name in ("loss", "pooling", "scale", "margin", "dimensions"):
+            if not task.trains_embeddings and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(f"{name} must be for the task embed, got {task.name}")

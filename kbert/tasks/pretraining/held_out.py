@@ -31,8 +31,8 @@ def open_batches(
     opened = [shards] if dev is None else [shards, dev]
     if share:
         shards, dev = shards.split(share)
-    names = ("batch_size", "seq_len", "max_predictions", "seed", "mlm_probability")
-    names += ("short_seq_probability", "whole_word", "mlm_only")
+    names = ["batch_size", "seq_len", "max_predictions", "seed", "mlm_probability"]
+    names += ["short_seq_probability", "whole_word", "mlm_only"]
     options = {name: getattr(settings, name) for name in names}
     train = PretrainingBatches(shards, **options)
     batches = train, None if dev is None else PretrainingBatches(dev, **options)

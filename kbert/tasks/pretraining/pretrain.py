@@ -75,7 +75,7 @@ def pretrain(
     )
     settings = PretrainingSettings.from_options({"steps": steps} | options)
     data = {"shards": shards, "dev": dev}
-    sources = {name: path and str(Path(path).absolute()) for name, path in data.items()}
+    sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     sources |= {"init": init, "teacher": teacher}
     pin_models(sources)
     recipe = Pretraining(settings, sources, config)

@@ -65,7 +65,8 @@ class Pretraining(Recipe):
     ):
         super().__init__(settings, sources)
         check_teacher(settings, sources.get("teacher") is not None)
-        self._preset, self._own_config = config, None
+        self._preset = config
+        self._own_config: BertConfig | None = None  # of a resumed run
         init = sources.get("init")
         self.base_address = init if init and "://" in init else None
         for name in ("freeze", "lora_rank"):

@@ -78,7 +78,7 @@ class Callbacks:
         self._watched = watch_batches(callbacks)
         # Several hosts may differ in their callbacks: variables of a strategy need them all.
         with engine.backend.scope() if engine.backend.processes == 1 else contextlib.nullcontext():
-            self._compile(batch)
+            self._compile()
         for callback in callbacks:
             _infer_mode(callback)
         options = {"add_history": True, "model": engine.model} | params
@@ -102,7 +102,7 @@ class Callbacks:
                 "callback out, and choose learning_rate, warmup and schedule"
             )
 
-    def _compile(self, batch: TrainingBatch) -> None:
+    def _compile(self) -> None:
         settings, model = self._engine.settings, self._engine.model
         if isinstance(settings.name, str):
             keras_class = optimizers.OPTIMIZERS[settings.name].keras_class
