@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.data.labelled.text_lines import read_tsv
+from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.glue.benchmark import GlueTask, Layout
 
@@ -50,8 +50,10 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
     """
     records, broken = [], []
     layout: Layout | None = None
-    for number, line in read_tsv(path):
-        location, cells = f"{path}, line {number}", [cell.strip() for cell in line]
+    for number, line in read_numbered_lines(path):
+        if not line.strip():
+            continue
+        location, cells = f"{path}, line {number}", [cell.strip() for cell in line.split("\t")]
         if layout is None:
             layout = _find_layout(task, cells, location)
             if set(task.columns) <= set(cells):
