@@ -89,7 +89,7 @@ class Task(Protocol):
 
     def load_recipe(self) -> Callable:
         """Return the class of its runs."""
-        return pkgutil.resolve_name(f"{self.recipe}:RECIPE")
+        return pkgutil.resolve_name(self.recipe).RECIPE
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return a file's records, in its order; each knows its file and line.
