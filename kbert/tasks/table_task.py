@@ -159,11 +159,9 @@ class TableTask(Task):
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Any:
         """Return the columns of a header or a dict; raise a ValueError if some are missing."""
-        raise NotImplementedError
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Any:
         """Return the columns of lines without a header."""
-        raise NotImplementedError
 
     def name_cells(self, row, location: str) -> tuple[Sequence, list]:
         """Return the names of the columns, and the cells, of a row in memory."""
@@ -180,7 +178,6 @@ class TableTask(Task):
         class_names: Sequence[str] | None = None,
     ) -> Any:
         """Return the record of a row's cells; `class_names` are the names of numbered labels."""
-        raise NotImplementedError
 
     def check_cells(self, cells: Sequence[str], columns: Any, location: str) -> None:
         """Raise a ValueError for a line of a table that is no record."""

@@ -4,11 +4,23 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from kbert.io.wording import data_of
+
 _logger = logging.getLogger("kbert")
 _NO_LABEL = {"", "-1", "-100", "nan", "none", "null", "na", "n/a", "<na>", "nil", "?", "unknown"}
 _FEW = 0.1  # share of labels up to which such a one is reported
 _FEWEST = 10  # examples; in fewer a share means nothing
 _INPUTS = ("text", "pair", "words", "texts", "question", "context")  # of every task's records
+
+
+def list_labels(labels: Sequence[str], location: str, what: str = "records") -> set[str]:
+    """Return the different labels of training data; raise a ValueError if there are not two."""
+    warn_of_missing_labels(labels, what)
+    if len(set(labels)) < 2:
+        raise ValueError(
+            f"{data_of(location)} must have two labels or more, got only {labels[0]!r}"
+        )
+    return set(labels)
 
 
 def warn_of_missing_labels(labels: Iterable[str], what: str = "records") -> None:

@@ -48,7 +48,7 @@ def read_rows(path: Path) -> list[tuple[str, list[str]]]:
     is_csv = path.suffix.lower() == ".csv"
     rows = [
         (f"{path}, line {number}", [cell.strip() for cell in cells])
-        for number, cells in (_read_csv(path) if is_csv else _read_tsv(path))
+        for number, cells in (_read_csv if is_csv else _read_tsv)(path)
     ]
     if rows and (hint := _hint_of_separator(rows)):
         between = "commas" if is_csv else "tabs"

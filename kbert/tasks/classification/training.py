@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.data.labelled.data_warnings import warn_of_missing_labels
+from kbert.data.labelled.data_warnings import list_labels, warn_of_missing_labels
 from kbert.data.labelled.in_memory import label_of
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
@@ -53,17 +53,8 @@ class Classification(LabelledTask):
         )
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return the labels of the training data, see `sort_labels`; two or more.
-
-        A warning counts labels that look like a marker for "no label".
-        """
-        labels = {record.label for record in records}
-        warn_of_missing_labels(record.label for record in records)
-        if len(labels) < 2:
-            raise ValueError(
-                f"{data_of(records[0].location)} must have two labels or more, got only "
-                f"{records[0].label!r}"
-            )
+        """Return the labels of the training data, see `sort_labels`; two or more."""
+        labels = list_labels([record.label for record in records], records[0].location)
         return sort_labels(labels, getattr(records, "labels", None))
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from kbert.data.labelled.columns import ColumnOptions
-from kbert.data.labelled.data_warnings import warn_of_missing_labels
+from kbert.data.labelled.data_warnings import list_labels
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import Columns, TableTask
@@ -83,15 +82,9 @@ class Tagging(TableTask):
     def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
         """Return the labels, sorted, or as a `datasets.ClassLabel` has them; two or more."""
         every = [label for sentence in records for label in sentence.labels]
-        labels = sorted(set(every))
-        if len(labels) < 2:
-            location = records[0].locations[0]
-            raise ValueError(
-                f"{data_of(location)} must have two labels or more, got only {labels[0]!r}"
-            )
-        warn_of_missing_labels(every, "words")
+        labels = list_labels(every, records[0].locations[0], "words")
         class_names = getattr(records, "labels", None) or ()
-        return tuple(class_names) if set(labels) <= set(class_names) else tuple(labels)
+        return tuple(class_names) if labels <= set(class_names) else tuple(sorted(labels))
 
     def check_labels(self, records: Sequence[Sentence], labels: Sequence[str]) -> None:
         known = set(labels)
