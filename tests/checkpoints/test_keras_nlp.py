@@ -21,7 +21,7 @@ CLASSES = {
 def made(head: str, **changes) -> kbert.Bert:
     """One whose weights tell erf and tanh GELU apart."""
     bert = small_bert(kbert.BertConfig(**SIZES | {"hidden_act": "gelu_new"} | changes), head)
-    change_weights(bert.model, 0.4)
+    change_weights(bert.model, 0.3)
     return bert
 
 
