@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import save as save
     from kbert.checkpoints.hub.fetching import download as download
     from kbert.checkpoints.inspection import inspect as inspect
-    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
+    from kbert.checkpoints.keras_hub.writer import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.pushing import push as push
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
@@ -108,7 +108,7 @@ _PUBLIC = {
     "load": "kbert.checkpoints.bert",
     "model_rows": "kbert.model.summary",
     "named_parameters": "kbert.checkpoints.weight_names",
-    "to_keras_nlp": "kbert.checkpoints.keras_hub.live",
+    "to_keras_nlp": "kbert.checkpoints.keras_hub.writer",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plan": "kbert.graph.plan",

@@ -12,7 +12,7 @@ PLACE = "kbert/ops/keras_internals.py"
 DOCUMENTED = {"_asdict", "_fields", "_replace", "_exit", "_thread", "__future__"}
 DUNDER = re.compile(r"__(?!internal)\w+__")  # Python's, and protocols'
 # KerasHub writes it into its presets, and reads it there.
-IN_FILES = {"kbert/checkpoints/keras_hub/objects.py": {"keras_hub.src.models.bert."}}
+IN_FILES = {"kbert/checkpoints/keras_hub/writer.py": {"keras_hub.src.models.bert."}}
 DOTTED = re.compile(r"[a-z]\w*(\.\w+)+\.?")
 
 

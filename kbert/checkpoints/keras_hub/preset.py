@@ -1,4 +1,4 @@
-"""A KerasHub preset folder of BERT, read without KerasHub; and a live BertBackbone.
+"""A KerasHub preset folder of BERT, or a .keras, read without KerasHub; and a live BertBackbone.
 
     config.json, model.weights.h5           BertBackbone; model.weights.json: its weights in shards
     tokenizer.json, assets/tokenizer/       BertTokenizer
@@ -11,17 +11,26 @@ as Google does.
 """
 
 import contextlib
+import dataclasses
+import json
 import logging
+import os
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.keras.archive import package_of
-from kbert.checkpoints.keras_hub import keras_file, objects
-from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, open_tensors
+from kbert.checkpoints.keras.archive import KerasArchive, package_of
+from kbert.checkpoints.keras_hub.weights import (
+    INDEX,
+    TASK_WEIGHTS,
+    WEIGHTS,
+    name_within,
+    open_tensors,
+)
 from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.zip_archive import rename_in_errors
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -30,8 +39,23 @@ from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
 
+BACKBONE = "BertBackbone"  # the class without a task
+VOCABULARY = "assets/tokenizer/vocabulary.txt"
+# BertBackbone's arguments, and what kbert calls them.
+SIZES = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+}
 _PACKAGES = ("keras_hub", "keras_nlp")
+_IN_KERAS_FILE = "assets/preprocessor/tokenizer/vocabulary.txt"
 _OBJECT = js.fields({"class_name": js.TEXT, "config": js.OBJECT})
+_WITH_BACKBONE = js.fields({"config": js.fields({"backbone": _OBJECT})})
+_WITH_TOKENIZER = js.fields({"config": js.fields({"tokenizer": _OBJECT})})
 _LENGTH = js.fields(optional={"sequence_length": js.or_null(js.whole(1))})
 _TASK = js.fields(
     optional={
@@ -42,12 +66,7 @@ _TASK = js.fields(
         "preprocessor": js.or_null(js.fields(optional={"config": _LENGTH})),
     }
 )
-_HEADS = {
-    task: head.name
-    for head in HEADS.values()
-    for task in head.keras_hub
-    if task != objects.BACKBONE
-}
+_HEADS = {task: head for head in HEADS.values() for task in head.keras_hub}
 # BERT's tokenizer has these settings; KerasHub's can have others.
 _TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
 
@@ -61,40 +80,21 @@ def is_checkpoint(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def open_checkpoint(
-    path: Path, config: BertConfig | None = None, source: str = ""
-) -> Iterator[Checkpoint]:
-    """Open the checkpoint of a preset or a .keras file; messages call it `source`.
+def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """Open the checkpoint of a preset or a .keras file.
 
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
-    if path.is_file():
-        with (
-            keras_file.unpack(path) as folder,
-            open_checkpoint(folder, config, str(path)) as checkpoint,
-        ):
-            yield checkpoint
-        return
-    source = source or str(path)
-    sizes = _read(path / "config.json", "BertBackbone")
-    vocabulary, lowercase = _vocabulary(path)
-    task: str | None = None
-    settings: dict = {}
-    if (path / "task.json").is_file():
-        task, settings = _task_of(js.read(path / "task.json", _OBJECT), str(path / "task.json"))
-    config = config or _config(sizes, source, task, settings, vocabulary)
-    with open_tensors(path, config, with_task=task in _HEADS) as (tensors, left_out):
-        yield Checkpoint(
-            source,
-            "keras_hub",
-            "keras_hub",
-            _spec(config, task, settings, source),
-            tensors,
-            sentence=_sentence(task, settings),
-            vocabulary=vocabulary,
-            lowercase=lowercase,
-            left_out=left_out,
+    with contextlib.ExitStack() as stack:
+        folder = path
+        if path.is_file():
+            folder = stack.enter_context(_make_folder(str(path)))
+            _unpack(stack.enter_context(KerasArchive(path)), folder)
+        checkpoint, task = _read_folder(folder, str(path), config)
+        tensors, left_out = stack.enter_context(
+            open_tensors(folder, checkpoint.spec.config, with_task=task != BACKBONE)
         )
+        yield dataclasses.replace(checkpoint, tensors=tensors, left_out=left_out)
 
 
 @contextlib.contextmanager
@@ -103,109 +103,151 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
 
     The tokenizer is that of the task's preprocessor, if it has one.
     """
-    name = _keras_hub_class(backbone)
-    task = None if name == "BertBackbone" else name
-    inner = backbone.backbone if task else backbone
+    name = _find_class(backbone)
     source = f"the {type(backbone).__name__} {backbone.name!r}"
-    settings = backbone.get_config() if task else {}
-    sizes = _config_of({"class_name": "BertBackbone", "config": inner.get_config()}, source)
-    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
-        vocabulary, lowercase = _live_vocabulary(backbone if task else None, Path(folder))
-        yield Checkpoint(
-            source,
-            "keras_hub",
-            "keras_hub",
-            _spec(_config(sizes, source, task, settings, vocabulary), task, settings, source),
-            _live_tensors(backbone),
-            sentence=_sentence(task, settings),
-            vocabulary=vocabulary,
-            lowercase=lowercase,
-        )
+    with _make_folder(source) as folder:
+        inner = backbone
+        if name != BACKBONE:
+            inner = backbone.backbone
+            _write_object(folder / "task.json", name, backbone.get_config())
+            tokenizer = getattr(backbone.preprocessor, "tokenizer", None)
+            if tokenizer is not None and tokenizer.vocabulary is not None:
+                tokenizer.save_to_preset(str(folder))
+        _write_object(folder / "config.json", BACKBONE, inner.get_config())
+        checkpoint, _ = _read_folder(folder, source)
+        yield dataclasses.replace(checkpoint, tensors=_list_live_tensors(backbone))
 
 
-def _read(file: Path, wanted: str) -> dict:
-    return _config_of(js.read(file, _OBJECT), str(file), wanted)
+@contextlib.contextmanager
+def _make_folder(source: str) -> Iterator[Path]:
+    """Make a preset's folder that is gone afterwards; errors call it `source`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kbert-") as temporary,
+        rename_in_errors(folder := Path(temporary), source),
+    ):
+        yield folder
 
 
-def _config_of(values: dict, source: str, wanted: str | None = None) -> dict:
-    """Return the arguments in a serialized object of KerasHub, of a wanted class."""
+def _unpack(archive: KerasArchive, folder: Path) -> None:
+    """Write the files of a .keras (`backbone.save`, `task.save`) as a preset has them."""
+    root = archive.json("config.json", _OBJECT)
+    backbone = root
+    archive.extract_weights(folder / WEIGHTS)
+    if root["class_name"] != BACKBONE and "backbone" in root["config"]:
+        source = f"{archive.path}: config.json"
+        backbone = js.check(root, _WITH_BACKBONE, source)["config"]["backbone"]
+        (folder / "task.json").write_text(json.dumps(root), encoding="utf-8")
+        os.link(folder / WEIGHTS, folder / TASK_WEIGHTS)
+        preprocessor = root["config"].get("preprocessor")
+        if preprocessor is not None and _IN_KERAS_FILE in archive:
+            tokenizer = js.check(preprocessor, _WITH_TOKENIZER, source)["config"]["tokenizer"]
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+            (folder / VOCABULARY).parent.mkdir(parents=True)
+            (folder / VOCABULARY).write_bytes(archive.text(_IN_KERAS_FILE))
+    (folder / "config.json").write_text(json.dumps(backbone), encoding="utf-8")
+
+
+def _write_object(file: Path, name: str, config: dict) -> None:
+    file.write_text(json.dumps({"class_name": name, "config": config}), encoding="utf-8")
+
+
+def _read_folder(
+    folder: Path, source: str, config: BertConfig | None = None
+) -> tuple[Checkpoint, str]:
+    """Return a preset's checkpoint without tensors, and its task's class, else `BACKBONE`."""
+    _, sizes = _read_object(folder / "config.json", BACKBONE)
+    vocabulary, lowercase = _find_vocabulary(folder)
+    task, settings = _read_task(folder / "task.json")
+    config = config or _make_config(sizes, source, task, settings, vocabulary)
+    checkpoint = Checkpoint(
+        source,
+        "keras_hub",
+        "keras_hub",
+        _make_spec(config, task, settings, source),
+        {},
+        sentence=_make_sentence(task, settings),
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+    )
+    return checkpoint, task
+
+
+def _read_object(file: Path, wanted: str | None = None) -> tuple[str, dict]:
+    """Return class and arguments of a serialized object of KerasHub, which must be of a class."""
+    values = js.read(file, _OBJECT)
     name, arguments = values["class_name"], values["config"]
-    if name != (wanted or name):
-        raise ValueError(f"{source} must be of a {wanted}, got {name}: not a BERT")
+    if wanted not in (None, name):
+        raise ValueError(f"{file} must be of a {wanted}, got {name}: not a BERT")
     dtype = arguments.get("dtype")
     policy = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if policy not in ("DTypePolicy", "FloatDTypePolicy"):
-        raise ValueError(f"{source} must be of floating-point weights, got {policy}: quantized")
-    return arguments
+        raise ValueError(f"{file} must be of floating-point weights, got {policy}: quantized")
+    return name, arguments
 
 
-def _task_of(values, source: str) -> tuple[str | None, dict]:
-    """Return a task's class and arguments; of a class that kbert does not know: None."""
-    arguments = _config_of(values, source)
-    name = values["class_name"]
-    if name in _HEADS:
-        return name, js.check(arguments, _TASK, source, "config")
-    _logger.warning(
-        "%s is a %s, which kbert does not know: only the encoder is loaded", source, name
-    )
-    return None, {}
+def _read_task(file: Path) -> tuple[str, dict]:
+    """Return a task's class and arguments; `BACKBONE` without one, or for one unknown to kbert."""
+    if not file.is_file():
+        return BACKBONE, {}
+    name, arguments = _read_object(file)
+    if name in _HEADS and name != BACKBONE:
+        return name, js.check(arguments, _TASK, str(file), "config")
+    _logger.warning("%s is a %s, which kbert does not know: only the encoder is loaded", file, name)
+    return BACKBONE, {}
 
 
-def _config(
-    sizes: dict, source: str, task: str | None, settings: dict, vocabulary: Path | None
+def _make_config(
+    sizes: dict, source: str, task: str, settings: dict, vocabulary: Path | None
 ) -> BertConfig:
     """Return the configuration that BertBackbone's arguments mean."""
-    values = {ours: sizes[theirs] for theirs, ours in objects.SIZES.items() if theirs in sizes}
-    if missing := [name for name in objects.SIZES if name not in sizes]:
+    if missing := [name for name in SIZES if name not in sizes]:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
     dropout = sizes.get("dropout", 0.1)
-    head = HEADS[_HEADS.get(task or "", "encoder")]
-    classifier_dropout = settings.get("dropout") if head.has_labels else None
+    classifier_dropout = settings.get("dropout") if _HEADS[task].has_labels else None
     try:
         return BertConfig(
-            **values,
+            **{ours: sizes[theirs] for theirs, ours in SIZES.items()},
             hidden_act="gelu_new",
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
             classifier_dropout=None if classifier_dropout == dropout else classifier_dropout,
-            pad_token_id=_padding(vocabulary),
+            pad_token_id=_find_padding(vocabulary),
         )
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
 
 
-def _spec(config: BertConfig, task: str | None, settings: dict, source: str) -> GraphSpec:
-    head, num_labels = _HEADS.get(task or "", "encoder"), 2
-    if task == "BertMaskedLM":
+def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> GraphSpec:
+    head, num_labels = _HEADS[task], 2
+    if head.reads == "predicted":
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
             "encoder does: logits differ (docs/concepts/gelu.md)",
             source,
         )
-    if HEADS[head].has_labels:
+    if head.has_labels:
         num_labels = settings.get("num_classes", 2)
         if settings.get("activation") not in (None, "linear"):
             _logger.warning("%s: kbert's outputs are logits, before the activation", source)
-    return GraphSpec(config, head, num_labels=num_labels)
+    return GraphSpec(config, head.name, num_labels=num_labels)
 
 
-def _sentence(task: str | None, settings: dict) -> SentenceSettings | None:
+def _make_sentence(task: str, settings: dict) -> SentenceSettings | None:
     if task != "BertTextEmbedder":
         return None
-    preprocessor = settings.get("preprocessor")
-    length = (preprocessor or {}).get("config", {}).get("sequence_length")
+    length = (settings.get("preprocessor") or {}).get("config", {}).get("sequence_length")
     pooling = settings.get("pooling_mode", "mean")
     return SentenceSettings(pooling, settings.get("normalize", True), length)
 
 
-def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
+def _find_vocabulary(folder: Path) -> tuple[Path | None, bool | None]:
     """Return the vocabulary and whether it is uncased; None if kbert cannot tokenize alike."""
-    file, description = path / objects.VOCABULARY, path / "tokenizer.json"
+    file, description = folder / VOCABULARY, folder / "tokenizer.json"
     if not file.is_file():
         return None, None
     if not description.is_file():
         return file, None
-    rules = _read(description, "BertTokenizer")
+    _, rules = _read_object(description, "BertTokenizer")
     js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
     others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
     if others:
@@ -216,16 +258,7 @@ def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
     return file, rules.get("lowercase", False)
 
 
-def _live_vocabulary(task, folder: Path) -> tuple[Path | None, bool | None]:
-    """Write a task's tokenizer to a folder, and return the same as `_vocabulary`."""
-    tokenizer = getattr(getattr(task, "preprocessor", None), "tokenizer", None)
-    if tokenizer is None or tokenizer.vocabulary is None:
-        return None, None
-    tokenizer.save_to_preset(str(folder))
-    return _vocabulary(folder)
-
-
-def _padding(vocabulary: Path | None) -> int:
+def _find_padding(vocabulary: Path | None) -> int:
     """Return the id of [PAD]; 0 where there is no vocabulary, or one that is refused later."""
     if vocabulary is not None:
         with contextlib.suppress(ValueError):
@@ -233,18 +266,18 @@ def _padding(vocabulary: Path | None) -> int:
     return 0
 
 
-def _keras_hub_class(thing) -> str:
-    known = ("BertBackbone", *_HEADS)
-    for cls in type(thing).__mro__:
-        if cls.__module__.split(".")[0] in _PACKAGES and cls.__name__ in known:
+def _find_class(model) -> str:
+    """Return KerasHub's class of a live model."""
+    for cls in type(model).__mro__:
+        if cls.__module__.split(".")[0] in _PACKAGES and cls.__name__ in _HEADS:
             return cls.__name__
     raise ValueError(
         "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task around "
-        f"it, got {type(thing).__name__}"
+        f"it, got {type(model).__name__}"
     )
 
 
-def _live_tensors(model) -> dict[str, Tensor]:
+def _list_live_tensors(model) -> dict[str, Tensor]:
     import keras
 
     tensors = {}

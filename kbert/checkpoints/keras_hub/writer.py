@@ -1,12 +1,20 @@
-"""Writes a KerasHub preset folder, without KerasHub: BertBackbone.from_preset opens it."""
+"""Writes a KerasHub preset folder, without KerasHub: BertBackbone.from_preset opens it.
+
+The JSON files are those of KerasHub 0.32, as Keras serializes its classes.
+"""
 
 import logging
+import os
+import re
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.checkpoints import fitting, transfer, weight_names, writing
-from kbert.checkpoints.keras_hub import objects
+from kbert.checkpoints.bert import Bert, require_bert
+from kbert.checkpoints.keras_hub.preset import BACKBONE, SIZES, VOCABULARY
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
     TASK_GROUPS,
@@ -14,18 +22,59 @@ from kbert.checkpoints.keras_hub.weights import (
     WEIGHTS,
     write_weights,
 )
-from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
+from kbert.io import extras
 from kbert.io.folders import atomic_folder
+
+if TYPE_CHECKING:
+    import keras
 
 _logger = logging.getLogger("kbert")
 
 _EPSILON = 1e-12  # bert_backbone.py
 _INITIALIZER_RANGE = 0.02
+_MASKED_LM, _CLASSIFIER, _EMBEDDER = "BertMaskedLM", "BertTextClassifier", "BertTextEmbedder"
+# BertMaskedLMPreprocessor's defaults, which are the paper's rates (section 3.1).
+_MASKING = {
+    "mask_selection_rate": 0.15,
+    "mask_selection_length": 96,
+    "mask_token_rate": 0.8,
+    "random_token_rate": 0.1,
+}
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Bert|Masked|LM|Preprocessor
+
+
+def to_keras_nlp(bert: Bert) -> "keras.Model":
+    """Convert a model to keras_nlp, with its preprocessor; `kbert.load` converts it back.
+
+    Args:
+        bert: from `kbert.load`, with the head "encoder", "pretraining" or "classifier".
+
+    Returns:
+        A `keras_nlp.models.BertBackbone`, `BertMaskedLM` or `BertTextClassifier`; the last two with
+        their preprocessor if there is a tokenizer. The new model has its own copy of the weights.
+        The log names what keras_nlp computes differently (it always uses tanh GELU, whatever
+        hidden_act is) and what it cannot hold (next-sentence prediction); docs/how_to/keras_nlp.md
+        has the size of the differences.
+
+    Raises:
+        ImportError: keras-nlp is not installed.
+        ValueError: a head that keras_nlp's BERT does not have; an activation that is not a GELU; a
+            model of another family (RoBERTa, DistilBERT …); a tokenizer that is not WordPiece.
+    """
+    require_bert(bert, "to_keras_nlp")
+    extras.require("to_keras_nlp", "keras-nlp", "keras_nlp")
+    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+        preset = Path(folder) / "preset"
+        write(bert, preset)
+        import keras_nlp
+
+        kind = getattr(keras_nlp.models, HEADS[bert.head].keras_hub[0])
+        return kind.from_preset(os.fspath(preset))
 
 
 def write(bert, path: Path) -> None:
@@ -39,23 +88,25 @@ def write(bert, path: Path) -> None:
     """
     path = Path(path)
     _check(bert, path)
-    files = _json_files(bert)
-    writing.refuse_leftovers(path, _list_leftovers(bert, files))
-    _warn_of_differences(bert, path)
+    task = _choose_task(bert)
+    files = _make_objects(bert, task)
+    written = {*files, *([TASK_WEIGHTS] if task in (_MASKED_LM, _CLASSIFIER) else [])}
+    readable = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
+    writing.refuse_leftovers(path, sorted(readable - written))
+    _warn_of_differences(bert, task, path)
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
-    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert), held)
-    body, of_task = _arrays(bert)
+    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
+    body, of_task = _read_arrays(bert)
     with atomic_folder(path) as folder:
-        write_weights(folder / WEIGHTS, body, "bert_backbone")
+        write_weights(folder / WEIGHTS, body, _name_module(BACKBONE))
         if of_task:
-            name = files["task.json"]["config"]["name"]
-            write_weights(folder / TASK_WEIGHTS, of_task, name, compiled=True)
+            write_weights(folder / TASK_WEIGHTS, of_task, _name_module(task), compiled=True)
         for name, values in files.items():
             writing.write_json(folder / name, values)
         if bert.tokenizer is not None:
-            (folder / objects.VOCABULARY).parent.mkdir(parents=True)
+            (folder / VOCABULARY).parent.mkdir(parents=True)
             lines = "".join(f"{token}\n" for token in bert.tokenizer.tokens)
-            (folder / objects.VOCABULARY).write_bytes(lines.encode())
+            (folder / VOCABULARY).write_bytes(lines.encode())
 
 
 def _check(bert, path: Path) -> None:
@@ -82,68 +133,99 @@ def _check(bert, path: Path) -> None:
         )
 
 
-def _task_of(bert) -> str | None:
-    """Return the class of KerasHub around the backbone that has the same output."""
-    name = HEADS[bert.head].keras_hub[0]
-    if name != objects.BACKBONE:
+def _choose_task(bert) -> str:
+    """Return the class of KerasHub that has the same output: a task's, or `BACKBONE`."""
+    name, sentence = HEADS[bert.head].keras_hub[0], bert.sentence
+    if name != BACKBONE or sentence is None or sentence.dense or sentence.dimensions is not None:
         return name
-    return "BertTextEmbedder" if bert.sentence and _embeds(bert.sentence) else None
+    return _EMBEDDER if sentence.pooling in ("mean", "cls", "max") else name
 
 
-def _embeds(sentence: SentenceSettings) -> bool:
-    """Return whether KerasHub's BertTextEmbedder computes these vectors."""
-    whole = not sentence.dense and sentence.dimensions is None
-    return sentence.pooling in ("mean", "cls", "max") and whole
-
-
-def _json_files(bert) -> dict[str, dict]:
+def _make_objects(bert, task: str) -> dict[str, dict]:
     """Return the content of each JSON file by its name."""
-    backbone = objects.backbone_object(bert.config)
-    files = {"config.json": backbone, "metadata.json": _metadata(bert)}
-    task = _task_of(bert)
-    preprocessor, settings = None, {}
-    if bert.tokenizer is not None:
-        files["tokenizer.json"] = objects.tokenizer_object(bert.tokenizer.vocabulary)
-    if bert.tokenizer is not None and task:
-        length = bert.sentence and bert.sentence.max_length
-        length = length or bert.config.max_position_embeddings
-        preprocessor = objects.preprocessor_object(task, files["tokenizer.json"], length)
-        files["preprocessor.json"] = preprocessor
-    if task == "BertTextEmbedder":
-        own = bert.sentence
-        settings = {"pooling_mode": own.pooling, "normalize": own.normalize}
-    if task == "BertTextClassifier":
-        rate = bert.config.classifier_dropout
-        rate = bert.config.hidden_dropout_prob if rate is None else rate
-        count = bert.spec.num_labels
-        settings = {"num_classes": count, "activation": "linear", "dropout": rate}
-    if task:
-        files["task.json"] = objects.task_object(task, backbone, preprocessor, **settings)
-    return files
-
-
-def _metadata(bert) -> dict:
     import keras
 
-    encoder = GraphSpec(bert.config, "encoder")
-    return {
+    config, preprocessor = bert.config, None
+    encoder = GraphSpec(config, "encoder")
+    sizes = {theirs: getattr(config, ours) for theirs, ours in SIZES.items()}
+    backbone = _make_layer(BACKBONE, "float32", **sizes, dropout=config.hidden_dropout_prob)
+    metadata = {
         "keras_version": keras.version(),
-        "keras_hub_version": objects.VERSION,
+        "keras_hub_version": "0.32.0",
         "parameter_count": sum(row.params for row in closed_form.rows(encoder)),
         "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
     }
+    files = {"config.json": backbone, "metadata.json": metadata}
+    if bert.tokenizer is not None:
+        files["tokenizer.json"] = _make_tokenizer(bert.tokenizer.vocabulary)
+    if bert.tokenizer is not None and task != BACKBONE:
+        length = bert.sentence and bert.sentence.max_length
+        preprocessor = files["preprocessor.json"] = _make_layer(
+            f"{task}Preprocessor",
+            "float32",
+            tokenizer=files["tokenizer.json"],
+            config_file="preprocessor.json",
+            sequence_length=length or config.max_position_embeddings,
+            truncate="round_robin",
+            **(_MASKING if task == _MASKED_LM else {}),
+        )
+    settings = {"backbone": backbone, "preprocessor": preprocessor}
+    if task == _EMBEDDER:
+        settings |= {"pooling_mode": bert.sentence.pooling, "normalize": bert.sentence.normalize}
+    if task == _CLASSIFIER:
+        rate = config.classifier_dropout
+        rate = config.hidden_dropout_prob if rate is None else rate
+        settings |= {"num_classes": bert.spec.num_labels, "activation": "linear", "dropout": rate}
+    if task != BACKBONE:
+        files["task.json"] = _make_object(task, settings)
+    return files
 
 
-def _list_leftovers(bert, files: dict[str, dict]) -> list[str]:
-    """Return the files of another preset that would be read with the new ones."""
-    names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
-    names -= set(files)
-    if HEADS[bert.head].keras_hub[0] != objects.BACKBONE:
-        names.discard(TASK_WEIGHTS)
-    return sorted(names)
+def _make_tokenizer(vocabulary: Vocabulary) -> dict:
+    """Return a BertTokenizer that does what kbert does: accents go off where the casing does."""
+    strips = vocabulary.strip_accents
+    return _make_layer(
+        "BertTokenizer",
+        "int32",
+        config_file="tokenizer.json",
+        vocabulary=None,  # it is in assets/tokenizer
+        sequence_length=None,
+        lowercase=vocabulary.lowercase,
+        strip_accents=vocabulary.lowercase if strips is None else strips,
+        split=True,
+        suffix_indicator="##",
+        oov_token="[UNK]",
+        special_tokens=None,
+        special_tokens_in_strings=True,
+        **({} if vocabulary.tokenize_chinese_chars else {"split_on_cjk": False}),
+    )
 
 
-def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _make_layer(name: str, dtype: str, **settings) -> dict:
+    policy = {
+        "module": "keras",
+        "class_name": "DTypePolicy",
+        "config": {"name": dtype},
+        "registered_name": None,
+    }
+    return _make_object(name, {"trainable": True, "dtype": policy} | settings)
+
+
+def _make_object(name: str, settings: dict) -> dict:
+    return {
+        "module": f"keras_hub.src.models.bert.{_name_module(name)}",
+        "class_name": name,
+        "config": {"name": _name_module(name)} | settings,
+        "registered_name": f"keras_hub>{name}",
+    }
+
+
+def _name_module(name: str) -> str:
+    """Return a class's module, which is also its objects' default name."""
+    return _WORDS.sub("_", name).lower()
+
+
+def _read_arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the weights of the backbone, and of the task around it, by their paths."""
     body: dict[str, np.ndarray] = {}
     of_task: dict[str, np.ndarray] = {}
@@ -154,7 +236,7 @@ def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return body, of_task
 
 
-def _warn_of_differences(bert, path: Path) -> None:
+def _warn_of_differences(bert, task: str, path: Path) -> None:
     """Log what KerasHub computes differently."""
     config = bert.config
     otherwise = []
@@ -162,34 +244,32 @@ def _warn_of_differences(bert, path: Path) -> None:
         otherwise.append(f"tanh GELU, not hidden_act={config.hidden_act}")
     if config.layer_norm_eps != _EPSILON:
         otherwise.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
-    if _task_of(bert) == "BertMaskedLM":
+    if task == _MASKED_LM:
         otherwise.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
     if otherwise:
         what = "; ".join(otherwise)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
 
 
-def _list_losses(bert) -> list[str]:
-    config = bert.config
-    losses = ["NSP"] if _task_of(bert) == "BertMaskedLM" else []
-    if bert.labels is not None:
-        losses.append("labels")
-    if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
-        losses.append("the way to a sentence vector: give pooling and normalize to embed")
-    elif bert.sentence is not None:
-        own = bert.sentence
-        others = own.lowercase, any(own.prompts.values()), own.similarity != "cosine"
-        names = ("do_lower_case", "prompts", "the similarity function")
-        losses += [name for name, other in zip(names, others, strict=True) if other]
-    if bert.cross_encoder is not None:
-        losses.append("a cross-encoder's activation and prompt")
-    padding = bert.tokenizer.pad_id if bert.tokenizer else 0
-    written = {
+def _list_losses(bert, task: str) -> list[str]:
+    """Return what a preset cannot store."""
+    config, sentence, embeds = bert.config, bert.sentence, task == _EMBEDDER
+    lost = {
+        "NSP": task == _MASKED_LM,
+        "labels": bert.labels is not None,
+        "the way to a sentence vector: give pooling and normalize to embed": sentence
+        and not embeds,
+        "do_lower_case": embeds and sentence.lowercase,
+        "prompts": embeds and any(sentence.prompts.values()),
+        "the similarity function": embeds and sentence.similarity != "cosine",
+        "a cross-encoder's activation and prompt": bert.cross_encoder is not None,
+    }
+    stored = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,
         "initializer_range": _INITIALIZER_RANGE,
-        "pad_token_id": padding,
+        "pad_token_id": bert.tokenizer.pad_id if bert.tokenizer else 0,
+        "classifier_dropout": config.classifier_dropout if task == _CLASSIFIER else None,
     }
-    if _task_of(bert) != "BertTextClassifier":
-        written["classifier_dropout"] = None
     values = config.to_dict()
-    return losses + [f"{key}={values[key]}" for key, v in written.items() if values[key] != v]
+    losses = [name for name, is_lost in lost.items() if is_lost]
+    return losses + [f"{key}={values[key]}" for key, v in stored.items() if values[key] != v]
