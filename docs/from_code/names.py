@@ -1,7 +1,7 @@
 """Every parameter's name in each format, side by side."""
 
 from from_code.table import table
-from kbert.checkpoints.weight_names import COLUMNS, PARTS, templates_of
+from kbert.checkpoints.weight_names import COLUMNS, PARTS, TABLE
 
 
 def page() -> str:
@@ -11,7 +11,7 @@ def page() -> str:
 
 def _table(part: str) -> str:
     lines = []
-    for row in templates_of(part):
+    for row in TABLE[part]:
         named = [row.names.get(column) for column in COLUMNS]
         shape = " × ".join(row.shape)
         lines.append([*(f"`{name}`" if name else "" for name in named), shape])

@@ -63,19 +63,15 @@ def fit(
     own = _list_parts(spec) == _list_parts(checkpoint.spec)
     tensors = dict(checkpoint.tensors)
     names = {
-        part: {entry.name for entry in weight_names.entries(part, config, column)}
+        part: {entry.name for entry in weight_names.entries([part], config, column)}
         for part in weight_names.PARTS
-        if part not in ("embeddings", "encoder")
+        if part not in weight_names.BODY
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     classifiers = sorted(set().union(*(names[part] for part in HEADS_WITH_LABELS)))
     others = [] if own else [name for name in classifiers if tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
-    templates = [
-        row
-        for part in weight_names.parts_of(spec.head, config)
-        for row in weight_names.rows_of(part, config)
-    ]
+    rows = weight_names.rows_of(weight_names.parts_of(spec.head, config), config)
     entries = weight_names.entries_of(spec, column)
     problems = transfer.problems(
         entries,
@@ -85,7 +81,7 @@ def fit(
     )
     if problems:
         problems = _contradictions(config, column, tensors) + problems
-    nameless = [row.names["kbert"] for row in templates if column not in row.names]
+    nameless = [row.names["kbert"] for row in rows if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
 
 
@@ -143,11 +139,8 @@ def _ranges(numbers: Collection[int]) -> str:
 
 def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
     """Return the configuration's keys that say other sizes than the tensors have."""
-    one = config.replace(num_hidden_layers=1)
-    templates = [
-        row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)
-    ]
-    names = {(row.layer, row.variable): row.names.get(column) for row in templates}
+    rows = weight_names.rows_of(weight_names.BODY, config.replace(num_hidden_layers=1))
+    names = {(row.layer, row.variable): row.names.get(column) for row in rows}
     sizes = {}
     for key, (layer, variable, dimension) in _SIZES.items():
         name = names.get((layer, variable)) or ""
@@ -165,9 +158,9 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
 
 def _count_blocks(column: str, tensors: Mapping[str, Tensor]) -> int:
     """Return the encoder blocks that the tensors are of, from the first on without a gap."""
-    templates = weight_names.templates_of("encoder")
+    rows = weight_names.TABLE["encoder"]
     for block in range(_MOST_BLOCKS):
-        if not any(row.fill_in_block(block).names.get(column) in tensors for row in templates):
+        if not any(row.fill_in_block(block).names.get(column) in tensors for row in rows):
             return block
     return _MOST_BLOCKS
 
@@ -176,11 +169,8 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     """Return the names as the table has them; raise a ValueError for one that stands nowhere."""
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
-    in_table = {
-        entry.name
-        for part in weight_names.PARTS
-        for entry in weight_names.entries(part, checkpoint.spec.config, checkpoint.column)
-    } | set(checkpoint.tensors)
+    table = weight_names.entries(weight_names.PARTS, checkpoint.spec.config, checkpoint.column)
+    in_table = {entry.name for entry in table} | set(checkpoint.tensors)
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}
     by_name |= {name: name for name in (*in_table, *checkpoint.left_out)}

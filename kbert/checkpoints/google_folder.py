@@ -66,8 +66,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     left_out = tuple(name for name in every_tensor if _OF_TRAINING.search(name))
     tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
     _check_is_bert(prefix, tensors)
-    weights = tensors.get("output_weights")
-    num_labels = (weights.shape[0] if weights and weights.shape else 0) or 2
+    num_labels = weight_names.find_num_labels(tensors, "google") or 2
     has_vocabulary = (folder / "vocab.txt").is_file()
     yield Checkpoint(
         str(path),
@@ -89,9 +88,8 @@ def write(bert, path: Path) -> None:
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
     fitting.require_wordpiece_bert(bert, "google")
-    groups = weight_names.PARTS_OF_HEAD[bert.head]
-    templates = [row for part in groups for row in weight_names.rows_of(part, bert.config)]
-    if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
+    rows = weight_names.rows_of(weight_names.parts_of(bert.head, bert.config), bert.config)
+    if nameless := [row.names["kbert"] for row in rows if "google" not in row.names]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"

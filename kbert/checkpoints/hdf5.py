@@ -23,6 +23,13 @@ def open_file(file: Path) -> Iterator:
         yield handle
 
 
+def read_text(file: Path, group, name: str) -> str:
+    """Return an attribute of an open file or group as text; "" without it."""
+    with damage_in_one_line(file, "HDF5"):
+        text = group.attrs.get(name, "")
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
 def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     """Return every dataset of an open group by its path there, unread; follow no links elsewhere.
 

@@ -236,7 +236,7 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     for part in weight_names.PARTS:
         if part in HEADS_WITH_LABELS and spec.has_labels and part != spec.head:
             continue  # transformers has one name for both
-        for entry in weight_names.entries(part, spec.config, checkpoint.column):
+        for entry in weight_names.entries([part], spec.config, checkpoint.column):
             order.setdefault(entry.name, part)
     names = [name for name in order if name in checkpoint.tensors]
     names += [name for name in checkpoint.tensors if name not in order]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbert.checkpoints import hdf5, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.keras import h5_file
+from kbert.checkpoints.keras.file import is_h5_file
 from kbert.checkpoints.transformers import layout
 from kbert.graph import names
 from kbert.graph.config import BertConfig
@@ -40,7 +40,7 @@ def is_checkpoint(path: Path) -> bool:
     """Return whether it is a file that ends in .h5 or .hdf5; opening it checks the rest."""
     if path.name.startswith("tf_model") or layout.is_keras_2_file(path):  # of transformers
         return False
-    if h5_file.is_checkpoint(path):  # kbert's own
+    if is_h5_file(path):  # kbert's own
         return False
     return path.suffix in (".h5", ".hdf5") and path.is_file()
 
@@ -98,13 +98,10 @@ def _is_in_the_table(layer: str) -> bool:
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
     """Return the layers' configurations by name, also within models; None for weights alone."""
-    with damage_in_one_line(path, "HDF5"):
-        text = file.attrs.get("model_config")
-    if text is None:
+    text = hdf5.read_text(path, file, "model_config")
+    if not text:
         return None
     source = f"{path}: model_config"
-    if not isinstance(text, (str, bytes)):
-        raise ValueError(f"{source} must be Keras's JSON, got {type(text).__name__}")
     return dict(_flat(js.parse(text, _MODEL, source), source))
 
 

@@ -31,17 +31,10 @@ _KERAS = {
 }
 IDENTITY = f"{_LINEAR}.Identity"
 
-POOLINGS = (
-    "mean",
-    "cls",
-    "max",
-    "weightedmean",
-    "lasttoken",
-    "mean_sqrt_len_tokens",
-    "pooler",
-    "last",
+OF_CHECKPOINTS = (
+    *("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler"),
 )
-OF_CHECKPOINTS = POOLINGS[:-1]
+POOLINGS = (*OF_CHECKPOINTS, "last")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 QUERY, DOCUMENT = "query", "document"  # the prompts that a search takes
 
@@ -66,7 +59,7 @@ class SentenceDense:
     def __post_init__(self):
         if self.kernel.ndim != 2 or (self.bias is not None and self.bias.shape != self.shape[1:]):
             raise ValueError(f"a dense layer must have a matrix and a bias, got {self.shape}")
-        if not is_known(self.activation):
+        if self.activation not in _KERAS.values():
             raise ValueError(f"an unknown activation of a dense layer: {self.activation!r}")
 
     @property
@@ -111,17 +104,14 @@ class SentenceSettings:
         object.__setattr__(self, "pooling", check_pooling(self.pooling, OF_CHECKPOINTS))
         object.__setattr__(self, "dense", tuple(self.dense))
         for name in ("normalize", "lowercase", "include_prompt"):
-            if not isinstance(getattr(self, name), bool):
-                got = js.short_repr(getattr(self, name))
-                raise ValueError(f"{name} must be True or False, got {got}")
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {js.short_repr(value)}")
         for name in ("max_length", "dimensions"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
         if self.similarity not in SIMILARITIES:
-            known = ", ".join(SIMILARITIES)
-            raise ValueError(
-                f"similarity must be one of {known}, got {js.short_repr(self.similarity)}"
-            )
+            known, got = ", ".join(SIMILARITIES), js.short_repr(self.similarity)
+            raise ValueError(f"similarity must be one of {known}, got {got}")
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
@@ -162,12 +152,12 @@ class SentenceSettings:
 
     def arrays(self) -> "dict[str, np.ndarray]":
         """Return the weights of the dense layers, by their number and name."""
-        by_name = {}
-        for number, layer in enumerate(self.dense):
-            by_name[f"{number}.kernel"] = layer.kernel
-            if layer.bias is not None:
-                by_name[f"{number}.bias"] = layer.bias
-        return by_name
+        return {
+            f"{number}.{name}": array
+            for number, layer in enumerate(self.dense)
+            for name, array in (("kernel", layer.kernel), ("bias", layer.bias))
+            if array is not None
+        }
 
     @classmethod
     def from_dict(
@@ -244,8 +234,3 @@ def torch_path(activation: str) -> str:
     """Return the path of torch's class for the name of Keras's function."""
     name = next(name for name, keras_name in _KERAS.items() if keras_name == activation)
     return IDENTITY if name == "Identity" else f"{_ACTIVATION}.{name}"
-
-
-def is_known(activation: str) -> bool:
-    """Return whether Keras's function has a class in torch."""
-    return activation in _KERAS.values()

@@ -16,7 +16,7 @@ import csv
 import dataclasses
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -36,30 +36,6 @@ _HEADS_APART = ("keras_hub", "kbert")  # columns whose attention kernels have an
 
 
 @dataclass(frozen=True)
-class Template:
-    """A row of the table: one parameter, or one parameter of every encoder block.
-
-    Attributes:
-        names: its name by column; a format without such a parameter is left out.
-        shape: its shape in transformers, in formula letters; G is the number of segments, N of
-            labels.
-        layer: the kbert layer that has it.
-        variable: its path within that layer.
-    """
-
-    names: Mapping[str, str]
-    shape: tuple[str, ...]
-    layer: str
-    variable: str
-
-    def fill_in_block(self, index: int) -> "Template":
-        """Return the row with the numbers of one encoder block filled in."""
-        numbers = {"i": index, "n": names.from_checkpoint_index(index)}
-        filled = {column: name.format(**numbers) for column, name in self.names.items()}
-        return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
-
-
-@dataclass(frozen=True)
 class Entry:
     """One parameter in one format: its name and shape there, and its layer and path within it.
 
@@ -73,32 +49,71 @@ class Entry:
     variable: str
 
 
-def _read_table() -> dict[str, tuple[Template, ...]]:
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: one parameter, or one parameter of every encoder block.
+
+    Attributes:
+        part: the part of the graph, one of `PARTS`.
+        names: its name by column; a format without such a parameter is left out.
+        shape: its shape in transformers, in formula letters; G is the number of segments, N of
+            labels.
+        layer: the kbert layer that has it.
+        variable: its path within that layer.
+    """
+
+    part: str
+    names: Mapping[str, str]
+    shape: tuple[str, ...]
+    layer: str
+    variable: str
+
+    def fill_in_block(self, index: int) -> "Row":
+        """Return the row with the numbers of one encoder block filled in."""
+        numbers = {"i": index, "n": names.from_checkpoint_index(index)}
+        filled = {column: name.format(**numbers) for column, name in self.names.items()}
+        return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
+
+    def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
+        """Return the parameter in a format that has a name for it."""
+        letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
+        shape = tuple(letters[letter] for letter in self.shape)
+        name, is_kernel = self.names[column], self.variable.endswith("kernel")
+        outputs_first = column in _OUTPUTS_FIRST or name.endswith("output_weights")
+        if is_kernel and not outputs_first:
+            shape = shape[::-1]
+        heads = (config.num_attention_heads, config.head_size)
+        if column in _HEADS_APART and self.variable.startswith(("query", "key", "value")):
+            shape = (*shape[:-1], *heads)
+        if column in _HEADS_APART and self.variable == "attention_output/kernel":
+            shape = (*heads, shape[1])
+        return Entry(name, shape, is_kernel and outputs_first, self.layer, self.variable)
+
+
+def _read_table() -> dict[str, tuple[Row, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
-    table: dict[str, tuple[Template, ...]] = {}
+    table: dict[str, tuple[Row, ...]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         part, shape, layer, variable = map(row.pop, ("part", "shape", "layer", "variable"))
         by_column = {column: name for column, name in row.items() if name != "-"}
         by_column["kbert"] = f"{layer}/{variable}"
-        template = Template(by_column, tuple(shape.split()), layer, variable)
-        table[part] = (*table.get(part, ()), template)
+        own = Row(part, by_column, tuple(shape.split()), layer, variable)
+        table[part] = (*table.get(part, ()), own)
     return table
 
 
-_TABLE = _read_table()
-PARTS = tuple(_TABLE)
+TABLE = _read_table()  # the rows by part: {i} and {n} for an encoder block
+PARTS = tuple(TABLE)
+ROWS = tuple(row for part in PARTS for row in TABLE[part])
 
-_BODY = ("embeddings", "encoder")
+BODY = ("embeddings", "encoder")
 _NO_HEAD = next(head for head in HEADS.values() if not head.layers)
 _PARTS_OF_NO_HEAD = set(_NO_HEAD.variant(FAMILIES["bert"]).parts)  # the pooler
-PARTS_OF_HEAD = {
-    name: (*_BODY, *head.variant(FAMILIES["bert"]).parts) for name, head in HEADS.items()
-}
 
 
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
     """Return the parts of the table, of `PARTS`, that the graph of a head has."""
-    return (*_BODY, *HEADS[head].variant(config.family).parts)
+    return (*BODY, *HEADS[head].variant(config.family).parts)
 
 
 def find_head(tensors: Collection[str], column: str) -> str:
@@ -109,18 +124,18 @@ def find_head(tensors: Collection[str], column: str) -> str:
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
     parts = {head.name: head.variant(family).parts for head in _heads_to_find()}
-    found = {
+    present = {
         name: own
         for name, parts_of_one in parts.items()
         if (own := _names_of(set(parts_of_one) - _PARTS_OF_NO_HEAD, column) & set(tensors))
     }
-    if not found:
+    if not present:
         return _NO_HEAD.name
-    first = next(iter(found))
+    first = next(iter(present))
     whole = (
         name
-        for name, own in found.items()
-        if own & found[first]
+        for name, own in present.items()
+        if own & present[first]
         and all(not _names_of({part}, column).isdisjoint(tensors) for part in parts[name])
     )
     return next(whole, first)
@@ -136,7 +151,15 @@ def _heads_to_find() -> list[Head]:
 
 
 def _names_of(parts: Collection[str], column: str) -> set[str]:
-    return {row.names[column] for part in parts for row in _TABLE[part] if column in row.names}
+    return {row.names[column] for row in ROWS if row.part in parts and column in row.names}
+
+
+def find_num_labels(tensors: Mapping, *columns: str) -> int | None:
+    """Return the labels that a checkpoint's head has; None without a head that has any."""
+    rows = [row for row in ROWS if row.shape[0] == "N"]
+    names = [row.names.get(column) for column in columns for row in rows]
+    shapes = [tensors[name].shape for name in names if name in tensors]
+    return next((shape[0] for shape in shapes if shape), None)
 
 
 def column_of(config: BertConfig) -> str:
@@ -146,53 +169,30 @@ def column_of(config: BertConfig) -> str:
     return "roberta" if config.family.first_position is not None else config.model_type
 
 
-def rows_of(part: str, config: BertConfig) -> list[Template]:
-    """Return the rows of one of `PARTS` that the graph has, repeated per encoder block."""
-    rows = _TABLE[part]
-    if part != "encoder":
-        segments = config.family.segments
-        return [row for row in rows if segments or row.layer != names.SEGMENT_EMBEDDING]
-    return [row.fill_in_block(index) for index in range(config.num_hidden_layers) for row in rows]
+def rows_of(parts: Iterable[str], config: BertConfig) -> list[Row]:
+    """Return the rows of some of `PARTS` that the graph has, repeated per encoder block."""
+    rows: list[Row] = []
+    for part in parts:
+        if part == "encoder":
+            blocks = range(config.num_hidden_layers)
+            rows += [row.fill_in_block(index) for index in blocks for row in TABLE[part]]
+        else:
+            has_segments = config.family.segments
+            rows += [r for r in TABLE[part] if has_segments or r.layer != names.SEGMENT_EMBEDDING]
+    return rows
 
 
-def templates_of(part: str) -> tuple[Template, ...]:
-    """Return the unexpanded rows of one of `PARTS`: {i} and {n} for an encoder block."""
-    return _TABLE[part]
-
-
-def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
-    """Return a column's parameters of one of `PARTS`; empty if the column has none."""
-    return [
-        Entry(
-            name,
-            _shape(row, column, config, num_labels),
-            _is_kernel(row) and _is_outputs_first(column, name),
-            row.layer,
-            row.variable,
-        )
-        for row in rows_of(part, config)
-        if (name := row.names.get(column))
-    ]
+def entries(
+    parts: Iterable[str], config: BertConfig, column: str, num_labels: int = 2
+) -> list[Entry]:
+    """Return a column's parameters of some of `PARTS`; none of those that the column lacks."""
+    rows = rows_of(parts, config)
+    return [row.make_entry(column, config, num_labels) for row in rows if column in row.names]
 
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
     """Return the parameters of a graph in one of the columns."""
-    return [
-        entry
-        for part in parts_of(spec.head, spec.config)
-        for entry in entries(part, spec.config, column, spec.num_labels)
-    ]
-
-
-def shape_of(row: Template, config: BertConfig, num_labels: int = 2) -> tuple[int, ...]:
-    """Return the parameter's shape in transformers."""
-    letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
-    return tuple(letters[letter] for letter in row.shape)
-
-
-def templates(config: BertConfig) -> list[Template]:
-    """Return the rows of transformers' BertModel, or of its family's model, in its order."""
-    return [row for part in parts_of("encoder", config) for row in rows_of(part, config)]
+    return entries(parts_of(spec.head, spec.config), spec.config, column, spec.num_labels)
 
 
 def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:
@@ -202,34 +202,7 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
         config: a `BertConfig`, a preset's name or a path to a JSON file.
     """
     config = get_config(config)
-    parameters = []
-    for row in templates(config):
-        shape = shape_of(row, config)
-        name = row.names[column_of(config)]
-        parameters.append(NamedParameter(name, shape, math.prod(shape)))
-    return tuple(parameters)
-
-
-def group(parameter: str) -> str:
-    """Return the group of a parameter by its name: embeddings, encoder or pooler."""
-    return parameter.split(".")[0]
-
-
-def _is_kernel(row: Template) -> bool:
-    return row.variable.endswith("kernel")
-
-
-def _is_outputs_first(column: str, name: str) -> bool:
-    return column in _OUTPUTS_FIRST or (column == "google" and name.endswith("output_weights"))
-
-
-def _shape(row: Template, column: str, config: BertConfig, num_labels: int) -> tuple[int, ...]:
-    shape = shape_of(row, config, num_labels)
-    if _is_kernel(row) and not _is_outputs_first(column, row.names[column]):
-        shape = shape[::-1]
-    heads = (config.num_attention_heads, config.head_size)
-    if column in _HEADS_APART and row.variable.startswith(("query", "key", "value")):
-        return (*shape[:-1], *heads)
-    if column in _HEADS_APART and row.variable == "attention_output/kernel":
-        return (*heads, shape[1])
-    return shape
+    return tuple(
+        NamedParameter(entry.name, entry.shape, math.prod(entry.shape))
+        for entry in entries_of(GraphSpec(config, "encoder"), column_of(config))
+    )

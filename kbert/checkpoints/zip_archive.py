@@ -1,15 +1,17 @@
-"""A .zip of a checkpoint, as Google releases them: unpacked for as long as it is needed."""
+"""Zip archives: one of a checkpoint, as Google releases them, and check sums of members."""
 
 import contextlib
 import tempfile
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kbert.io import bounds
 from kbert.io.bounds import damage_in_one_line
 
 _FORM = ".zip"
+_CHUNK = 2**22  # bytes
 
 
 @contextlib.contextmanager
@@ -39,6 +41,18 @@ def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
         raise ValueError(
             f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
         )
+
+
+def find_damaged(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo]) -> str | None:
+    """Return the first member whose check sum is wrong; all are read."""
+    for member in members:
+        try:
+            with archive.open(member) as opened:
+                while opened.read(_CHUNK):
+                    pass
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+            return member.filename
+    return None
 
 
 @contextlib.contextmanager

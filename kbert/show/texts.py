@@ -4,7 +4,7 @@ import dataclasses
 import textwrap
 from collections.abc import Sequence
 
-from kbert.checkpoints.weight_names import group, named_parameters
+from kbert.checkpoints.weight_names import named_parameters
 from kbert.graph import names
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig
@@ -203,7 +203,8 @@ def params_text(config: BertConfig) -> str:
     lines.append("")
     totals: dict[str, int] = {}
     for entry in parameters:
-        totals[group(entry.parameter)] = totals.get(group(entry.parameter), 0) + entry.numel
+        group = entry.parameter.split(".")[0]
+        totals[group] = totals.get(group, 0) + entry.numel
     lines += [f"{name:<12}{total:>14,}" for name, total in totals.items()]
     lines.append(f"{'total':<12}{sum(totals.values()):>14,}")
     return "\n".join(lines) + "\n"

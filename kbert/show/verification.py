@@ -214,7 +214,7 @@ def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
 def _weights(model, config: BertConfig) -> Comparison:
     """Compare each variable of encoder and pooler with its parameter in transformers."""
     layers = {layer.name: layer for layer in model.layers}
-    entries = weight_names.templates(config)
+    entries = weight_names.entries_of(GraphSpec(config, "encoder"), "kbert")
     if names.POOLER not in layers:
         entries = [entry for entry in entries if entry.layer != names.POOLER]
     differences = []

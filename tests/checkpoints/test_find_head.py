@@ -11,10 +11,7 @@ COLUMNS = ["transformers", *weight_names.OF_FAMILY, "google", "keras_bert"]
 
 def names_of(column: str, *parts: str) -> set[str]:
     return {
-        row.names[column]
-        for part in parts
-        for row in weight_names.templates_of(part)
-        if column in row.names
+        row.names[column] for row in weight_names.ROWS if row.part in parts and column in row.names
     }
 
 

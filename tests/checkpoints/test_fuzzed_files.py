@@ -20,6 +20,7 @@ from helpers.sizes import FILES
 
 import kbert
 from kbert.checkpoints import transfer, weight_names
+from kbert.graph.spec import GraphSpec
 
 ARCHIVE = FILES / "tf_bert.zip"
 EACH, MORE = 30, 240  # mutations of a format
@@ -77,8 +78,7 @@ def as_keras_bert(path: Path, model, config) -> None:
 
 
 def arrays_in(column: str, model, config) -> dict:
-    parts = weight_names.PARTS_OF_HEAD["pretraining"]
-    entries = [entry for part in parts for entry in weight_names.entries(part, config, column)]
+    entries = weight_names.entries_of(GraphSpec(config, "pretraining"), column)
     return transfer.arrays_of(model, entries)
 
 

@@ -34,11 +34,12 @@ def peer(small, tmp_path_factory):
 def fill():
     """Puts the peer's weights into a model that kbert built."""
     from kbert.checkpoints import weight_names
+    from kbert.graph.spec import GraphSpec
 
     def assign(model, config, arrays) -> None:
         places = {
-            f"bert.{entry.names['transformers']}": (entry.layer, entry.variable)
-            for entry in weight_names.templates(config)
+            f"bert.{entry.name}": (entry.layer, entry.variable)
+            for entry in weight_names.entries_of(GraphSpec(config, "encoder"), "transformers")
         } | HEADS
         layers = {layer.name: layer for layer in model.layers}
         assigned = 0

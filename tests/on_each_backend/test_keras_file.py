@@ -94,11 +94,7 @@ def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
 def test_names_and_shapes_in_the_file_equal_the_table(small, tmp_path, head):
     keras_file.write(kbert.Bert(small, head, model_of(small, head)), tmp_path / "bert.keras")
     with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
-        entries = [
-            entry
-            for part in weight_names.PARTS_OF_HEAD[head]
-            for entry in weight_names.entries(part, small, found.column, found.spec.num_labels)
-        ]
+        entries = weight_names.entries_of(found.spec, found.column)
         shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
     assert shapes == {entry.name: entry.shape for entry in entries}
 

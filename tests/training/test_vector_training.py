@@ -157,11 +157,11 @@ def test_sentence_transformers_equals_vectors_and_gradients(tuned, tmp_path):
         loss, gradients = of_whole_model(bert, texts, accumulation_steps)
         assert loss == pytest.approx(float(expected[f"{name}.loss"]), rel=1e-5)
         largest = max(np.abs(gradient).max() for gradient in gradients.values())
-        for entry in weight_names.templates(bert.config):
+        for entry in weight_names.entries_of(bert.spec, "transformers"):
             if entry.layer == names.POOLER:
                 continue
             (path,) = (one for one in gradients if is_of(entry, one))
-            array = expected[f"{name}.{entry.names['transformers']}"]
+            array = expected[f"{name}.{entry.name}"]
             array = array.T if entry.variable.endswith("kernel") else array
             array = array.reshape(gradients[path].shape)
             assert_allclose(gradients[path], array, atol=1e-5 * largest, err_msg=path)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
-from kbert.checkpoints.transformers.classes import classes_of
+from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
@@ -67,14 +67,13 @@ class LoraAdapter:
         """Number of labels of its head; None if it has none."""
         if self.head not in (None, *HEADS_WITH_LABELS):
             return None
-        weights = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
-        return None if weights is None or not weights.ndim else weights.shape[0]
+        return weight_names.find_num_labels(self.saved, *classes_by_column())
 
     def layers(self, config: BertConfig) -> frozenset[str]:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
-        templates = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-        return frozenset(row.layer for row in templates if row.names.get(column) in self.saved)
+        rows = weight_names.ROWS
+        return frozenset(row.layer for row in rows if row.names.get(column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})

@@ -5,19 +5,20 @@ rank); what was trained beside the adapters, the head, is there whole, as module
 kbert_adapter.json says what PEFT has no place for: the labels, and a digest of the base's matrices.
 """
 
+import functools
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names, writing
-from kbert.checkpoints.adapters import peft_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
-from kbert.checkpoints.adapters.peft_names import Module
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Tensor
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.transformers import weight_files
-from kbert.checkpoints.transformers.classes import classes_of
+from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
+from kbert.graph import names
 from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
@@ -51,6 +52,20 @@ _OWN = js.fields(
 _PREFIX = "base_model.model."
 _LORA = re.compile(r"(.*)\.lora_([AB])(?:\.default)?\.weight")
 _WRAPPED = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
+_NUMBER = r"([0-9]{1,6})"
+
+
+class _Module(NamedTuple):
+    """A matrix's module as a file names it: with the prefix of its family, if it has one.
+
+    `column` is the family's, of the table of names; None: BERT or RoBERTa. `block` is 1 … L;
+    `matrix` one of `kbert.graph.trained_parts.MATRICES`.
+    """
+
+    name: str
+    column: str | None
+    block: int
+    matrix: str
 
 
 def read(folder: Path) -> LoraAdapter:
@@ -100,7 +115,7 @@ def write(bert, path: Path) -> None:
     arrays = {}
     for matrix, pair in adapter.pairs.items():
         for half, array in (("A", pair.a), ("B", pair.b)):
-            name = f"{body}{peft_names.module(column, *matrix)}.lora_{half}.weight"
+            name = f"{body}{_name_module(column, *matrix)}.lora_{half}.weight"
             arrays[name] = np.ascontiguousarray(array)
     for name, array in adapter.saved.items():
         prefix = _PREFIX if name.startswith(classes.heads) else body
@@ -147,9 +162,7 @@ def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
 def _config(bert, adapter: LoraAdapter) -> dict:
     """adapter_config.json's content."""
     column = weight_names.column_of(bert.config)
-    of_modules = {
-        peft_names.module(column, *matrix): pair for matrix, pair in adapter.pairs.items()
-    }
+    of_modules = {_name_module(column, *matrix): pair for matrix, pair in adapter.pairs.items()}
     ranks = {name: pair.a.shape[0] for name, pair in of_modules.items()}
     alphas = {name: pair.scale * pair.a.shape[0] for name, pair in of_modules.items()}
     rank, alpha = max(ranks.values()), max(alphas.values())
@@ -170,26 +183,24 @@ def _config(bert, adapter: LoraAdapter) -> dict:
         "use_rslora": False,
         "use_dora": False,
         "modules_to_save": modules or None,
-        "target_modules": peft_names.targets(
-            column, list(adapter.pairs), bert.config.num_hidden_layers
-        ),
+        "target_modules": _list_targets(column, adapter, bert.config.num_hidden_layers),
     }
 
 
 def _sort_tensors(
     tensors: list[Tensor], file: Path
-) -> tuple[dict[Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
+) -> tuple[dict[_Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return the halves of the adapters by their matrix, and the other saved weights by name."""
-    halves: dict[Module, dict[str, np.ndarray]] = {}
+    halves: dict[_Module, dict[str, np.ndarray]] = {}
     saved, others = {}, []
     for tensor in tensors:
         if ".original_module." in tensor.name:  # the base's own head, which PEFT keeps beside it
             continue
         name = _WRAPPED.sub("", tensor.name.removeprefix(_PREFIX))
         match = _LORA.fullmatch(name)
-        module = peft_names.parse_module(match[1]) if match else None
+        module = _parse_module(match[1]) if match else None
         if match is None and "lora_" not in name:
-            saved[peft_names.split(name)[1]] = _array(tensor)
+            saved[_split_name(name)[1]] = _array(tensor)
         elif match and module and len(tensor.shape) == 2:
             halves.setdefault(module, {})[match[2]] = _array(tensor)
         else:
@@ -202,7 +213,7 @@ def _sort_tensors(
     return halves, saved
 
 
-def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
+def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
     order = list(MATRICES)
     pairs = {}
     for module in sorted(halves, key=lambda one: (one.block, order.index(one.matrix))):
@@ -211,7 +222,7 @@ def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[i
             shapes = ", ".join(f"lora_{half} {array.shape}" for half, array in both.items())
             raise ValueError(
                 f"{file} must hold lora_A (rank, inputs) and lora_B (outputs, rank) of "
-                f"{peft_names.split(module.name)[1]}, got {shapes}"
+                f"{_split_name(module.name)[1]}, got {shapes}"
             )
         rank = both["A"].shape[0]
         root = bool(config.get("use_rslora"))
@@ -233,10 +244,59 @@ def _head(config: dict, saved: dict) -> str | None:
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
     if head := heads.get(config.get("task_type") or ""):
         return head
-    templates = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-    layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
+    rows = weight_names.ROWS
+    layers = {row.layer for row in rows if not saved.keys().isdisjoint(row.names.values())}
     return next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
 
 
 def _array(tensor: Tensor) -> np.ndarray:
     return np.array(tensor.read(), np.float32)
+
+
+def _parse_module(name: str) -> _Module | None:
+    """Return the matrix of a module's name in any family; None if it is no matrix of a block."""
+    prefix, bare = _split_name(name)
+    for column in classes_by_column():
+        for matrix, text in _list_modules(column).items():
+            pattern = re.escape(text).replace(r"\{i\}", _NUMBER)
+            if (match := re.fullmatch(pattern, bare)) and prefix in (None, column):
+                known = column if prefix or column == "distilbert" else None
+                return _Module(name, known, int(match[1]) + 1, matrix)
+    return None
+
+
+def _split_name(name: str) -> tuple[str | None, str]:
+    """Split a weight's name into the family that its prefix says, else None, and the rest."""
+    for column, classes in classes_by_column().items():
+        if name.startswith(classes.prefix):
+            return column, name.removeprefix(classes.prefix)
+    return None, name
+
+
+@functools.cache
+def _list_modules(column: str) -> dict[str, str]:
+    """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
+    rows = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
+    keys = {name: (names.encoder("{n}", one.part), one.variable) for name, one in MATRICES.items()}
+    return {name: rows[key][column].removesuffix(".weight") for name, key in keys.items()}
+
+
+def _name_module(column: str, block: int, matrix: str) -> str:
+    """Return a matrix's module in a family, without its prefix; blocks count from 1."""
+    return _list_modules(column)[matrix].format(i=block - 1)
+
+
+def _list_targets(column: str, adapter: LoraAdapter, blocks: int) -> list[str]:
+    """Return PEFT's target_modules: endings of names, which stand for all blocks, else names.
+
+    BERT's ending "output.dense" stands for two matrices.
+    """
+    modules = _list_modules(column)
+    endings = [
+        modules[name].partition(".{i}.")[2] for name in dict.fromkeys(n for _, n in adapter.pairs)
+    ]
+    is_unclear = "output.dense" in endings and "attention.output.dense" not in endings
+    if is_unclear or len(adapter.pairs) < len(endings) * blocks:
+        return [_name_module(column, *matrix) for matrix in adapter.pairs]
+    last = [ending.rpartition(".")[2] for ending in endings]
+    return [end if word == "dense" else word for end, word in zip(endings, last, strict=True)]

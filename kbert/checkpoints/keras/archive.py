@@ -21,16 +21,17 @@ import shutil
 import struct
 import tempfile
 import zipfile
-import zlib
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.zip_archive import find_damaged
 from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.bounds import damage_in_one_line
@@ -38,19 +39,6 @@ from kbert.io.bounds import damage_in_one_line
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _FORM = ".keras"
 _CHUNK = 2**22  # bytes
-
-
-class Variable(NamedTuple):
-    """A variable of the file: its tensor, by the path in the HDF5 file, and its layer.
-
-    `layer` is None for an optimizer's. `sublayer` is the layer within that layer, else "".
-    `number` is the variable's place in its layer, from "0".
-    """
-
-    tensor: Tensor
-    layer: str | None
-    sublayer: str
-    number: str
 
 
 def package_of(path: Path) -> str:
@@ -66,20 +54,14 @@ class KerasArchive:
 
     def __init__(self, path: Path):
         self.path = path
-        self._stack = ExitStack()
-        try:
-            with open(path, "rb"):  # what may not be read is no damage
-                pass
+        with ExitStack() as stack:
             with damage_in_one_line(path, _FORM):
-                self._zip = self._stack.enter_context(zipfile.ZipFile(path))
-        except ValueError:
-            self._stack.close()
-            raise
-        for name in (_CONFIG, _WEIGHTS):
-            if name not in self:
-                members = ", ".join(self._zip.namelist()[:5]) or "none"
-                self._stack.close()
-                raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
+                self._zip = stack.enter_context(zipfile.ZipFile(path))
+            for name in (_CONFIG, _WEIGHTS):
+                if name not in self:
+                    members = ", ".join(self._zip.namelist()[:5]) or "none"
+                    raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
+            self._stack = stack.pop_all()
 
     def __enter__(self):
         return self
@@ -103,29 +85,30 @@ class KerasArchive:
         """Return the content of a member in JSON, which must be of a kind."""
         return js.parse(self.text(name), kind, f"{self.path}: {name}")
 
-    def variables(self) -> list[Variable]:
-        """Return every variable, in the file's order."""
-        variables = []
+    def variables(self) -> Iterator[tuple[tuple[str, str, str] | None, Tensor]]:
+        """Yield every variable by layer, sublayer and number, in the file's order.
+
+        None is an optimizer's. The sublayer is a layer within the layer, else "". The number is the
+        variable's index in its layer, from "0".
+        """
         for path, tensor in hdf5.list_tensors(self.path, self._weights, _FORM).items():
             with damage_in_one_line(self.path, _FORM):
-                layer, sublayer = self._layer_names(path)
-            checked = dataclasses.replace(tensor, read=partial(self._read, tensor))
-            variables.append(Variable(checked, layer, sublayer, path.rpartition("/")[2]))
-        return variables
+                key = self._find_key(path)
+            yield key, dataclasses.replace(tensor, read=partial(self._read, tensor))
 
     def extract_weights(self, file: Path) -> None:
         """Write the HDF5 file of the variables to a file of its own."""
         with file.open("wb") as opened:
             self._unpack(self._zip.getinfo(_WEIGHTS), opened)
 
-    def _layer_names(self, path: str) -> tuple[str | None, str]:
+    def _find_key(self, path: str) -> tuple[str, str, str] | None:
         """Return the names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
         levels = path.split("/")
         if levels[0] != "layers" or len(levels) < 4:
-            return None, ""
+            return None
         layer = self._weights["/".join([*levels[:2], "vars"])].attrs["name"]
         sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if len(levels) > 4 else ""
-        return str(layer), str(sublayer)
+        return str(layer), str(sublayer), levels[-1]
 
     def _read(self, tensor: Tensor) -> np.ndarray:
         self._check_sum  # noqa: B018  (once, with the first numbers)
@@ -151,15 +134,8 @@ class KerasArchive:
     @functools.cached_property
     def _check_sum(self) -> None:
         """Compares the weights with the zip's check sum, as reading in place passes it by."""
-        info = self._zip.getinfo(_WEIGHTS)
-        if info.compress_type != zipfile.ZIP_STORED:
-            return  # compared while it was unpacked
-        crc, left = 0, info.file_size
-        with open(self.path, "rb") as raw:
-            raw.seek(self._start(raw, info))
-            while left and (chunk := raw.read(min(_CHUNK, left))):
-                crc, left = zlib.crc32(chunk, crc), left - len(chunk)
-        if crc != info.CRC or left:
+        info = self._zip.getinfo(_WEIGHTS)  # compressed, it was compared while it was unpacked
+        if info.compress_type == zipfile.ZIP_STORED and find_damaged(self._zip, [info]):
             raise self._damage_error(f"a wrong check sum of {_WEIGHTS}")
 
     def _start(self, raw, info: zipfile.ZipInfo) -> int:

@@ -5,8 +5,15 @@
     kbert/sentence.safetensors                      the dense layers of sentence vectors, if any
     kbert/vocab.txt, kbert/tokenizer.json, …        the tokenizer's files
 
-A file without the folder kbert, from a plain `model.save`, is read as well. Nothing in the file is
-run or deserialized by Keras: the graph is compared with kbert's, and the numbers are read alone.
+A file without the folder kbert, from a plain `model.save`, is read as well. So is the .h5 that
+`model.save("m.h5")` of Keras 3 and ModelCheckpoint write of kbert's models:
+
+    model_config (an attribute)                      the graph, as config.json of a .keras has it
+    model_weights/LAYER/LAYER/intermediate/kernel    a variable, by its layer's name and its own
+    optimizer_weights/…                              an optimizer's
+
+Nothing in the files is run or deserialized by Keras: the graph is compared with kbert's, and the
+numbers are read alone.
 """
 
 import contextlib
@@ -18,9 +25,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints import untrained_weights, weight_names
+from kbert.checkpoints import hdf5, untrained_weights, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
-from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.checkpoints.zip_archive import rename_in_errors
@@ -32,20 +38,10 @@ from kbert.io.atomic_write import atomic_file, part_folder_of
 
 _OWN = "kbert/bert.json"
 _DENSE = "kbert/sentence.safetensors"
-_SENTENCE = {
-    "pooling": js.either(js.TEXT, js.list_of(js.TEXT)),
-    "normalize": js.FLAG,
-}
-_MORE_OF_SENTENCE = {
-    "max_length": js.or_null(js.whole(1)),
-    "lowercase": js.FLAG,
-    "prompts": js.mapping_of(js.TEXT),
-    "default_prompt_name": js.or_null(js.TEXT),
-    "include_prompt": js.FLAG,
-    "similarity": js.TEXT,
-    "dimensions": js.or_null(js.whole(1)),
-    "dense": js.list_of(js.TEXT),
-}
+_SENTENCE = dict.fromkeys(  # the dataclass checks their values
+    (one.name for one in dataclasses.fields(SentenceSettings)), js.ANYTHING
+)
+_REQUIRED = {name: _SENTENCE.pop(name) for name in ("pooling", "normalize")}
 _SETTINGS = js.fields(
     {"config": js.OBJECT, "head": js.TEXT},
     {
@@ -54,7 +50,7 @@ _SETTINGS = js.fields(
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
         "newly_initialized": untrained_weights.DIGESTS,
         "split_punctuation": js.or_null(js.TEXT),
-        "sentence": js.or_null(js.fields(_SENTENCE, _MORE_OF_SENTENCE, closed=True)),
+        "sentence": js.or_null(js.fields(_REQUIRED, _SENTENCE, closed=True)),
         "cross_encoder": js.or_null(
             js.fields({"activation": js.or_null(js.TEXT), "prompt": js.TEXT}, closed=True)
         ),
@@ -62,14 +58,25 @@ _SETTINGS = js.fields(
 )
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+_H5_CONFIG, _H5_WEIGHTS = "model_config", "model_weights"
+_PACKAGE = "kbert>"  # before the names of kbert's classes in a .h5
+_MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
 
 
 def is_checkpoint(path: Path) -> bool:
     """Return whether a path is a .keras or .h5 file, and no other package's model."""
-    if h5_file.is_checkpoint(path):
-        return True
-    is_file = path.suffix == ".keras" and path.is_file()
-    return is_file and package_of(path) not in ("keras_hub", "keras_nlp")
+    if path.suffix == ".keras" and path.is_file():
+        return package_of(path) not in ("keras_hub", "keras_nlp")
+    return is_h5_file(path)
+
+
+def is_h5_file(path: Path) -> bool:
+    """Return whether a path is the .h5 file of a model that kbert built."""
+    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
+        return False
+    with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
+        return f'"{_PACKAGE}TokenEmbedding"' in hdf5.read_text(path, file, _H5_CONFIG)
+    return False
 
 
 @contextlib.contextmanager
@@ -78,28 +85,54 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
     Raise a ValueError for another graph than kbert builds, or settings that contradict it.
     """
-    if path.suffix != ".keras":
-        with h5_file.open_checkpoint(path, config) as checkpoint:
-            yield checkpoint
-        return
     with contextlib.ExitStack() as stack:
+        if path.suffix != ".keras":
+            yield _read_h5_file(path, stack.enter_context(hdf5.open_file(path)), config)
+            return
         archive = stack.enter_context(KerasArchive(path))
         own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
         values = archive.json("config.json", js.OBJECT)
         if own and config is None:
             config = BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}")
         graph = read_graph(values, str(path), config)
-        tensors, left_out = _tensors(archive, graph)
+        tensors, left_out = _name_tensors(archive, graph)
+        _check_settings(own, graph, f"{path}: {_OWN}")
+        pair = own.get("cross_encoder")
         yield Checkpoint(
-            source=str(path),
-            format="keras",
-            column="kbert",
-            spec=graph,
-            tensors=tensors,
-            vocabulary=_vocabulary(archive, stack),
+            str(path),
+            "keras",
+            "kbert",
+            graph,
+            tensors,
+            architecture=own.get("architecture"),
+            labels=tuple(own.get("labels") or ()) or None,
+            sentence=own.get("sentence") and _read_sentence(own["sentence"], archive),
+            problem_type=own.get("problem_type"),
+            untrained=own.get("newly_initialized") or {},
+            split_punctuation=own.get("split_punctuation"),
+            cross_encoder=pair and CrossEncoderSettings(**pair),
+            vocabulary=_unpack_vocabulary(archive, stack),
             left_out=left_out,
-            **_own_settings(own, graph, archive),
         )
+
+
+def _read_h5_file(path: Path, file, config: BertConfig | None) -> Checkpoint:
+    text = hdf5.read_text(path, file, _H5_CONFIG)
+    values = js.parse(text, _MODEL, f"{path}: {_H5_CONFIG}")
+    for layer in values["config"]["layers"]:
+        if isinstance(name := layer.get("class_name"), str):
+            layer["class_name"] = name.removeprefix(_PACKAGE)
+    tensors, left_out = {}, []
+    for path_in_file, tensor in hdf5.list_tensors(path, file).items():
+        group, _, name = path_in_file.partition("/")
+        if group != _H5_WEIGHTS:
+            left_out.append(path_in_file)
+            continue
+        layer, _, inner = name.partition("/")
+        name = inner if inner.startswith(f"{layer}/") else name
+        tensors[name] = dataclasses.replace(tensor, name=name)
+    graph = read_graph(values, str(path), config)
+    return Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))
 
 
 def read_head(path: Path) -> str | None:
@@ -157,54 +190,45 @@ def _settings(bert) -> dict:
     }
 
 
-def _own_settings(own: dict, graph: GraphSpec, archive: KerasArchive) -> dict:
-    """Architecture, labels and sentence settings, as `Checkpoint` has them."""
-    path, labels, pair = archive.path, own.get("labels"), own.get("cross_encoder")
+def _check_settings(own: dict, graph: GraphSpec, source: str) -> None:
+    """Raise a ValueError for settings that contradict the graph."""
+    labels = own.get("labels")
     if own and own["head"] != graph.head:
         raise ValueError(
-            f"{path}: {_OWN} must say the head that the graph has, {graph.head}, got "
+            f"{source} must say the head that the graph has, {graph.head}, got "
             f"{js.short_repr(own['head'])}"
         )
     if labels is not None and len(labels) != graph.num_labels:
         raise ValueError(
-            f"{path}: {_OWN} must have {graph.num_labels} labels, as the graph, got "
+            f"{source} must have {graph.num_labels} labels, as the graph, got "
             f"{js.short_repr(labels)}"
         )
-    return {
-        "architecture": own.get("architecture"),
-        "labels": None if labels is None else tuple(labels),
-        "sentence": _sentence(own.get("sentence"), archive),
-        "problem_type": own.get("problem_type"),
-        "untrained": own.get("newly_initialized") or {},
-        "split_punctuation": own.get("split_punctuation"),
-        "cross_encoder": None if pair is None else CrossEncoderSettings(**pair),
-    }
 
 
-def _sentence(values: dict | None, archive: KerasArchive) -> SentenceSettings | None:
-    if values is None:
-        return None
+def _read_sentence(values: dict, archive: KerasArchive) -> SentenceSettings:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
         arrays = load(archive.text(_DENSE)) if _DENSE in archive else {}
         return SentenceSettings.from_dict(values, arrays)
-    except (ValueError, SafetensorError) as error:
+    except (TypeError, ValueError, SafetensorError) as error:
         raise ValueError(
             f"{archive.path}: {_OWN} must have sentence settings that fit its weights: {error}"
         ) from None
 
 
-def _tensors(archive: KerasArchive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def _name_tensors(
+    archive: KerasArchive, graph: GraphSpec
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights by kbert's names, and the paths of others: an optimizer's variables."""
     names = _list_names(graph)
     tensors, left_out = {}, []
-    for tensor, *key in archive.variables():
-        if key[0] is None:
+    for key, tensor in archive.variables():
+        if key is None:
             left_out.append(tensor.name)
             continue
-        name = names.get(tuple(key), tensor.name)
+        name = names.get(key, tensor.name)
         if name != tensor.name and tensor.dtype not in _DTYPES:
             raise ValueError(
                 f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
@@ -214,8 +238,8 @@ def _tensors(archive: KerasArchive, graph: GraphSpec) -> tuple[dict[str, Tensor]
     return tensors, tuple(left_out)
 
 
-def _list_names(graph: GraphSpec) -> dict[tuple, str]:
-    """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
+def _list_names(graph: GraphSpec) -> dict[tuple[str, str, str], str]:
+    """Return kbert's names by (layer, sublayer, number), as Keras numbers a layer's variables."""
     counts: dict[tuple[str, str], int] = {}
     names = {}
     for row in weight_names.entries_of(graph, "kbert"):
@@ -225,7 +249,7 @@ def _list_names(graph: GraphSpec) -> dict[tuple, str]:
     return names
 
 
-def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
+def _unpack_vocabulary(archive: KerasArchive, stack: contextlib.ExitStack) -> Path | None:
     """Return a folder with the tokenizer's files; members have fixed names, and cannot leave it."""
     present = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
     if not present:

@@ -92,8 +92,7 @@ def open_tensors(
             bounds.check_blocks(str(folder), config.num_hidden_layers, len(own))
             names = {
                 _normal(path_of(entry.name)): entry.name
-                for part in groups
-                for entry in weight_names.entries(part, config, "keras_hub")
+                for entry in weight_names.entries(groups, config, "keras_hub")
             }
             for path, tensor in own.items():
                 name = names.get(_normal(path), path)

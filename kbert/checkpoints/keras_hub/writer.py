@@ -229,8 +229,8 @@ def _read_arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the weights of the backbone, and of the task around it, by their paths."""
     body: dict[str, np.ndarray] = {}
     of_task: dict[str, np.ndarray] = {}
-    for part in weight_names.PARTS_OF_HEAD[bert.head]:
-        entries = weight_names.entries(part, bert.config, "keras_hub", bert.spec.num_labels)
+    for part in weight_names.parts_of(bert.head, bert.config):
+        entries = weight_names.entries([part], bert.config, "keras_hub", bert.spec.num_labels)
         target = of_task if part in TASK_GROUPS else body
         target.update(transfer.arrays_of(bert.model, entries))
     return body, of_task

@@ -19,8 +19,8 @@ from kbert.checkpoints.transformers.sentence_files import (
     folder_around,
     read_cross_encoder,
     read_sentence_settings,
+    write_sentence_settings,
 )
-from kbert.checkpoints.transformers.sentence_writer import write_sentence_settings
 from kbert.checkpoints.transformers.weight_files import INDEXES
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -70,9 +70,8 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     parts = weight_names.parts_of(head, config)
     if files.weights is not None and parts != weight_names.parts_of(by_weights, config):
         head, architecture = by_weights, None  # the class is that of what was trained from
-    weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
     new_labels, split = _new_labels(values), values.get(SPLIT_PUNCTUATION)
-    num_labels = (weight.shape[0] if weight and weight.shape else len(new_labels or ())) or 2
+    num_labels = weight_names.find_num_labels(tensors, column) or len(new_labels or ()) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
     is_for_sequences = spec.has_labels and HEADS[head].reads == "first"
     has_tokens = any(
@@ -134,11 +133,7 @@ def write(
     groups, column = classes.named[name][1], weight_names.column_of(bert.config)
     has = weight_names.parts_of(bert.head, bert.config)
     losses = [part for part in has if part not in groups]
-    entries = [
-        entry
-        for part in groups
-        for entry in weight_names.entries(part, bert.config, column, len(labels))
-    ]
+    entries = weight_names.entries(groups, bert.config, column, len(labels))
     arrays = transfer.arrays_of(bert.model, entries)
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [name], "dtype": "float32"}
@@ -147,7 +142,7 @@ def write(
         values["label2id"] = {label: index for index, label in enumerate(labels)}
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
-    held = [row.layer for part in groups for row in weight_names.rows_of(part, bert.config)]
+    held = [row.layer for row in weight_names.rows_of(groups, bert.config)]
     if digests := untrained_weights.make_digests(bert, held):
         values[untrained_weights.KEY] = digests
     if bert.split_punctuation is not None:

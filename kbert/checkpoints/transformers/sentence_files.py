@@ -1,4 +1,4 @@
-"""Reading of sentence-transformers' files, of every version: modules.json and its modules.
+"""sentence-transformers' files, read of every version and written: modules.json, its modules.
 
     modules.json                        the modules' classes and folders, in their order
     sentence_bert_config.json           of the Transformer, in its folder
@@ -8,7 +8,9 @@
 Before version 2.0 the model itself lay in a folder of its own, 0_Transformer.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,17 +27,17 @@ from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.io import setting_keys
 
-MODULES = "modules.json"
-SETTINGS = "config_sentence_transformers.json"
+_MODULES = "modules.json"
+_SETTINGS = "config_sentence_transformers.json"
 _LISTED = js.list_of(
     js.fields({"type": js.TEXT, "path": js.TEXT}), "a list of modules with type and path"
 )
 _TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT")  # the last three before 0.3
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-_NONE = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
+_NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
 
 # The pooling's keys until version 5, in the order in which several are concatenated.
-MODES = {
+_MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
@@ -43,9 +45,10 @@ MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_MODE = js.either(js.one_of(*MODES.values()), js.list_of(js.one_of(*MODES.values())))
+_MODE = js.either(js.one_of(*_MODES.values()), js.list_of(js.one_of(*_MODES.values())))
+_FIRST_MODES = list(_MODES)[:4]  # text-embeddings-inference wants these
 _POOLING = js.fields(
-    optional=dict.fromkeys(MODES, js.FLAG) | {"pooling_mode": _MODE, "include_prompt": js.FLAG}
+    optional=dict.fromkeys(_MODES, js.FLAG) | {"pooling_mode": _MODE, "include_prompt": js.FLAG}
 )
 
 _HARMLESS = {  # arguments that change no number
@@ -74,13 +77,13 @@ _PROMPTS = js.fields(
     }
 )
 _LENGTH = js.fields(
-    optional={"model_max_length": js.or_null(js.either(js.whole(1), js.number(_NONE, 1e31)))}
+    optional={"model_max_length": js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))}
 )
 
 
 def folder_around(folder: Path) -> Path:
     """Return the folder that has modules.json: a model's own, or the one around 0_Transformer."""
-    if not (folder / MODULES).is_file() and folder.is_dir():
+    if not (folder / _MODULES).is_file() and folder.is_dir():
         parent = folder.absolute().parent
         if transformer_folder(parent).name == folder.absolute().name:
             return parent
@@ -89,10 +92,10 @@ def folder_around(folder: Path) -> Path:
 
 def transformer_folder(root: Path) -> Path:
     """Return the folder of the model itself: the first module's."""
-    if not (root / MODULES).is_file():
+    if not (root / _MODULES).is_file():
         return root
     try:
-        path = js.read(root / MODULES, _LISTED)[0]["path"]
+        path = js.read(root / _MODULES, _LISTED)[0]["path"]
     except (ValueError, IndexError):  # said where the settings are read
         return root
     inside = Path(path).name == path and (root / path / "config.json").is_file()
@@ -106,7 +109,7 @@ def read_sentence_settings(
 
     `root` is the folder with modules.json, `folder` the model's own, in it or itself.
     """
-    if not (root / MODULES).is_file():
+    if not (root / _MODULES).is_file():
         return None, None
     try:
         return _read_settings(root, folder, config), None
@@ -127,8 +130,8 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
     if not isinstance(own, dict) or "activation_fn" not in own:
         activation = values.get("sbert_ce_default_activation_function")
     prompt = ""
-    if (root / MODULES).is_file() and (root / SETTINGS).is_file():
-        saved = js.read(root / SETTINGS, _PROMPTS)
+    if (root / _MODULES).is_file() and (root / _SETTINGS).is_file():
+        saved = js.read(root / _SETTINGS, _PROMPTS)
         if saved.get("model_type") == "CrossEncoder":
             activation = saved.get("activation_fn") or activation
             prompt = (saved.get("prompts") or {}).get(saved.get("default_prompt_name")) or ""
@@ -138,9 +141,8 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
 
 
 def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSettings | None:
-    modules = _modules(root / MODULES)
-    settings = _read_optional(root / SETTINGS, _PROMPTS)
-    setting_keys.check_settings(SETTINGS, settings, str(root / SETTINGS))
+    modules = _list_modules(root / _MODULES)
+    settings = _read_optional(root / _SETTINGS, _PROMPTS, _SETTINGS)
     names = [name for name, _ in modules]
     if settings.get("model_type") == "CrossEncoder":
         return None
@@ -148,28 +150,24 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
     expected = ["Transformer", "Pooling", *["Dense"] * len(middle)]
     if names not in (expected, [*expected, "Normalize"]):
         raise ValueError(
-            f"{root / MODULES}: modules must be Transformer, Pooling, then any Dense, then "
+            f"{root / _MODULES}: modules must be Transformer, Pooling, then any Dense, then "
             f"Normalize or nothing, got {', '.join(names) or 'none'}"
         )
     if names[-1] == "Normalize":
-        file = root / modules[-1][1] / "config.json"
-        values = _read_optional(file, js.OBJECT)
-        setting_keys.check_settings("2_Normalize/config.json", values, str(file))
+        _read_optional(root / modules[-1][1] / "config.json", js.OBJECT, "2_Normalize/config.json")
     transformer = _read_transformer(folder)
     pooling, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
     width = config.hidden_size * len(pooling)
-    dense = []
+    dense: list[SentenceDense] = []
     for inner in middle:
-        dense.append(_read_dense(root / inner, width))
-        width = dense[-1].shape[1]
-    prompts = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
+        dense.append(_read_dense(root / inner, dense[-1].shape[1] if dense else width))
     similarity = settings.get("similarity_fn_name")
     return SentenceSettings(
         pooling,
         names[-1] == "Normalize",
-        _max_length(folder, transformer),
+        _read_max_length(folder, transformer),
         lowercase=bool(transformer.get("do_lower_case")),
-        prompts=prompts,
+        prompts={name: text or "" for name, text in (settings.get("prompts") or {}).items()},
         default_prompt_name=settings.get("default_prompt_name"),
         include_prompt=include_prompt,
         # of others the library takes the cosine
@@ -179,7 +177,7 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
     )
 
 
-def _modules(file: Path) -> list[tuple[str, str]]:
+def _list_modules(file: Path) -> list[tuple[str, str]]:
     """Return the modules' classes and folders; a dropout computes nothing, and is left out."""
     modules = []
     for entry in js.read(file, _LISTED):
@@ -194,8 +192,12 @@ def _modules(file: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _read_optional(file: Path, kind: js.Kind) -> dict:
-    return js.read(file, kind) if file.is_file() else {}
+def _read_optional(file: Path, kind: js.Kind, listed_as: str | None = None) -> dict:
+    """Return the values in a file, {} without it; refuse those that the table of keys refuses."""
+    values = js.read(file, kind) if file.is_file() else {}
+    if listed_as is not None:
+        setting_keys.check_settings(listed_as, values, str(file))
+    return values
 
 
 def _read_transformer(folder: Path) -> dict:
@@ -213,12 +215,12 @@ def _read_transformer(folder: Path) -> dict:
 def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
     """Return the poolings, and whether the prompt's tokens are pooled."""
     values = js.read(file, _POOLING)
-    unknown = [key for key in values if key.startswith("pooling_mode_") and key not in MODES]
+    unknown = [key for key in values if key.startswith("pooling_mode_") and key not in _MODES]
     if others := [key for key in unknown if values[key]]:
-        raise ValueError(f"{file}: the pooling must be one of {', '.join(MODES)}, got {others[0]}")
+        raise ValueError(f"{file}: the pooling must be one of {', '.join(_MODES)}, got {others[0]}")
     modes = values.get("pooling_mode")
     if modes is None:  # none is the mean, as in sentence-transformers
-        modes = [mode for key, mode in MODES.items() if values.get(key)] or ["mean"]
+        modes = [mode for key, mode in _MODES.items() if values.get(key)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
     return tuple(modes), values.get("include_prompt", True)
 
@@ -244,9 +246,73 @@ def _read_dense(folder: Path, width: int) -> SentenceDense:
     return SentenceDense(arrays["linear.weight"].T.copy(), arrays.get("linear.bias"), activation)
 
 
-def _max_length(folder: Path, transformer: dict) -> int | None:
+def _read_max_length(folder: Path, transformer: dict) -> int | None:
     """Return max_seq_length; since sentence-transformers 5 it is the tokenizer's own."""
     length = transformer.get("max_seq_length")
     if length is None:
         length = _read_optional(folder / "tokenizer_config.json", _LENGTH).get("model_max_length")
-    return None if length is None or length >= _NONE else length
+    return None if length is None or length >= _NO_LIMIT else length
+
+
+def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:
+    """Write modules.json and the files that it names, which sentence-transformers opens."""
+    if other := [pooling for pooling in settings.poolings if pooling not in _MODES.values()]:
+        known = ", ".join(_MODES.values())
+        raise ValueError(f"sentence-transformers pools by one of {known}, got {other[0]}")
+    dense = {f"{number}_Dense": layer for number, layer in enumerate(settings.dense, 2)}
+    modules = {"": "Transformer", "1_Pooling": "Pooling"} | dict.fromkeys(dense, "Dense")
+    if settings.normalize:
+        modules[f"{len(modules)}_Normalize"] = "Normalize"
+    files: dict[str, Any] = {
+        _MODULES: [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for n, (path, name) in enumerate(modules.items())
+        ],
+        "1_Pooling/config.json": _pooling_values(settings, config.hidden_size),
+        "sentence_bert_config.json": {
+            "max_seq_length": settings.max_length or config.positions,
+            "do_lower_case": settings.lowercase,
+        },
+        _SETTINGS: {
+            "prompts": dict(settings.prompts),
+            "default_prompt_name": settings.default_prompt_name,
+            "similarity_fn_name": settings.similarity,
+        },
+    }
+    if settings.dimensions is not None:
+        files[_SETTINGS]["truncate_dim"] = settings.dimensions
+    for inner, layer in dense.items():
+        files[f"{inner}/config.json"] = {
+            "in_features": layer.shape[0],
+            "out_features": layer.shape[1],
+            "bias": layer.bias is not None,
+            "activation_function": torch_path(layer.activation),
+        }
+    for name, values in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    for inner, layer in dense.items():
+        _save_dense(layer, folder / inner / "model.safetensors")
+
+
+def _pooling_values(settings: SentenceSettings, width: int) -> dict:
+    """Return the keys that every version reads; version 6's where it alone has the order."""
+    poolings = settings.poolings
+    values: dict = {"word_embedding_dimension": width}
+    for key, mode in _MODES.items():
+        if key in _FIRST_MODES or mode in poolings:
+            values[key] = mode in poolings
+    if list(poolings) != [mode for mode in _MODES.values() if mode in poolings]:
+        values["pooling_mode"] = list(poolings)
+    if not settings.include_prompt:
+        values["include_prompt"] = False
+    return values
+
+
+def _save_dense(layer: SentenceDense, file: Path) -> None:
+    from safetensors.numpy import save_file
+
+    arrays = {"linear.weight": np.ascontiguousarray(layer.kernel.T)}
+    if layer.bias is not None:
+        arrays["linear.bias"] = layer.bias
+    save_file(arrays, file, metadata={"format": "pt"})

@@ -66,11 +66,9 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
 
 def config_within(file: Path) -> dict | None:
     """Return the configuration of the transformers layer in a Keras 2 model."""
-    with hdf5.open_file(file) as opened, damage_in_one_line(file, "HDF5"):
-        text = opened.attrs.get("model_config")
-    if not isinstance(text, (str, bytes)):
-        return None
-    return _find_config(js.parse(text, js.OBJECT, f"{file}: model_config"))
+    with hdf5.open_file(file) as opened:
+        text = hdf5.read_text(file, opened, "model_config")
+    return _find_config(js.parse(text, js.OBJECT, f"{file}: model_config")) if text else None
 
 
 def _find_config(value) -> dict | None:

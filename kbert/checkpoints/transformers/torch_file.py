@@ -4,19 +4,18 @@ import mmap
 import threading
 import warnings
 import zipfile
-import zlib
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.zip_archive import find_damaged
 from kbert.io import bounds, extras
 from kbert.io.wording import first_few
 
 # Where training code keeps the weights: Lightning, PyTorch's tutorials, timm, DeepSpeed, fairseq.
 _STATE_KEYS = ("state_dict", "model_state_dict", "model", "module", "net")
-_CHUNK = 2**22  # bytes
 _ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor is made of it
 
 
@@ -111,20 +110,10 @@ class _Archive:
         """Return the member whose check sum is wrong; all are read, once."""
         with self._lock:
             if self._unread:
-                self._damaged_member = self._find_damaged_member(self._unread)
+                with zipfile.ZipFile(self._file) as archive:
+                    self._damaged_member = find_damaged(archive, self._unread)
                 self._unread = []
             return self._damaged_member
-
-    def _find_damaged_member(self, members: list[zipfile.ZipInfo]) -> str | None:
-        with zipfile.ZipFile(self._file) as archive:
-            for member in members:
-                try:
-                    with archive.open(member) as opened:
-                        while opened.read(_CHUNK):
-                            pass
-                except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
-                    return member.filename
-        return None
 
 
 class _FileProblem(ValueError):

@@ -169,9 +169,9 @@ def list_variables(head: str) -> list[dict]:
     """
     variables = []
     labels = "K" if HEADS[head].has_labels else str(HEADS[head].num_outputs)
-    for part in weight_names.PARTS_OF_HEAD[head]:
+    for part in weight_names.parts_of(head, _SIZES):
         shapes = {column: _shapes(part, column, labels) for column in weight_names.COLUMNS}
-        for row in weight_names.templates_of(part):
+        for row in weight_names.TABLE[part]:
             key = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
                 {
@@ -187,7 +187,7 @@ def list_variables(head: str) -> list[dict]:
 def _shapes(part: str, column: str, labels: str) -> dict[tuple[str, str], str]:
     return {
         (entry.layer, entry.variable): _write_letters(entry.shape).replace("K", labels)
-        for entry in weight_names.entries(part, _SIZES, column, _LABELS)
+        for entry in weight_names.entries([part], _SIZES, column, _LABELS)
     }
 
 

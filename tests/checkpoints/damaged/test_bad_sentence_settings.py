@@ -9,8 +9,10 @@ from helpers.damaged_checkpoints import change_json
 import kbert
 from kbert.checkpoints.inspection import inspection_text
 from kbert.checkpoints.sentence_settings import SentenceDense, SentenceSettings
-from kbert.checkpoints.transformers.sentence_files import read_sentence_settings
-from kbert.checkpoints.transformers.sentence_writer import write_sentence_settings
+from kbert.checkpoints.transformers.sentence_files import (
+    read_sentence_settings,
+    write_sentence_settings,
+)
 from kbert.io.setting_keys import setting_keys
 
 MODULES = ["Transformer", "Pooling", "Normalize"]

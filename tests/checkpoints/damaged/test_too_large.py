@@ -233,11 +233,11 @@ def test_large_checkpoints_open(worker, tmp_path):
         max_position_embeddings=17,
     )
     from kbert.checkpoints import weight_names
+    from kbert.graph.spec import GraphSpec
 
     tensors = {
         entry.name: np.ones(entry.shape, "f2")
-        for part in weight_names.PARTS_OF_HEAD["encoder"]
-        for entry in weight_names.entries(part, config, "transformers")
+        for entry in weight_names.entries_of(GraphSpec(config, "encoder"), "transformers")
     }
     (tmp_path / "large").mkdir()
     save_file(tensors, tmp_path / "large" / WEIGHTS)
