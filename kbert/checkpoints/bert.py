@@ -306,8 +306,8 @@ def _build(
 
     with deferred.without_values():
         model = builder.build(spec)
-    with transfer.Reading(fit.entries, fit.tensors) as reading:
-        report = _complete_report(transfer.fill(model, reading), fit, model, checkpoint)
+    report = transfer.fill(model, fit.entries, fit.tensors)
+    report = _complete_report(report, fit, model, checkpoint)
     own = checkpoint.spec
     is_own = spec.head == own.head
     is_same = is_own and spec.num_labels == own.num_labels

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.weight_names import Entry
-from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.checkpoints.weight_names import TABLE, Entry
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import hint
 
-# Where the tensors say a size of the configuration: a dimension, the same in every format.
-_SIZES = {
-    "vocab_size": ("Embedding-Token", "embeddings", 0),
-    "hidden_size": ("Embedding-Token", "embeddings", 1),
-    "intermediate_size": ("Encoder-1-FeedForward", "intermediate/bias", 0),
-    "max_position_embeddings": ("Embedding-Position", "embeddings", 0),
-    "type_vocab_size": ("Embedding-Segment", "embeddings", 0),
+_SIZES = {  # by their letter in the shapes of the table of names
+    "T": "vocab_size",
+    "H": "hidden_size",
+    "FFD": "intermediate_size",
+    "P": "max_position_embeddings",
+    "G": "type_vocab_size",
 }
 _MOST_BLOCKS = 100  # more than any BERT has
 _BLOCK = re.compile(r"((?:layer[._]|Encoder-)\D*?)(\d+)")
@@ -60,7 +58,10 @@ def fit(
     config, column = spec.config, checkpoint.column
     allow_missing = _resolve_names("allow_missing", allow_missing, checkpoint)
     ignore = _resolve_names("ignore", ignore, checkpoint)
-    own = _list_parts(spec) == _list_parts(checkpoint.spec)
+    parts, own_parts = (
+        (weight_names.parts_of(one.head, one.config), one.num_labels)
+        for one in (spec, checkpoint.spec)
+    )
     tensors = dict(checkpoint.tensors)
     names = {
         part: {entry.name for entry in weight_names.entries([part], config, column)}
@@ -69,9 +70,9 @@ def fit(
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     classifiers = sorted(set().union(*(names[part] for part in HEADS_WITH_LABELS)))
-    others = [] if own else [name for name in classifiers if tensors.pop(name, None)]
+    others = [name for name in classifiers if parts != own_parts and tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
-    rows = weight_names.rows_of(weight_names.parts_of(spec.head, config), config)
+    rows = weight_names.rows_of(parts[0], config)
     entries = weight_names.entries_of(spec, column)
     problems = transfer.problems(
         entries,
@@ -80,14 +81,13 @@ def fit(
         ignore={*ignore, *set().union(*names.values())},
     )
     if problems:
-        problems = _contradictions(config, column, tensors) + problems
+        problems = [
+            f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
+            for key, size in read_sizes(tensors, column).items()
+            if getattr(config, key) != size
+        ] + problems
     nameless = [row.names["kbert"] for row in rows if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
-
-
-def _list_parts(spec: GraphSpec) -> tuple:
-    """Return the parts of a head's weights, and their number of outputs."""
-    return weight_names.parts_of(spec.head, spec.config), spec.num_labels
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
@@ -99,20 +99,6 @@ def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
         f"has rows, got {tokens}: use the checkpoint's own vocabulary, or leave this one out (in "
         "Python, tokenizer=False)"
     ]
-
-
-def require_wordpiece_bert(bert, form: str) -> None:
-    """Raise a ValueError for a model that formats of BERT alone cannot hold: of its family, say."""
-    way_out = ": save it with format='transformers'"
-    if bert.config.model_type != "bert":
-        raise ValueError(
-            f"format {form} must be of a BERT, got {bert.config.family.title}{way_out}"
-        )
-    if bert.tokenizer and not isinstance(bert.tokenizer.vocabulary, Vocabulary):
-        raise ValueError(
-            f"format {form} must have a WordPiece tokenizer, got one of "
-            f"{bert.tokenizer.vocabulary.kind}{way_out}"
-        )
 
 
 def summarize(problems: Collection[str], most: int = 20) -> str:
@@ -137,30 +123,23 @@ def _ranges(numbers: Collection[int]) -> str:
     return f"{{{numbers[0]}…{numbers[-1]}}}" if whole else f"{{{', '.join(map(str, numbers))}}}"
 
 
-def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return the configuration's keys that say other sizes than the tensors have."""
-    rows = weight_names.rows_of(weight_names.BODY, config.replace(num_hidden_layers=1))
-    names = {(row.layer, row.variable): row.names.get(column) for row in rows}
-    sizes = {}
-    for key, (layer, variable, dimension) in _SIZES.items():
-        name = names.get((layer, variable)) or ""
-        shape = tensors[name].shape if name in tensors else ()
-        if len(shape) > dimension:
-            sizes[key] = shape[dimension]
-    if blocks := _count_blocks(column, tensors):
-        sizes["num_hidden_layers"] = blocks
-    return [
-        f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
-        for key, size in sizes.items()
-        if getattr(config, key) != size
-    ]
+def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
+    """Return the sizes of a configuration that the tensors' shapes say."""
+    by_letter: dict[str, int] = {}
+    for row in (row.fill_in_block(0) for part in weight_names.BODY for row in TABLE[part]):
+        tensor = tensors.get(row.names.get(column, ""))
+        if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
+            by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
+    sizes = {key: by_letter[letter] for letter, key in _SIZES.items() if letter in by_letter}
+    blocks = _count_blocks(tensors, column)
+    return sizes | {"num_hidden_layers": blocks} if blocks else sizes
 
 
-def _count_blocks(column: str, tensors: Mapping[str, Tensor]) -> int:
+def _count_blocks(tensors: Mapping[str, Tensor], column: str) -> int:
     """Return the encoder blocks that the tensors are of, from the first on without a gap."""
-    rows = weight_names.TABLE["encoder"]
     for block in range(_MOST_BLOCKS):
-        if not any(row.fill_in_block(block).names.get(column) in tensors for row in rows):
+        rows = (row.fill_in_block(block) for row in TABLE["encoder"])
+        if not any(row.names.get(column) in tensors for row in rows):
             return block
     return _MOST_BLOCKS
 

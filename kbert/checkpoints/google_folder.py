@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import fitting, transfer, weight_names, writing
+from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import ACTIVATIONS, BertConfig
@@ -85,9 +85,7 @@ def write(bert, path: Path) -> None:
 
     vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
     """
-    if Path(path).suffix == ".zip":
-        raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
-    fitting.require_wordpiece_bert(bert, "google")
+    writing.require_wordpiece_bert(bert, path, "google")
     rows = weight_names.rows_of(weight_names.parts_of(bert.head, bert.config), bert.config)
     if nameless := [row.names["kbert"] for row in rows if "google" not in row.names]:
         raise ValueError(

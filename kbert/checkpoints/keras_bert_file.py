@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints import hdf5, weight_names
+from kbert.checkpoints import fitting, hdf5, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.file import is_h5_file
 from kbert.checkpoints.transformers import layout
@@ -191,17 +191,7 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
 
 def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
     """Return the error for weights alone, with the sizes that can be read from their shapes."""
-    first = names.encoder(1, names.FEED_FORWARD)
-    dimensions = {
-        "vocab_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 0),
-        "hidden_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 1),
-        "intermediate_size": (f"{first}/{first}_W1", 1),
-        "max_position_embeddings": (f"{names.POSITION_EMBEDDING}/embeddings", 0),
-        "type_vocab_size": (f"{names.SEGMENT_EMBEDDING}/embeddings", 0),
-    }
-    sizes = {k: tensors[n].shape[axis] for k, (n, axis) in dimensions.items() if n in tensors}
-    layers = {name.split("/")[0] for name in tensors}
-    sizes["num_hidden_layers"] = sum(bool(_BLOCK.match(layer)) for layer in layers)
+    sizes = fitting.read_sizes(tensors, "keras_bert")
     arguments = ", ".join(f"{key}={size}" for key, size in sizes.items())
     return (
         f"{path} holds weights alone, without num_attention_heads and hidden_act (keras_bert's "

@@ -149,7 +149,8 @@ def _report(bert: Bert, model):
     if bert.report is None:
         return None
     first = dict(bert.report.first_values)
-    same = set(first) - untrained_weights.find_changed(bert.model, first)
+    known = {layer: [digest] for layer, digest in first.items()}
+    same = untrained_weights.find_unchanged(bert.model, known)
     return dataclasses.replace(
         bert.report, first_values=first | untrained_weights.digests(model, same)
     )

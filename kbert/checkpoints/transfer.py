@@ -80,43 +80,53 @@ def problems(
     return lines
 
 
-class Reading:
-    """Reads a checkpoint's tensors in threads of its own, while the model is being filled.
+def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> TransferReport:
+    """Fill a model that was built within `deferred.without_values` from a checked checkpoint.
 
-    A context manager; `take` gives each once, in the shape that the variables have it. Not while
-    it is being built: the threads and Keras's Python would wait for each other, both in vain.
+    Threads read the tensors meanwhile. They begin after the model is built: they and Keras's Python
+    would wait for each other.
     """
-
-    def __init__(self, entries: Sequence[Entry], tensors: Mapping[str, Tensor]):
-        self.entries = entries
-        self.names = tuple(tensors)
-        self.not_finite: list[str] = []
-        self._threads = ThreadPoolExecutor(3)  # most of the time goes into new memory
-        self._arrays = {
-            entry.name: self._threads.submit(self._read, tensors[entry.name], entry)
-            for entry in entries
-            if entry.name in tensors
+    layers = {layer.name: layer for layer in model.layers}
+    present = [entry for entry in entries if entry.name in tensors]
+    missing = [entry for entry in entries if entry.name not in tensors]
+    not_finite: list[str] = []
+    with ThreadPoolExecutor(3) as threads:  # most of the time goes into new memory
+        arrays = {
+            entry.name: threads.submit(_read_array, tensors[entry.name], entry, not_finite)
+            for entry in present
         }
 
-    def __enter__(self):
-        return self
+        def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
+            return arrays.pop(name).result().reshape(shape)  # and its memory is let go
 
-    def __exit__(self, *_):
-        self._threads.shutdown(cancel_futures=True)
+        values: dict[str, Callable[[], np.ndarray]] = {}
+        for entry in present:
+            variable = variable_of(layers, entry)
+            values[variable.path] = partial(take, entry.name, variable.shape)
+        try:
+            deferred.fill(model, values)
+        finally:
+            threads.shutdown(cancel_futures=True)
+    expected = {entry.name for entry in entries}
+    return TransferReport(
+        tuple(entry.name for entry in present),
+        tuple(entry.name for entry in missing),
+        tuple(name for name in tensors if name not in expected),
+        tuple(entry.name for entry in present if entry.name in not_finite),
+        tuple(dict.fromkeys(entry.layer for entry in missing)),
+    )
 
-    def take(self, entry: Entry) -> np.ndarray:
-        """Return the numbers, float32, rows first, at an address that every backend can keep."""
-        return self._arrays.pop(entry.name).result()
 
-    def _read(self, tensor: Tensor, entry: Entry) -> np.ndarray:
-        array = tensor.read()
-        array = array.T if entry.outputs_first else array
-        copy = _empty(array.shape)
-        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
-            _copy(array, copy)
-        if not is_finite(copy):
-            self.not_finite.append(entry.name)
-        return copy
+def _read_array(tensor: Tensor, entry: Entry, not_finite: list[str]) -> np.ndarray:
+    """Return the numbers, float32, rows first, at an address that every backend can keep."""
+    array = tensor.read()
+    array = array.T if entry.outputs_first else array
+    copy = _empty(array.shape)
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
+        _copy(array, copy)
+    if not is_finite(copy):
+        not_finite.append(entry.name)
+    return copy
 
 
 def _empty(shape: tuple[int, ...]) -> np.ndarray:
@@ -141,30 +151,6 @@ def _blocks(array: np.ndarray) -> np.ndarray:
     """[rows, columns] as [blocks, rows, columns of a block]; as whole numbers, NumPy is faster."""
     height, columns = array.shape
     return array.view("i4").reshape(height, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
-
-
-def fill(model, reading: Reading) -> TransferReport:
-    """Fill a model that was built within `deferred.without_values` from a checked checkpoint."""
-    layers = {layer.name: layer for layer in model.layers}
-    present = [entry for entry in reading.entries if entry.name in reading.names]
-    missing = [entry for entry in reading.entries if entry.name not in reading.names]
-    values: dict[str, Callable[[], np.ndarray]] = {}
-    for entry in present:
-        variable = variable_of(layers, entry)
-        values[variable.path] = partial(_take_in_shape, reading, entry, variable.shape)
-    deferred.fill(model, values)
-    expected = {entry.name for entry in reading.entries}
-    return TransferReport(
-        tuple(entry.name for entry in present),
-        tuple(entry.name for entry in missing),
-        tuple(name for name in reading.names if name not in expected),
-        tuple(entry.name for entry in present if entry.name in reading.not_finite),
-        tuple(dict.fromkeys(entry.layer for entry in missing)),
-    )
-
-
-def _take_in_shape(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
-    return reading.take(entry).reshape(shape)
 
 
 def check_whole(model, spec: GraphSpec) -> None:

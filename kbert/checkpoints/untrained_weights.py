@@ -36,18 +36,20 @@ def digests(model, layers: Collection[str], precision: str = "float32") -> dict[
     return by_layer
 
 
-def find_changed(model, first: Mapping[str, str]) -> set[str]:
-    """Return the layers whose weights are no longer those that the digests were taken of."""
-    now = digests(model, first)
-    return {layer for layer, digest in first.items() if now.get(layer) != digest}
+def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the layers whose weights have one of the known digests."""
+    now = digests(model, known_digests)
+    return [layer for layer, known in known_digests.items() if now.get(layer) in known]
 
 
-def find_untrained(bert) -> list[str]:
-    """Return the layers with newly initialized weights that nothing has trained since."""
+def find_untrained(bert, layers: Collection[str] | None = None) -> list[str]:
+    """Return the layers, of `layers` if given, with new weights that nothing has trained since."""
     if bert.report is None or not bert.report.initialized_layers:
         return []
-    trained = find_changed(bert.model, bert.report.first_values)
-    return [layer for layer in bert.report.initialized_layers if layer not in trained]
+    first = {layer: [digest] for layer, digest in bert.report.first_values.items()}
+    trained = set(first) - set(find_unchanged(bert.model, first))
+    new = [one for one in bert.report.initialized_layers if layers is None or one in layers]
+    return [layer for layer in new if layer not in trained]
 
 
 def with_untrained(bert, layers: Collection[str]):
@@ -62,15 +64,9 @@ def with_untrained(bert, layers: Collection[str]):
 
 def make_digests(bert, layers: Collection[str] | None = None) -> dict[str, list[str]]:
     """Return the digests of each untrained layer, one per precision; of `layers` only, if given."""
-    untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
+    untrained = find_untrained(bert, layers)
     by_precision = [digests(bert.model, untrained, precision) for precision in _PRECISIONS]
     return {layer: [all_digests[layer] for all_digests in by_precision] for layer in untrained}
-
-
-def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the layers whose weights are still those that a file marked as untrained."""
-    now = digests(model, known_digests)
-    return [layer for layer, known in known_digests.items() if now.get(layer) in known]
 
 
 def warn_of_untrained(
@@ -81,7 +77,7 @@ def warn_of_untrained(
     `layers` are those that the file has, None: all. `outputs` are the file's outputs that depend on
     them.
     """
-    untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
+    untrained = find_untrained(bert, layers)
     if not untrained:
         return
     names = ", ".join(outputs)

@@ -6,8 +6,25 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kbert.checkpoints import untrained_weights
+from kbert.data.tokenization.vocabulary import Vocabulary
 
 _logger = logging.getLogger("kbert")
+
+
+def require_wordpiece_bert(bert, path: Path, form: str) -> None:
+    """Raise a ValueError for a model that formats of BERT alone cannot hold, or a .zip."""
+    way_out = ": save it with format='transformers'"
+    if Path(path).suffix == ".zip":
+        raise ValueError(f"format {form} is written as a folder, got {path}: leave .zip out")
+    if bert.config.model_type != "bert":
+        raise ValueError(
+            f"format {form} must be of a BERT, got {bert.config.family.title}{way_out}"
+        )
+    if bert.tokenizer and not isinstance(bert.tokenizer.vocabulary, Vocabulary):
+        raise ValueError(
+            f"format {form} must have a WordPiece tokenizer, got one of "
+            f"{bert.tokenizer.vocabulary.kind}{way_out}"
+        )
 
 
 def refuse_leftovers(path: Path, names: Sequence[str]) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from kbert.checkpoints import transfer
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.transfer import Reading
 from kbert.checkpoints.weight_names import Entry
 
 _SHAPES = [(99, 7), (7, 99), (16, 48), (48, 13), (768, 3), (33, 17), (1, 1), (0, 5), (5, 0), (13,)]
@@ -16,8 +15,8 @@ _KINDS = ["<f4", ">f4", "<f2", "<f8", ml_dtypes.bfloat16]
 def _read(array: np.ndarray, outputs_first: bool) -> tuple[np.ndarray, list[str]]:
     tensor = Tensor("t", array.shape, str(array.dtype), lambda: array)
     entry = Entry("t", array.shape, outputs_first, "layer", "kernel")
-    with Reading([entry], {"t": tensor}) as reading:
-        return reading.take(entry), reading.not_finite
+    not_finite: list[str] = []
+    return transfer._read_array(tensor, entry, not_finite), not_finite
 
 
 @pytest.mark.parametrize("outputs_first", [True, False])

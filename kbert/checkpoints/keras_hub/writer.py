@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbert.checkpoints import fitting, transfer, weight_names, writing
+from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.checkpoints.keras_hub.preset import BACKBONE, SIZES, VOCABULARY
 from kbert.checkpoints.keras_hub.weights import (
@@ -112,9 +112,7 @@ def write(bert, path: Path) -> None:
 def _check(bert, path: Path) -> None:
     """Refuse what KerasHub's BERT cannot be."""
     activation = bert.config.hidden_act
-    if path.suffix == ".zip":
-        raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
-    fitting.require_wordpiece_bert(bert, "keras_hub")
+    writing.require_wordpiece_bert(bert, path, "keras_hub")
     if not HEADS[bert.head].keras_hub:
         raise ValueError(
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
