@@ -176,7 +176,13 @@ def load(
     labels = _check_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
     with formats.open_checkpoint(path, config, format) as checkpoint:
-        head = aliases.resolve("head", head) or _own_head(checkpoint)
+        head = aliases.resolve("head", head)
+        if head is None and checkpoint.other_head:
+            raise ValueError(
+                f"{checkpoint.source} must have a head that kbert builds, got a "
+                f"{checkpoint.other_head}: load its encoder with head='encoder'"
+            )
+        head = head or checkpoint.spec.head
         _check_labels_fit(checkpoint, head, num_labels, labels)
         own_tokenizer = _load_tokenizer(checkpoint, lowercase) if tokenizer else None
         if own_tokenizer is not None:
@@ -306,8 +312,8 @@ def _build(
 
     with deferred.without_values():
         model = builder.build(spec)
-    report = transfer.fill(model, fit.entries, fit.tensors)
-    report = _complete_report(report, fit, model, checkpoint)
+    not_finite = transfer.fill(model, fit.entries, fit.tensors)
+    report = _make_report(checkpoint, fit, model, not_finite)
     own = checkpoint.spec
     is_own = spec.head == own.head
     is_same = is_own and spec.num_labels == own.num_labels
@@ -320,21 +326,36 @@ def _build(
         )
     of_adapter = {entry.name for entry in fit.entries if entry.layer in elsewhere}
     _warn(checkpoint, report, tokenizer, [n for n in report.initialized if n not in of_adapter])
+    attributes = ["sentence", "sentence_problem"]
+    attributes += ["architecture", "problem_type", "split_punctuation"] * is_own
+    attributes += ["cross_encoder", "card"] * is_same
     return Bert(
         spec.config,
         spec.head,
         model,
         tokenizer,
         report,
-        architecture=checkpoint.architecture if is_own else None,
         labels=labels,
-        sentence=checkpoint.sentence,
-        problem_type=checkpoint.problem_type if is_own else None,
-        split_punctuation=checkpoint.split_punctuation if is_own else None,
-        sentence_problem=checkpoint.sentence_problem,
-        cross_encoder=checkpoint.cross_encoder if is_same else None,
         source=checkpoint.address,
-        card=checkpoint.card if is_same else None,
+        **{name: getattr(checkpoint, name) for name in attributes},
+    )
+
+
+def _make_report(
+    checkpoint: Checkpoint, fit: fitting.Fit, model, not_finite: Collection[str]
+) -> transfer.TransferReport:
+    """Report a transfer; weights that are nameless or marked as untrained are new too."""
+    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
+    new = [one for one in fit.entries if one.name not in fit.tensors or one.layer in marked]
+    layers = [*(one.layer for one in new), *(name.split("/")[0] for name in fit.nameless)]
+    expected = [entry.name for entry in fit.entries]
+    return transfer.TransferReport(
+        assigned=tuple(name for name in expected if name in fit.tensors),
+        initialized=(*(entry.name for entry in new), *fit.nameless),
+        ignored=(*(name for name in fit.tensors if name not in set(expected)), *fit.others),
+        not_finite=tuple(name for name in expected if name in not_finite),
+        initialized_layers=tuple(dict.fromkeys(layers)),
+        first_values=untrained_weights.digests(model, layers),
     )
 
 
@@ -362,15 +383,6 @@ def require_bert(bert, function: str, what: str = "a kbert.Bert") -> None:
     raise ValueError(
         f"{function} needs {what} as its first argument, got {type(bert).__name__}: {way}"
     )
-
-
-def _own_head(checkpoint: Checkpoint) -> str:
-    if checkpoint.other_head:
-        raise ValueError(
-            f"{checkpoint.source} must have a head that kbert builds, got a "
-            f"{checkpoint.other_head}: load its encoder with head='encoder'"
-        )
-    return checkpoint.spec.head
 
 
 def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
@@ -405,31 +417,14 @@ def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> 
         )
 
 
-def _complete_report(
-    report: transfer.TransferReport, fit: fitting.Fit, model, checkpoint: Checkpoint
-) -> transfer.TransferReport:
-    """Add weights without names in the format, and those marked as untrained, to the report."""
-    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
-    layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless), *marked]
-    names = [entry.name for entry in fit.entries if entry.layer in marked]
-    initialized = (*report.initialized, *fit.nameless, *names)
-    return dataclasses.replace(
-        report,
-        initialized=tuple(dict.fromkeys(initialized)),
-        initialized_layers=tuple(dict.fromkeys(layers)),
-        ignored=(*report.ignored, *fit.others),
-        first_values=untrained_weights.digests(model, layers),
-    )
-
-
 def _warn(
     checkpoint: Checkpoint, report: transfer.TransferReport, tokenizer, new: list[str]
 ) -> None:
+    source, embedding_size = checkpoint.source, checkpoint.spec.config.vocab_size
     if new:
-        names = ", ".join(new)
         _logger.warning(
             "%s: newly initialized (not in the checkpoint): %s: train the model before you use it",
-            *(checkpoint.source, names),
+            *(source, ", ".join(new)),
         )
     if checkpoint.sentence_problem:
         _logger.warning(
@@ -438,14 +433,11 @@ def _warn(
         )
     if report.not_finite:
         names = ", ".join(report.not_finite)
-        _logger.warning("%s has NaN or infinity in these weights: %s", checkpoint.source, names)
-    embedding_size = checkpoint.spec.config.vocab_size
+        _logger.warning("%s has NaN or infinity in these weights: %s", source, names)
     if tokenizer is not None and tokenizer.vocab_size < embedding_size:
         _logger.warning(
             "%s: the vocabulary has %d tokens, the embedding %d rows: the last rows have no token",
-            checkpoint.source,
-            tokenizer.vocab_size,
-            embedding_size,
+            *(source, tokenizer.vocab_size, embedding_size),
         )
 
 

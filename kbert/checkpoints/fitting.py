@@ -9,7 +9,6 @@ from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_names import TABLE, Entry
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import hint
 
 _SIZES = {  # by their letter in the shapes of the table of names
@@ -69,10 +68,10 @@ def fit(
         if part not in weight_names.BODY
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
-    classifiers = sorted(set().union(*(names[part] for part in HEADS_WITH_LABELS)))
+    rows = [row for row in weight_names.ROWS if "N" in row.shape]
+    classifiers = sorted({row.names[column] for row in rows if column in row.names})
     others = [name for name in classifiers if parts != own_parts and tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
-    rows = weight_names.rows_of(parts[0], config)
     entries = weight_names.entries_of(spec, column)
     problems = transfer.problems(
         entries,
@@ -86,6 +85,7 @@ def fit(
             for key, size in read_sizes(tensors, column).items()
             if getattr(config, key) != size
         ] + problems
+    rows = weight_names.rows_of(parts[0], config)
     nameless = [row.names["kbert"] for row in rows if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
 

@@ -11,7 +11,6 @@ from kbert.checkpoints import fitting, formats, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
-from kbert.heads import HEADS_WITH_LABELS
 from kbert.io import printable, setting_keys
 
 # safetensors' names of dtypes
@@ -126,7 +125,7 @@ def inspect(
             checkpoint.architecture,
             checkpoint.spec.head,
             checkpoint.spec.config,
-            _tensors(checkpoint),
+            _list_tensors(checkpoint),
             checkpoint.left_out,
             vocab_size,
             lowercase,
@@ -230,24 +229,20 @@ def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
     return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {dtypes}"
 
 
-def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
-    order: dict[str, str] = {}
-    spec = checkpoint.spec
-    for part in weight_names.PARTS:
-        if part in HEADS_WITH_LABELS and spec.has_labels and part != spec.head:
-            continue  # transformers has one name for both
-        for entry in weight_names.entries([part], spec.config, checkpoint.column):
-            order.setdefault(entry.name, part)
-    names = [name for name in order if name in checkpoint.tensors]
-    names += [name for name in checkpoint.tensors if name not in order]
+def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
+    """Return the tensors with their parts, of the head's where two have one name."""
+    spec, tensors = checkpoint.spec, checkpoint.tensors
+    own = weight_names.parts_of(spec.head, spec.config)
+    parts: dict[str, str] = {}
+    for row in weight_names.rows_of(weight_names.PARTS, spec.config):
+        name = row.names.get(checkpoint.column, "")
+        if name in tensors and (name not in parts or row.part in own):
+            parts[name] = row.part
+    parts |= {name: BESIDE for name in tensors if name not in parts}
     return tuple(
-        InspectedTensor(
-            name,
-            tuple(checkpoint.tensors[name].shape),
-            _DTYPES.get(dtype := str(checkpoint.tensors[name].dtype), dtype),
-            order.get(name, BESIDE),
-        )
-        for name in names
+        InspectedTensor(name, tuple(one.shape), _DTYPES.get(str(one.dtype), str(one.dtype)), part)
+        for name, part in parts.items()
+        for one in [tensors[name]]
     )
 
 

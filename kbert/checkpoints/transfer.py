@@ -80,15 +80,14 @@ def problems(
     return lines
 
 
-def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> TransferReport:
-    """Fill a model that was built within `deferred.without_values` from a checked checkpoint.
+def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list[str]:
+    """Fill a model that was built within `deferred.without_values`; return what is not finite.
 
-    Threads read the tensors meanwhile. They begin after the model is built: they and Keras's Python
-    would wait for each other.
+    Threads read the checked tensors meanwhile. They begin after the model is built: they and
+    Keras's Python would wait for each other.
     """
     layers = {layer.name: layer for layer in model.layers}
     present = [entry for entry in entries if entry.name in tensors]
-    missing = [entry for entry in entries if entry.name not in tensors]
     not_finite: list[str] = []
     with ThreadPoolExecutor(3) as threads:  # most of the time goes into new memory
         arrays = {
@@ -107,14 +106,7 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> Tran
             deferred.fill(model, values)
         finally:
             threads.shutdown(cancel_futures=True)
-    expected = {entry.name for entry in entries}
-    return TransferReport(
-        tuple(entry.name for entry in present),
-        tuple(entry.name for entry in missing),
-        tuple(name for name in tensors if name not in expected),
-        tuple(entry.name for entry in present if entry.name in not_finite),
-        tuple(dict.fromkeys(entry.layer for entry in missing)),
-    )
+    return not_finite
 
 
 def _read_array(tensor: Tensor, entry: Entry, not_finite: list[str]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -43,16 +44,26 @@ def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
         )
 
 
-def find_damaged(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo]) -> str | None:
-    """Return the first member whose check sum is wrong; all are read."""
-    for member in members:
-        try:
-            with archive.open(member) as opened:
-                while opened.read(_CHUNK):
-                    pass
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
-            return member.filename
-    return None
+class CheckSums:
+    """Check sums of members of a zip: who reads these in place passes the sums by."""
+
+    def __init__(self, file: Path, members: Iterable[zipfile.ZipInfo]):
+        self._file, self._unread = file, list(members)
+        self._lock = threading.Lock()
+        self._damaged: str | None = None
+
+    def find_damaged(self) -> str | None:
+        """Return a member whose check sum is wrong; all are read, the first time."""
+        with self._lock:
+            while self._unread and self._damaged is None:
+                member = self._unread.pop(0)
+                try:
+                    with zipfile.ZipFile(self._file) as archive, archive.open(member) as opened:
+                        while opened.read(_CHUNK):
+                            pass
+                except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+                    self._damaged = member.filename
+            return self._damaged
 
 
 @contextlib.contextmanager

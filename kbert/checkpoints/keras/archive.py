@@ -31,7 +31,7 @@ import numpy as np
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.zip_archive import find_damaged
+from kbert.checkpoints.zip_archive import CheckSums
 from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.bounds import damage_in_one_line
@@ -61,6 +61,8 @@ class KerasArchive:
                 if name not in self:
                     members = ", ".join(self._zip.namelist()[:5]) or "none"
                     raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
+            info = self._zip.getinfo(_WEIGHTS)  # compressed, it is compared while it is unpacked
+            self._sums = CheckSums(path, [info] if info.compress_type == zipfile.ZIP_STORED else [])
             self._stack = stack.pop_all()
 
     def __enter__(self):
@@ -111,7 +113,8 @@ class KerasArchive:
         return str(layer), str(sublayer), levels[-1]
 
     def _read(self, tensor: Tensor) -> np.ndarray:
-        self._check_sum  # noqa: B018  (once, with the first numbers)
+        if self._sums.find_damaged():
+            raise self._damage_error(f"a wrong check sum of {_WEIGHTS}")
         return tensor.read()
 
     @functools.cached_property
@@ -130,13 +133,6 @@ class KerasArchive:
             self._unpack(info, file)
         with damage_in_one_line(self.path, _FORM):
             return self._stack.enter_context(h5py.File(file, "r"))
-
-    @functools.cached_property
-    def _check_sum(self) -> None:
-        """Compares the weights with the zip's check sum, as reading in place passes it by."""
-        info = self._zip.getinfo(_WEIGHTS)  # compressed, it was compared while it was unpacked
-        if info.compress_type == zipfile.ZIP_STORED and find_damaged(self._zip, [info]):
-            raise self._damage_error(f"a wrong check sum of {_WEIGHTS}")
 
     def _start(self, raw, info: zipfile.ZipInfo) -> int:
         """Return where a member's bytes begin: after its header, name and extra field."""

@@ -1,7 +1,6 @@
 """torch's pickle of tensors, pytorch_model.bin: by torch's loader, which runs no code of it."""
 
 import mmap
-import threading
 import warnings
 import zipfile
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.zip_archive import find_damaged
+from kbert.checkpoints.zip_archive import CheckSums
 from kbert.io import bounds, extras
 from kbert.io.wording import first_few
 
@@ -24,13 +23,14 @@ def tensors_of(file: Path) -> list[Tensor]:
     extras.require(str(file), "torch", "torch", instead="or save it as model.safetensors")
     import torch
 
-    try:  # files of before torch 1.6 are no archives and cannot be mapped
-        archive = _Archive(file) if zipfile.is_zipfile(file) else None
-        _check_pickle(file, archive)
+    try:
+        is_zip = zipfile.is_zipfile(file)  # files of before torch 1.6 are none
+        sums = CheckSums(file, _check_zip(file) if is_zip else [])
+        if not is_zip:
+            with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as m:
+                _check_pickle(m)
         with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
-            state = torch.load(
-                file, map_location="cpu", weights_only=True, mmap=archive is not None
-            )
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # whatever a damaged file makes of an unpickler
         why = _why(error)
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
@@ -47,7 +47,7 @@ def tensors_of(file: Path) -> list[Tensor]:
             name,
             tuple(value.shape),
             str(value.dtype).removeprefix("torch."),
-            partial(_read, file, archive, value),
+            partial(_read, file, sums, value),
         )
         for name, value in state.items()
     ]
@@ -69,64 +69,39 @@ def _state_dict(torch, file: Path, pickled: dict) -> dict:
     return {f"{keys[0]}.{name}": value for name, value in pickled[keys[0]].items()}
 
 
-def _read(file: Path, archive, value) -> np.ndarray:
-    if archive and (member := archive.find_damaged()):
+def _read(file: Path, sums: CheckSums, value) -> np.ndarray:
+    if member := sums.find_damaged():
         raise ValueError(
             f"{file} must be a whole file of torch.save, got a wrong check sum of {member}"
         )
     return value.detach().float().numpy()
 
 
-class _Archive:
-    """The zip that torch.save writes: its members lie in it as they are, each with a check sum.
-
-    Mapped into memory, as it is here, torch passes the sums by.
-    """
-
-    def __init__(self, file: Path):
-        self._file = file
-        self._lock = threading.Lock()
-        self._damaged_member: str | None = None
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise _FileProblem("a compressed archive, which torch.save does not write")
-        if sum(member.file_size for member in members) > file.stat().st_size:
-            raise _FileProblem("members that lie over each other")
-        # torch.serialization.set_crc32_options(False) leaves them out
-        self._unread = members if any(member.CRC for member in members) else []
-
-    def read_pickle(self) -> bytes:
-        """Return the pickle, without the numbers."""
-        with zipfile.ZipFile(self._file) as archive:
-            (member,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
-            if member.file_size > bounds.HEADER:
-                raise _FileProblem(f"a data.pkl of {member.file_size:,} bytes")
-            if not self._unread:
-                del member.CRC  # zipfile then compares none
-            return archive.read(member)
-
-    def find_damaged(self) -> str | None:
-        """Return the member whose check sum is wrong; all are read, once."""
-        with self._lock:
-            if self._unread:
-                with zipfile.ZipFile(self._file) as archive:
-                    self._damaged_member = find_damaged(archive, self._unread)
-                self._unread = []
-            return self._damaged_member
-
-
 class _FileProblem(ValueError):
     """Error that says what the file is."""
 
 
-def _check_pickle(file: Path, archive: _Archive | None) -> None:
-    if archive:
-        allocates = _ALLOCATES in archive.read_pickle()
-    else:
-        with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
-            allocates = bytes_.find(_ALLOCATES) >= 0
-    if allocates:
+def _check_zip(file: Path) -> list[zipfile.ZipInfo]:
+    """Return the members of torch.save's zip that have check sums; they lie in it as they are."""
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise _FileProblem("a compressed archive, which torch.save does not write")
+        if sum(member.file_size for member in members) > file.stat().st_size:
+            raise _FileProblem("members that lie over each other")
+        (pickled,) = (one for one in members if one.filename.endswith("/data.pkl"))
+        if pickled.file_size > bounds.HEADER:
+            raise _FileProblem(f"a data.pkl of {pickled.file_size:,} bytes")
+        # torch.serialization.set_crc32_options(False) leaves them out
+        has_sums = any(member.CRC for member in members)
+        if not has_sums:
+            del pickled.CRC  # zipfile then compares none
+        _check_pickle(archive.read(pickled))
+    return members if has_sums else []
+
+
+def _check_pickle(content: bytes | mmap.mmap) -> None:
+    if content.find(_ALLOCATES) >= 0:
         raise _FileProblem("bytearray, which is no tensor (kbert unpickles nothing else)")
 
 

@@ -18,7 +18,8 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _OF_TENSORFLOW = ("tf_model.h5.index.json", "tf_model.h5")
 _INDEX = js.fields({"weight_map": js.mapping_of(js.TEXT, "file names by tensor")})
-_HEADER = js.mapping_of(js.fields({"data_offsets": js.list_of(js.whole(0, 2**63))}))
+_NUMBERS = js.list_of(js.whole(0, 2**63))
+_HEADER = js.mapping_of(js.fields({"dtype": js.TEXT, "shape": _NUMBERS, "data_offsets": _NUMBERS}))
 FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are several
 
 
@@ -68,43 +69,30 @@ def read_file(file: Path) -> list[Tensor]:
 def _safetensors(file: Path) -> list[Tensor]:
     from safetensors import SafetensorError, safe_open
 
-    _check_header(file)
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            bounds.check_count(file, len(opened.keys()))
-            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            kinds = {
-                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
-            }
-    except SafetensorError as error:
-        size = f"{file.stat().st_size:,} bytes"
-        raise ValueError(
-            f"{file} must be a whole safetensors file, got: {error} ({size})"
-        ) from None
-    starts = _starts(file)
-    return [
-        Tensor(name, shape, dtype, partial(_map_tensor, file, dtype, shape, starts[name]))
-        for name, (dtype, shape) in kinds.items()
-    ]
-
-
-def _check_header(file: Path) -> None:
     with open(file, "rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
-    if bounds.HEADER < size < file.stat().st_size:  # beyond the file's end, the library says it
-        raise ValueError(
-            f"{file} must have a header of at most {bounds.HEADER:,} bytes, got one of {size:,}"
-        )
-
-
-def _starts(file: Path) -> dict[str, int]:
-    """Return where each tensor's bytes begin in a safetensors file that the library has checked."""
-    with open(file, "rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
+        if bounds.HEADER < size < file.stat().st_size:  # beyond the file's end, the library says it
+            raise ValueError(
+                f"{file} must have a header of at most {bounds.HEADER:,} bytes, got one of {size:,}"
+            )
+        try:
+            with safe_open(file, framework="numpy"):  # the library checks the header
+                pass
+        except SafetensorError as error:
+            length = f"{file.stat().st_size:,} bytes"
+            raise ValueError(
+                f"{file} must be a whole safetensors file, got: {error} ({length})"
+            ) from None
         header = js.parse(opened.read(size), js.OBJECT, str(file))
     header.pop("__metadata__", None)
-    js.check(header, _HEADER, str(file))
-    return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items()}
+    bounds.check_count(file, len(header))
+    tensors = []
+    for name, entry in sorted(js.check(header, _HEADER, str(file)).items()):
+        dtype, shape = entry["dtype"], tuple(entry["shape"])
+        start = 8 + size + entry["data_offsets"][0]
+        read = partial(_map_tensor, file, dtype, shape, start)
+        tensors.append(Tensor(name, shape, dtype, read))
+    return tensors
 
 
 def _map_tensor(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
