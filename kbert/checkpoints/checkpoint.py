@@ -17,7 +17,7 @@ PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "r
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a checkpoint, not read yet; `dtype` is the file's name for it."""
+    """A tensor of a checkpoint, not read yet; `name` and `dtype` are as the file says."""
 
     name: str
     shape: tuple[int, ...]

@@ -100,12 +100,11 @@ def locate(source: str | os.PathLike) -> Path:
 
 def recognize(path: Path) -> str:
     """Return the format at a path, one of `READERS`; raise for none, several or unread ones."""
-    matches = [form for form in READERS if _reader(form).is_checkpoint(path)]
+    matches = _list_formats(path)
     if len(matches) > 1:
-        forms = " and of ".join(matches)
         raise ValueError(
-            f"{path} must hold one checkpoint, got files of {forms}: choose with format= "
-            "(--format of kbert convert)"
+            f"{path} must hold one checkpoint, got files of {' and of '.join(matches)}: choose "
+            "with format= (--format of kbert convert)"
         )
     if matches:
         return matches[0]
@@ -193,12 +192,16 @@ def _refuse_other_formats(path: Path, form: str) -> None:
     if run_models.is_run(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
     own = _READ_AS.get(form, form)
-    others = [name for name in READERS if name != own and _reader(name).is_checkpoint(path)]
-    if others:
+    if others := [form for form in _list_formats(path) if form != own]:
         raise ValueError(
             f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
             "another place"
         )
+
+
+def _list_formats(path: Path) -> list[str]:
+    """Return the formats that kbert reads of which a path has the files."""
+    return [form for form in READERS if _reader(form).is_checkpoint(path)]
 
 
 def _reader(form: str):
@@ -210,7 +213,7 @@ def _reader(form: str):
 def _is_a_part(path: Path) -> bool:
     endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
     looks_like_one = path.suffix in endings or ".data-" in path.name
-    return looks_like_one and any(_reader(form).is_checkpoint(path.parent) for form in READERS)
+    return looks_like_one and bool(_list_formats(path.parent))
 
 
 def _what_is_missing(path: Path) -> str:
@@ -227,9 +230,6 @@ def _what_is_missing(path: Path) -> str:
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
-    folders_inside = [entry for entry in path.iterdir() if entry.is_dir()]
-    inside = [
-        one for one in folders_inside if any(_reader(form).is_checkpoint(one) for form in READERS)
-    ]
+    inside = [entry for entry in path.iterdir() if entry.is_dir() and _list_formats(entry)]
     hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"

@@ -23,12 +23,14 @@ from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import bounds, extras
+from kbert.io.bounds import damage_in_one_line
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
 CHECKPOINT = "bert_model.ckpt"
 _CONFIG = "bert_config.json"
+_FORM = "TensorFlow checkpoint"
 # What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters.
 _OF_TRAINING = re.compile(
     r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_\d+)?|AdamWeightDecayOptimizer(_\d+)?|Momentum"
@@ -140,7 +142,7 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
     tf = _tensorflow(prefix)
     if (index := Path(f"{prefix}.index")).is_file():
         bounds.check_size(index, bounds.INDEX)
-    with _damage_in_one_line(prefix, tf):
+    with damage_in_one_line(prefix, _FORM):
         reader = tf.train.load_checkpoint(str(prefix))
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     bounds.check_count(prefix, len(shapes))
@@ -163,18 +165,8 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
 
 
 def _read(reader, prefix: Path, name: str) -> np.ndarray:
-    with _one_at_a_time, _damage_in_one_line(prefix, _tensorflow(prefix)):
+    with _one_at_a_time, damage_in_one_line(prefix, _FORM):
         return reader.get_tensor(name)
-
-
-@contextlib.contextmanager
-def _damage_in_one_line(prefix: Path, tf) -> Iterator[None]:
-    """Raise the reader's errors as ValueErrors, IndexError for truncated data among them."""
-    try:
-        yield
-    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-        why = " ".join(str(error).split())
-        raise ValueError(f"{prefix} must be a whole TensorFlow checkpoint, got: {why}") from None
 
 
 def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:

@@ -11,6 +11,8 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds
 from kbert.io.bounds import damage_in_one_line
 
+KBERT_PACKAGE = "kbert>"  # before the names of kbert's classes in a model_config
+
 
 @contextlib.contextmanager
 def open_file(file: Path) -> Iterator:
@@ -21,6 +23,21 @@ def open_file(file: Path) -> Iterator:
         handle = h5py.File(file, "r")
     with handle:
         yield handle
+
+
+def recognize_model(path: Path) -> str | None:
+    """Return the format of the model in a .h5: "transformers", "keras" (kbert's) or "keras_bert".
+
+    A file of neither of the first two is taken for keras_bert's; opening it checks the rest.
+    """
+    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
+        return None
+    with contextlib.suppress(ValueError), open_file(path) as file:
+        if f'"{KBERT_PACKAGE}TokenEmbedding"' in read_text(path, file, "model_config"):
+            return "keras"
+        if any("/word_embeddings/" in name for name in list_tensors(path, file)):
+            return "transformers"
+    return "keras_bert"
 
 
 def read_text(file: Path, group, name: str) -> str:

@@ -115,25 +115,23 @@ def inspect(
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.open_checkpoint(path, config, format) as checkpoint:
         checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
-        problems = fitting.fit(checkpoint, checkpoint.spec).problems
+        spec = checkpoint.spec
+        problems = fitting.fit(checkpoint, spec).problems
+        problems += fitting.vocabulary_problems(vocab_size, spec.config)
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
+        copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
         return Inspection(
-            checkpoint.source,
-            checkpoint.format,
-            checkpoint.architecture,
-            checkpoint.spec.head,
-            checkpoint.spec.config,
-            _list_tensors(checkpoint),
-            checkpoint.left_out,
-            vocab_size,
-            lowercase,
-            checkpoint.sentence,
-            (*problems, *fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)),
-            ignored,
-            checkpoint.notes,
-            checkpoint.sentence_problem,
+            head=spec.head,
+            config=spec.config,
+            tensors=_list_tensors(checkpoint),
+            vocab_size=vocab_size,
+            lowercase=lowercase,
+            problems=tuple(problems),
+            ignored=ignored,
+            sentence_problem=checkpoint.sentence_problem,
+            **{name: getattr(checkpoint, name) for name in copied},
         )
 
 
@@ -206,21 +204,19 @@ def _facts(inspection: Inspection) -> list[str]:
 
 
 def _sentence_text(sentence: SentenceSettings) -> str:
+    names = [name for name, prompt in sentence.prompts.items() if prompt]
     facts = [" and ".join(sentence.poolings)]
     facts += ["dense {} to {} {}".format(*one.shape, one.activation) for one in sentence.dense]
-    facts += ["normalized"] * sentence.normalize + ["lowercased"] * sentence.lowercase
-    if sentence.dimensions:
-        facts.append(f"{sentence.dimensions} dimensions")
-    if sentence.max_length:
-        facts.append(f"cut to {sentence.max_length} tokens")
-    if sentence.similarity != "cosine":
-        facts.append(f"compared by {sentence.similarity}")
-    names = [name for name, prompt in sentence.prompts.items() if prompt]
-    if names:
-        facts.append(f"prompts {', '.join(names)}")
-    if sentence.default_prompt:
-        facts.append(f"by default {sentence.default_prompt_name}")
-    return ", ".join(facts)
+    optional = {
+        "normalized": sentence.normalize,
+        "lowercased": sentence.lowercase,
+        f"{sentence.dimensions} dimensions": sentence.dimensions,
+        f"cut to {sentence.max_length} tokens": sentence.max_length,
+        f"compared by {sentence.similarity}": sentence.similarity != "cosine",
+        f"prompts {', '.join(names)}": names,
+        f"by default {sentence.default_prompt_name}": sentence.default_prompt,
+    }
+    return ", ".join([*facts, *(fact for fact, is_there in optional.items() if is_there)])
 
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:

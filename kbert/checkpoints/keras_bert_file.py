@@ -5,7 +5,6 @@ layer, one dataset a weight. kbert's layers have keras_bert's names.
 """
 
 import contextlib
-import dataclasses
 import logging
 import re
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from pathlib import Path
 
 from kbert.checkpoints import fitting, hdf5, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.keras.file import is_h5_file
-from kbert.checkpoints.transformers import layout
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -37,12 +34,9 @@ _OTHER_LAYERS = {
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Return whether it is a file that ends in .h5 or .hdf5; opening it checks the rest."""
-    if path.name.startswith("tf_model") or layout.is_keras_2_file(path):  # of transformers
-        return False
-    if is_h5_file(path):  # kbert's own
-        return False
-    return path.suffix in (".h5", ".hdf5") and path.is_file()
+    """Return whether it is a .h5 or .hdf5 file of no other format; opening it checks the rest."""
+    is_of_transformers = path.name.startswith("tf_model")
+    return hdf5.recognize_model(path) == "keras_bert" and not is_of_transformers
 
 
 @contextlib.contextmanager
@@ -86,14 +80,10 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
     tensors = {}
     for path_in_file, tensor in hdf5.list_tensors(path, weights).items():
         group, *inner, weight = path_in_file.split("/")
-        layer = group if _is_in_the_table(group) or not inner else inner[-1]
-        key = f"{layer}/{weight.removesuffix(':0')}"
-        tensors[key] = dataclasses.replace(tensor, name=key)
+        is_in_the_table = group.startswith(("Embedding-", "Encoder-", "MLM", "NSP"))
+        layer = group if is_in_the_table or not inner else inner[-1]
+        tensors[f"{layer}/{weight.removesuffix(':0')}"] = tensor
     return tensors
-
-
-def _is_in_the_table(layer: str) -> bool:
-    return layer.startswith(("Embedding-", "Encoder-", "MLM", "NSP"))
 
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
@@ -144,11 +134,9 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
             continue
         if "head_num" not in layer:
             raise ValueError(f"{path}: {name} must be keras_bert's, got one of another package")
-        activation = layer.get("activation")
-        if activation not in (None, "linear") or layer.get("history_only"):
-            what = "history_only"
-            if not layer.get("history_only"):
-                what = f"the activation {js.short_repr(activation)}"
+        activation, history_only = layer.get("activation"), layer.get("history_only")
+        if activation not in (None, "linear") or history_only:
+            what = "history_only" if history_only else f"the activation {js.short_repr(activation)}"
             raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
     if "Encoder-Output" in layers:
         _logger.warning(
@@ -168,8 +156,7 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
     blocks = [int(match[1]) for name in layers if (match := _BLOCK.match(name))]
     first = names.encoder(1, names.FEED_FORWARD)
     activation = setting(first, "activation")
-    if isinstance(activation, str):
-        activation = _ACTIVATIONS.get(activation, activation)
+    activation = _ACTIVATIONS.get(str(activation), activation)
     try:
         return BertConfig(
             vocab_size=setting(names.TOKEN_EMBEDDING, "input_dim"),

@@ -5,6 +5,7 @@ The token embedding and the bias of MLM-Sim both have one row per token, so they
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.io.wording import unknown_choice
 from kbert.model import deferred
 
-FILLINGS = ("normal", "mean", "repeat")
+FILLINGS = ("normal", "mean", "repeat")  # the last of positions alone
 
 
 def resize_vocab(
@@ -50,7 +51,7 @@ def resize_vocab(
             f"size must hold the tokenizer's {tokenizer.vocab_size} tokens, got {size}: "
             "keep_tokens chooses fewer"
         )
-    _check_filling(new_rows, ("normal", "mean"))
+    _check_filling(new_rows, FILLINGS[:2])
     config = bert.config.replace(vocab_size=size)
     return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
 
@@ -99,20 +100,19 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     _check_filling(new_rows, FILLINGS)
     size = positions + bert.config.first_position
     config = bert.config.replace(max_position_embeddings=size)
-    sentence = bert.sentence
+    sentence, tokenizer = bert.sentence, bert.tokenizer
     if sentence is not None and (sentence.max_length or 0) > positions:
         sentence = dataclasses.replace(sentence, max_length=positions)
+    if tokenizer is not None and (tokenizer.max_length or 0) >= bert.config.positions:
+        tokenizer = type(tokenizer)(dataclasses.replace(tokenizer.vocabulary, max_length=None))
     resized = _rebuild(
         bert,
         config,
-        bert.tokenizer,
+        tokenizer,
         lambda array: _resize(array, size, new_rows, config),
         tables=(names.POSITION_EMBEDDING,),
     )
-    tokenizer = bert.tokenizer
-    if tokenizer is not None and (tokenizer.max_length or 0) >= bert.config.positions:
-        tokenizer = type(tokenizer)(dataclasses.replace(tokenizer.vocabulary, max_length=None))
-    return dataclasses.replace(resized, sentence=sentence, tokenizer=tokenizer)
+    return dataclasses.replace(resized, sentence=sentence)
 
 
 def _rebuild(
@@ -123,45 +123,40 @@ def _rebuild(
     tables: tuple[str, ...] = (names.TOKEN_EMBEDDING, names.MLM_SIMILARITY),
 ) -> Bert:
     """Rebuild the model with another configuration; `change` converts the tables' arrays."""
-    import keras
-
     from kbert.model import builder
 
     length = bert.spec.seq_len
     if length is not None:
         length = min(length, config.positions)
+    spec = dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
     with deferred.without_values():
-        model = builder.build(
-            dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
-        )
+        model = builder.build(spec)
     values = {}
     for weight in bert.model.weights:
-        changes = weight.path.split("/")[0] in tables
-        values[weight.path] = _reader(keras, weight, change if changes else None)
+        is_changed = weight.path.split("/")[0] in tables
+        values[weight.path] = partial(_read, weight, change if is_changed else np.asarray)
     deferred.fill(model, values)
-    report = _report(bert, model)
-    changed = {"config": config, "model": model, "tokenizer": tokenizer, "report": report}
-    return dataclasses.replace(bert, **changed, card=None)  # its metrics are the larger model's
-
-
-def _report(bert: Bert, model):
-    """Return the report, which still lists the newly initialized layers."""
-    if bert.report is None:
-        return None
-    first = dict(bert.report.first_values)
-    known = {layer: [digest] for layer, digest in first.items()}
-    same = untrained_weights.find_unchanged(bert.model, known)
+    report = bert.report
+    if report is not None:  # it still lists the newly initialized layers
+        first = dict(report.first_values)
+        known = {layer: [digest] for layer, digest in first.items()}
+        same = untrained_weights.find_unchanged(bert.model, known)
+        first |= untrained_weights.digests(model, same)
+        report = dataclasses.replace(report, first_values=first)
     return dataclasses.replace(
-        bert.report, first_values=first | untrained_weights.digests(model, same)
+        bert,
+        config=config,
+        model=model,
+        tokenizer=tokenizer,
+        report=report,
+        card=None,  # its metrics are the larger model's
     )
 
 
-def _reader(keras, weight, change):
-    def read() -> np.ndarray:
-        array = np.array(keras.ops.convert_to_numpy(weight))
-        return change(array) if change else array
+def _read(weight, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    import keras
 
-    return read
+    return change(np.array(keras.ops.convert_to_numpy(weight)))
 
 
 def _resize(array: np.ndarray, size: int, filling: str, config: BertConfig) -> np.ndarray:

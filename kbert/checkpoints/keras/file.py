@@ -59,7 +59,6 @@ _SETTINGS = js.fields(
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 _H5_CONFIG, _H5_WEIGHTS = "model_config", "model_weights"
-_PACKAGE = "kbert>"  # before the names of kbert's classes in a .h5
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
 
 
@@ -67,16 +66,7 @@ def is_checkpoint(path: Path) -> bool:
     """Return whether a path is a .keras or .h5 file, and no other package's model."""
     if path.suffix == ".keras" and path.is_file():
         return package_of(path) not in ("keras_hub", "keras_nlp")
-    return is_h5_file(path)
-
-
-def is_h5_file(path: Path) -> bool:
-    """Return whether a path is the .h5 file of a model that kbert built."""
-    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
-        return False
-    with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
-        return f'"{_PACKAGE}TokenEmbedding"' in hdf5.read_text(path, file, _H5_CONFIG)
-    return False
+    return hdf5.recognize_model(path) == "keras"
 
 
 @contextlib.contextmanager
@@ -121,7 +111,7 @@ def _read_h5_file(path: Path, file, config: BertConfig | None) -> Checkpoint:
     values = js.parse(text, _MODEL, f"{path}: {_H5_CONFIG}")
     for layer in values["config"]["layers"]:
         if isinstance(name := layer.get("class_name"), str):
-            layer["class_name"] = name.removeprefix(_PACKAGE)
+            layer["class_name"] = name.removeprefix(hdf5.KBERT_PACKAGE)
     tensors, left_out = {}, []
     for path_in_file, tensor in hdf5.list_tensors(path, file).items():
         group, _, name = path_in_file.partition("/")
@@ -130,7 +120,7 @@ def _read_h5_file(path: Path, file, config: BertConfig | None) -> Checkpoint:
             continue
         layer, _, inner = name.partition("/")
         name = inner if inner.startswith(f"{layer}/") else name
-        tensors[name] = dataclasses.replace(tensor, name=name)
+        tensors[name] = tensor
     graph = read_graph(values, str(path), config)
     return Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))
 
@@ -234,7 +224,7 @@ def _name_tensors(
                 f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
                 f"{tensor.dtype}: a quantized model"
             )
-        tensors[name] = dataclasses.replace(tensor, name=name)
+        tensors[name] = tensor
     return tensors, tuple(left_out)
 
 

@@ -9,7 +9,6 @@ Big presets are split: model.weights.json says which groups are in which file.
 """
 
 import contextlib
-import dataclasses
 import io
 import re
 from collections.abc import Iterator
@@ -95,8 +94,7 @@ def open_tensors(
                 for entry in weight_names.entries(groups, config, "keras_hub")
             }
             for path, tensor in own.items():
-                name = names.get(_normal(path), path)
-                tensors[name] = dataclasses.replace(tensor, name=name)
+                tensors[names.get(_normal(path), path)] = tensor
         left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
         yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
 

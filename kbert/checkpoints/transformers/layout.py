@@ -59,11 +59,7 @@ def is_weight_file(path: Path) -> bool:
 
 def is_keras_2_file(path: Path) -> bool:
     """Return whether a path is the .h5 of a Keras 2 model with a TFBertModel in it."""
-    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
-        return False
-    with contextlib.suppress(ValueError), hdf5.open_file(path) as file:
-        return any("/word_embeddings/" in name for name in hdf5.list_tensors(path, file))
-    return False
+    return hdf5.recognize_model(path) == "transformers"
 
 
 def is_folder(path: Path) -> bool:

@@ -41,27 +41,19 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     optimizer's variables and the layers around it are the others. A class with a head that was
     saved itself has a layer for its encoder and one for the head, both in the scope of the class.
     """
-    groups: dict[str, list[Tensor]] = {}
+    tensors = []
     for tensor in _list_tensors(file):
         name = tensor.name.removeprefix(_WHOLE)
-        renamed = dataclasses.replace(tensor, name=name)
-        groups.setdefault(name.split("/")[0], []).append(renamed)
-    groups.pop("optimizer_weights", None)
-    inner = [
-        group
-        for group, tensors in groups.items()
-        if any("/word_embeddings/" in tensor.name for tensor in tensors)
-    ]
+        if not name.startswith("optimizer_weights/"):
+            tensors.append(dataclasses.replace(tensor, name=name))
+    levels = [tensor.name.split("/") for tensor in tensors]
+    inner = {one[0]: one[1] for one in reversed(levels) if "word_embeddings" in one[1:-1]}
     if len(inner) > 1:
-        raise ValueError(f"{file} must hold one model, got several: {', '.join(inner)}")
-    scope = groups[inner[0]][0].name.split("/")[1]
-    own: list[Tensor] = []
-    others: list[Tensor] = []
-    for group, tensors in groups.items():
-        for tensor in tensors:
-            of_class = _CLASS.match(scope) and tensor.name.split("/")[1] == scope
-            (own if group in inner or of_class else others).append(tensor)
-    return own, [tensor.name for tensor in others]
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(reversed(inner))}")
+    ((group, scope),) = inner.items()
+    is_own = [one[0] == group or bool(_CLASS.match(scope) and one[1] == scope) for one in levels]
+    own = [tensor for tensor, is_in in zip(tensors, is_own, strict=True) if is_in]
+    return own, [one.name for one, is_in in zip(tensors, is_own, strict=True) if not is_in]
 
 
 def config_within(file: Path) -> dict | None:
