@@ -10,9 +10,16 @@ import numpy as np
 
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph.spec import GraphSpec
+from kbert.io import json_schema as js
 
 # transformers' words for what a classifier is of
 PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
+# what kbert's own JSON files have of a head
+HEAD_SETTINGS = {
+    "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
+    "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
+    "split_punctuation": js.or_null(js.TEXT),
+}
 
 
 @dataclass(frozen=True)
@@ -41,11 +48,11 @@ class Checkpoint:
     Attributes that are not listed here are those of `kbert.Bert`; None if the checkpoint has none.
 
     Attributes:
-        source: the path that was opened, for messages.
-        format: the checkpoint's format.
         column: the column of the table of names that has its tensors' names.
         spec: the spec of its graph.
         tensors: its tensors by their names in the table; other tensors by their own names.
+        source: the path that was opened, for messages; `formats.open_checkpoint` sets it.
+        format: the checkpoint's format, set there too.
         new_labels: label names for a newly initialized head.
         other_head: the transformers class, if kbert does not have its head.
         untrained: digests of newly initialized weights, by layer; see `untrained_weights`.
@@ -56,11 +63,11 @@ class Checkpoint:
         notes: remarks on how the file was read, one sentence each, for `inspect`.
     """
 
-    source: str
-    format: str
     column: str
     spec: GraphSpec
     tensors: dict[str, Tensor]
+    source: str = ""
+    format: str = ""
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None

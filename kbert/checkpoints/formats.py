@@ -65,18 +65,20 @@ def open_checkpoint(
     """Open a checkpoint by path or name, or a KerasHub backbone; read its tensors meanwhile."""
     if not isinstance(source, (str, os.PathLike)):
         with _reader("keras_hub").open_backbone(source) as checkpoint:
-            yield checkpoint
+            yield dataclasses.replace(checkpoint, format="keras_hub")
         return
     path = locate(source)
-    more = {"address": fetching.address_of(path), "card": run_models.find_card(path)}
+    address, card = fetching.address_of(path), run_models.find_card(path)
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
             path = stack.enter_context(unpack(path))
-        reader = _reader(form or recognize(path))
-        checkpoint = stack.enter_context(reader.open_checkpoint(path, config))
+        form = form or recognize(path)
+        checkpoint = stack.enter_context(_reader(form).open_checkpoint(path, config))
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
-        yield dataclasses.replace(checkpoint, source=str(source), **more)
+        yield dataclasses.replace(
+            checkpoint, source=str(source), format=form, address=address, card=card
+        )
 
 
 def locate(source: str | os.PathLike) -> Path:

@@ -71,8 +71,6 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     num_labels = weight_names.find_num_labels(tensors, "google") or 2
     has_vocabulary = (folder / "vocab.txt").is_file()
     yield Checkpoint(
-        str(path),
-        "google",
         "google",
         GraphSpec(config, weight_names.find_head(tensors, "google"), num_labels=num_labels),
         tensors,

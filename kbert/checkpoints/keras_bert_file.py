@@ -57,13 +57,17 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         _check_is_keras_bert(path, file, weights, tensors, layers)
         if config is None:
             if layers is None:
-                raise ValueError(_what_config_is_for(path, tensors))
+                sizes = fitting.read_sizes(tensors, "keras_bert").items()
+                raise ValueError(
+                    f"{path} holds weights alone, without num_attention_heads and hidden_act "
+                    "(keras_bert's gelu is gelu_new): give config=BertConfig("
+                    f"{', '.join(f'{key}={size}' for key, size in sizes)}, …), or "
+                    "kbert convert --config a JSON file with them"
+                )
             config = _config(path, layers)
         with damage_in_one_line(path, "HDF5"):
             of_training = list(file.get("optimizer_weights", ()))
         yield Checkpoint(
-            str(path),
-            "keras_bert",
             "keras_bert",
             GraphSpec(config, weight_names.find_head(tensors, "keras_bert")),
             tensors,
@@ -174,14 +178,3 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
     except ValueError as error:
         own = str(error).startswith(str(path))
         raise ValueError(str(error) if own else f"{path}: model_config: {error}") from None
-
-
-def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
-    """Return the error for weights alone, with the sizes that can be read from their shapes."""
-    sizes = fitting.read_sizes(tensors, "keras_bert")
-    arguments = ", ".join(f"{key}={size}" for key, size in sizes.items())
-    return (
-        f"{path} holds weights alone, without num_attention_heads and hidden_act (keras_bert's "
-        f"gelu is gelu_new): give config=BertConfig({arguments}, …), or "
-        "kbert convert --config a JSON file with them"
-    )

@@ -1,9 +1,11 @@
-"""What writers of several formats have in common: refusals, warnings, JSON files."""
+"""What writers of several formats have in common: refusals, warnings, files."""
 
 import json
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from kbert.checkpoints import untrained_weights
 from kbert.data.tokenization.vocabulary import Vocabulary
@@ -46,6 +48,18 @@ def warn_of_losses(
     if losses:
         _logger.warning("%s: %s cannot store: %s", path, form, ", ".join(losses))
     untrained_weights.warn_of_untrained(bert, path, layers)
+
+
+def save_tensors(arrays: Mapping[str, np.ndarray], file: Path) -> None:
+    """Write a safetensors file that torch's loaders open."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        save_file(contiguous, file, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(5, f"the weights cannot be written, {error}", str(file)) from None
 
 
 def write_json(file: Path, values: dict) -> None:

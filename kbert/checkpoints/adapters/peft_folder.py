@@ -14,7 +14,7 @@ import numpy as np
 
 from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
-from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Tensor
+from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Tensor
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.transformers import weight_files
 from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
@@ -42,10 +42,8 @@ _CONFIG = js.fields(
 )
 _OWN = js.fields(
     optional={
+        **HEAD_SETTINGS,
         "head": js.or_null(js.one_of(*HEADS)),
-        "labels": js.or_null(js.list_of(js.TEXT)),
-        "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
-        "split_punctuation": js.or_null(js.TEXT),
         "base": js.or_null(js.TEXT),
     }
 )
@@ -86,9 +84,7 @@ def read(folder: Path) -> LoraAdapter:
         column=next((module.column for module in halves), None),
         head=own.get("head") or _head(config, saved),
         labels=tuple(labels) if labels else None,
-        problem_type=own.get("problem_type"),
-        split_punctuation=own.get("split_punctuation"),
-        base=own.get("base"),
+        **{name: own.get(name) for name in ("problem_type", "split_punctuation", "base")},
         base_path=_base(config),
         dropout=config.get("lora_dropout") or 0.0,
     )
@@ -99,8 +95,6 @@ def write(bert, path: Path) -> None:
 
     Raise a ValueError if there is no adapter, or if the weights have changed since the merge.
     """
-    from safetensors.numpy import save_file
-
     adapter = bert.adapter
     if adapter is None:
         raise ValueError(
@@ -112,23 +106,20 @@ def write(bert, path: Path) -> None:
         )
     column, classes = weight_names.column_of(bert.config), classes_of(bert.config)
     body = _PREFIX + (classes.prefix if bert.spec.variant.outputs else "")
-    arrays = {}
-    for matrix, pair in adapter.pairs.items():
-        for half, array in (("A", pair.a), ("B", pair.b)):
-            name = f"{body}{_name_module(column, *matrix)}.lora_{half}.weight"
-            arrays[name] = np.ascontiguousarray(array)
+    arrays = {
+        f"{body}{_name_module(column, *matrix)}.lora_{half}.weight": array
+        for matrix, pair in adapter.pairs.items()
+        for half, array in (("A", pair.a), ("B", pair.b))
+    }
     for name, array in adapter.saved.items():
-        prefix = _PREFIX if name.startswith(classes.heads) else body
-        arrays[prefix + name] = np.ascontiguousarray(array)
-    for name, array in _copies(bert, column, classes.tied).items():
-        arrays[_PREFIX + name] = np.ascontiguousarray(array)
-    own = {"head": bert.head, "labels": bert.labels and list(bert.labels)}
-    own |= {"problem_type": bert.problem_type, "base": adapter.base}
-    own |= {"split_punctuation": bert.split_punctuation}
+        arrays[(_PREFIX if name.startswith(classes.heads) else body) + name] = array
+    arrays |= {_PREFIX + name: array for name, array in _copies(bert, column, classes.tied).items()}
+    own = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
+    own |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
     with atomic_folder(path) as folder:
-        save_file(arrays, folder / _WEIGHTS[0], metadata={"format": "pt"})
-        for name, values in ((CONFIG, _config(bert, adapter)), (OWN, own)):
-            writing.write_json(folder / name, values)
+        writing.save_tensors(arrays, folder / _WEIGHTS[0])
+        writing.write_json(folder / CONFIG, _config(bert, adapter))
+        writing.write_json(folder / OWN, own)
 
 
 def _base(config: dict) -> str | None:
@@ -147,15 +138,10 @@ def _base_values(path: str | None) -> dict[str, str | None]:
 
 def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
     """Return the copies that transformers ties in a saved module: PEFT needs all of its weights."""
-    saved = bert.adapter.saved
-    modules = {name.split(".")[0] for name in saved}
+    modules = {name.split(".")[0] for name in bert.adapter.saved}
     wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
-    entries = [
-        entry
-        for entry in weight_names.entries_of(bert.spec, column)
-        if entry.name in wanted.values()
-    ]
-    arrays = transfer.arrays_of(bert.model, entries)
+    every = weight_names.entries_of(bert.spec, column)
+    arrays = transfer.arrays_of(bert.model, [one for one in every if one.name in wanted.values()])
     return {copy: arrays[name] for copy, name in wanted.items()}
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints import hdf5, untrained_weights, weight_names
-from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
+from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.checkpoints.zip_archive import rename_in_errors
@@ -46,10 +46,8 @@ _SETTINGS = js.fields(
     {"config": js.OBJECT, "head": js.TEXT},
     {
         "architecture": js.or_null(js.TEXT),
-        "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
-        "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
+        **HEAD_SETTINGS,
         "newly_initialized": untrained_weights.DIGESTS,
-        "split_punctuation": js.or_null(js.TEXT),
         "sentence": js.or_null(js.fields(_REQUIRED, _SENTENCE, closed=True)),
         "cross_encoder": js.or_null(
             js.fields({"activation": js.or_null(js.TEXT), "prompt": js.TEXT}, closed=True)
@@ -89,8 +87,6 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         _check_settings(own, graph, f"{path}: {_OWN}")
         pair = own.get("cross_encoder")
         yield Checkpoint(
-            str(path),
-            "keras",
             "kbert",
             graph,
             tensors,
@@ -122,7 +118,7 @@ def _read_h5_file(path: Path, file, config: BertConfig | None) -> Checkpoint:
         name = inner if inner.startswith(f"{layer}/") else name
         tensors[name] = tensor
     graph = read_graph(values, str(path), config)
-    return Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))
+    return Checkpoint("kbert", graph, tensors, left_out=tuple(left_out))
 
 
 def read_head(path: Path) -> str | None:

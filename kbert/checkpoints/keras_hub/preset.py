@@ -160,11 +160,10 @@ def _read_folder(
     task, settings = _read_task(folder / "task.json")
     config = config or _make_config(sizes, source, task, settings, vocabulary)
     checkpoint = Checkpoint(
-        source,
-        "keras_hub",
         "keras_hub",
         _make_spec(config, task, settings, source),
         {},
+        source,
         sentence=_make_sentence(task, settings),
         vocabulary=vocabulary,
         lowercase=lowercase,

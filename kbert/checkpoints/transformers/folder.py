@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
 from kbert.checkpoints.hub.model_card import README
@@ -78,8 +76,6 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         (files.folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")
     )
     yield Checkpoint(
-        str(path),
-        "transformers",
         column,
         spec,
         tensors,
@@ -134,7 +130,11 @@ def write(
     has = weight_names.parts_of(bert.head, bert.config)
     losses = [part for part in has if part not in groups]
     entries = weight_names.entries(groups, bert.config, column, len(labels))
-    arrays = transfer.arrays_of(bert.model, entries)
+    prefix = "" if name == classes.bare else classes.prefix
+    arrays = {
+        (key if key.startswith(classes.heads) else prefix + key): array
+        for key, array in transfer.arrays_of(bert.model, entries).items()
+    }
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [name], "dtype": "float32"}
     if bert.spec.has_labels:
@@ -156,7 +156,7 @@ def write(
         losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
     writing.warn_of_losses(bert, path, name, losses, held)
     with atomic_folder(path) as folder:
-        _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
+        writing.save_tensors(arrays, folder / "model.safetensors")
         writing.write_json(folder / "config.json", values)
         if bert.tokenizer is not None:
             bert.tokenizer.save(
@@ -192,21 +192,6 @@ def _list_leftovers(bert, stale: list[str]) -> list[str]:
     if bert.sentence is None:
         names.append("modules.json")
     return names
-
-
-def _save(arrays: dict[str, np.ndarray], classes: Classes, bare: bool, file: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    prefix = "" if bare else classes.prefix
-    named = {
-        (name if name.startswith(classes.heads) else prefix + name): array
-        for name, array in arrays.items()
-    }
-    try:
-        save_file(named, file, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(5, f"the weights cannot be written, {error}", str(file)) from None
 
 
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:

@@ -23,6 +23,7 @@ from kbert.checkpoints.sentence_settings import (
     torch_path,
 )
 from kbert.checkpoints.transformers.weight_files import read_tensors
+from kbert.checkpoints.writing import save_tensors
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.io import setting_keys
@@ -292,7 +293,10 @@ def write_sentence_settings(settings: SentenceSettings, config: BertConfig, fold
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     for inner, layer in dense.items():
-        _save_dense(layer, folder / inner / "model.safetensors")
+        arrays = {"linear.weight": layer.kernel.T}
+        if layer.bias is not None:
+            arrays["linear.bias"] = layer.bias
+        save_tensors(arrays, folder / inner / "model.safetensors")
 
 
 def _pooling_values(settings: SentenceSettings, width: int) -> dict:
@@ -307,12 +311,3 @@ def _pooling_values(settings: SentenceSettings, width: int) -> dict:
     if not settings.include_prompt:
         values["include_prompt"] = False
     return values
-
-
-def _save_dense(layer: SentenceDense, file: Path) -> None:
-    from safetensors.numpy import save_file
-
-    arrays = {"linear.weight": np.ascontiguousarray(layer.kernel.T)}
-    if layer.bias is not None:
-        arrays["linear.bias"] = layer.bias
-    save_file(arrays, file, metadata={"format": "pt"})
