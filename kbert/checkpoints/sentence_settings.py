@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
-from kbert.io.wording import hint
+from kbert.io.wording import hint, unknown_choice
 
 if TYPE_CHECKING:
     import numpy as np
 
 # torch's activation classes, as sentence-transformers names them in its files
 _LINEAR, _ACTIVATION = "torch.nn.modules.linear", "torch.nn.modules.activation"
-# Keras's function by torch's class with its default arguments.
-_KERAS = {
-    "Identity": "linear",
-    "ELU": "elu",
-    "GELU": "gelu",
-    "Mish": "mish",
-    "ReLU": "relu",
-    "SELU": "selu",
-    "Sigmoid": "sigmoid",
-    "SiLU": "silu",
-    "Softplus": "softplus",
-    "Tanh": "tanh",
-}
+_NAMES = ("ELU", "GELU", "Mish", "ReLU", "SELU", "Sigmoid", "SiLU", "Softplus", "Tanh")
+# Keras's function by torch's class with its default arguments
+_KERAS = {"Identity": "linear"} | {name: name.lower() for name in _NAMES}
 IDENTITY = f"{_LINEAR}.Identity"
 
 OF_CHECKPOINTS = (
@@ -110,8 +100,7 @@ class SentenceSettings:
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
         if self.similarity not in SIMILARITIES:
-            known, got = ", ".join(SIMILARITIES), js.short_repr(self.similarity)
-            raise ValueError(f"similarity must be one of {known}, got {got}")
+            raise ValueError(unknown_choice("similarity", SIMILARITIES, self.similarity))
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
@@ -139,9 +128,9 @@ class SentenceSettings:
         As in sentence-transformers, "query" and "document" always exist; they are "" if the
         checkpoint does not have them.
         """
-        if name not in (*self.prompts, QUERY, DOCUMENT):
-            known = ", ".join(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
-            raise ValueError(f"prompt_name must be one of {known}, got {js.short_repr(name)}")
+        known = list(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
+        if name not in known:
+            raise ValueError(unknown_choice("prompt_name", known, name))
         return self.prompts.get(name, "")
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import json
 import os
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,7 +209,11 @@ def _name_tensors(
     archive: KerasArchive, graph: GraphSpec
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights by kbert's names, and the paths of others: an optimizer's variables."""
-    names = _list_names(graph)
+    names, counts = {}, Counter[tuple[str, str]]()  # Keras numbers a layer's variables
+    for row in weight_names.entries_of(graph, "kbert"):
+        sublayer = row.variable.rpartition("/")[0]
+        names[row.layer, sublayer, str(counts[row.layer, sublayer])] = row.name
+        counts[row.layer, sublayer] += 1
     tensors, left_out = {}, []
     for key, tensor in archive.variables():
         if key is None:
@@ -222,17 +227,6 @@ def _name_tensors(
             )
         tensors[name] = tensor
     return tensors, tuple(left_out)
-
-
-def _list_names(graph: GraphSpec) -> dict[tuple[str, str, str], str]:
-    """Return kbert's names by (layer, sublayer, number), as Keras numbers a layer's variables."""
-    counts: dict[tuple[str, str], int] = {}
-    names = {}
-    for row in weight_names.entries_of(graph, "kbert"):
-        sublayer = row.variable.rpartition("/")[0]
-        number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1
-        names[row.layer, sublayer, str(number)] = row.name
-    return names
 
 
 def _unpack_vocabulary(archive: KerasArchive, stack: contextlib.ExitStack) -> Path | None:

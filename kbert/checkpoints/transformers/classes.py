@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from kbert.checkpoints.weight_names import BODY, OF_FAMILY
 from kbert.graph.config import BertConfig
 from kbert.graph.families import FAMILIES
 from kbert.heads import HEADS
 
-_BODY = ("embeddings", "encoder")
 _TABLE = "embeddings.word_embeddings.weight"
 
 
@@ -43,7 +43,7 @@ def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str,
         whole = head.variant(FAMILIES[model_type]).parts
         for ending, parts in head.classes.items():
             if set(parts or ()) <= set(whole):
-                named[name + ending] = head.name, (*_BODY, *(whole if parts is None else parts))
+                named[name + ending] = head.name, (*BODY, *(whole if parts is None else parts))
     return named
 
 
@@ -87,12 +87,5 @@ def classes_of(config: BertConfig) -> Classes:
 
 
 def classes_by_column() -> dict[str, Classes]:
-    """Return the classes by the column that has their weights' names.
-
-    RoBERTa's stand for XLM-R's.
-    """
-    return {
-        "transformers": BERT,
-        "roberta": _BY_MODEL_TYPE["roberta"],
-        "distilbert": _BY_MODEL_TYPE["distilbert"],
-    }
+    """Return the classes by the column with their weights' names; RoBERTa's stand for XLM-R's."""
+    return {"transformers": BERT} | {name: _BY_MODEL_TYPE[name] for name in OF_FAMILY}

@@ -5,7 +5,7 @@ Or one file of weights, see `kbert.checkpoints.transformers.layout`.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
@@ -125,36 +125,22 @@ def write(
     classes = classes_of(bert.config)
     name = class_to_write(bert, architecture)
     writing.refuse_leftovers(path, _list_leftovers(bert, [] if also else [ONNX]))
-    labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
     groups, column = classes.named[name][1], weight_names.column_of(bert.config)
-    has = weight_names.parts_of(bert.head, bert.config)
-    losses = [part for part in has if part not in groups]
-    entries = weight_names.entries(groups, bert.config, column, len(labels))
+    entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
     prefix = "" if name == classes.bare else classes.prefix
     arrays = {
         (key if key.startswith(classes.heads) else prefix + key): array
         for key, array in transfer.arrays_of(bert.model, entries).items()
     }
-    values = bert.config.to_transformers_dict()
-    values |= {"architectures": [name], "dtype": "float32"}
-    if bert.spec.has_labels:
-        values["id2label"] = {str(index): label for index, label in enumerate(labels)}
-        values["label2id"] = {label: index for index, label in enumerate(labels)}
-    if bert.problem_type is not None:
-        values["problem_type"] = bert.problem_type
     held = [row.layer for row in weight_names.rows_of(groups, bert.config)]
-    if digests := untrained_weights.make_digests(bert, held):
-        values[untrained_weights.KEY] = digests
-    if bert.split_punctuation is not None:
-        values[SPLIT_PUNCTUATION] = bert.split_punctuation
-    if bert.cross_encoder is not None:
-        if bert.cross_encoder.activation is not None:
-            values["sentence_transformers"] = {"activation_fn": bert.cross_encoder.activation}
-        if bert.cross_encoder.prompt:
-            losses.append(f"the prompt {bert.cross_encoder.prompt!r}")
+    has = weight_names.parts_of(bert.head, bert.config)
+    losses = [part for part in has if part not in groups]
+    if bert.cross_encoder is not None and bert.cross_encoder.prompt:
+        losses.append(f"the prompt {bert.cross_encoder.prompt!r}")
     if bert.sentence_problem is not None:
         losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
     writing.warn_of_losses(bert, path, name, losses, held)
+    values = _make_config(bert, name, held)
     with atomic_folder(path) as folder:
         writing.save_tensors(arrays, folder / "model.safetensors")
         writing.write_json(folder / "config.json", values)
@@ -168,6 +154,24 @@ def write(
             (folder / README).write_text(bert.card, encoding="utf-8")
         if also is not None:
             also(folder)
+
+
+def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
+    """Return config.json's content; `held` are the layers whose weights are written."""
+    labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
+    activation = bert.cross_encoder and bert.cross_encoder.activation
+    optional = {
+        "problem_type": bert.problem_type,
+        untrained_weights.KEY: untrained_weights.make_digests(bert, held) or None,
+        SPLIT_PUNCTUATION: bert.split_punctuation,
+        "sentence_transformers": {"activation_fn": activation} if activation else None,
+    }
+    if bert.spec.has_labels:
+        optional["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        optional["label2id"] = {label: index for index, label in enumerate(labels)}
+    values = bert.config.to_transformers_dict()
+    values |= {"architectures": [architecture], "dtype": "float32"}
+    return values | {key: value for key, value in optional.items() if value is not None}
 
 
 def class_to_write(bert, architecture: str | None) -> str:
