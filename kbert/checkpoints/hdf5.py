@@ -25,6 +25,16 @@ def open_file(file: Path) -> Iterator:
         yield handle
 
 
+@contextlib.contextmanager
+def open_tensors(*files: Path) -> Iterator[dict[str, Tensor]]:
+    """Open every dataset of some files by its path there, unread."""
+    tensors: dict[str, Tensor] = {}
+    with contextlib.ExitStack() as stack:
+        for file in files:
+            tensors |= list_tensors(file, stack.enter_context(open_file(file)))
+        yield tensors
+
+
 def recognize_model(path: Path) -> str | None:
     """Return the format of the model in a .h5: "transformers", "keras" (kbert's) or "keras_bert".
 

@@ -21,7 +21,6 @@ import shutil
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -87,29 +86,26 @@ class KerasArchive:
         """Return the content of a member in JSON, which must be of a kind."""
         return js.parse(self.text(name), kind, f"{self.path}: {name}")
 
-    def variables(self) -> Iterator[tuple[tuple[str, str, str] | None, Tensor]]:
-        """Yield every variable by layer, sublayer and number, in the file's order.
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every variable by its path in the HDF5 file, unread."""
+        tensors = hdf5.list_tensors(self.path, self._weights, _FORM)
+        return {
+            path: dataclasses.replace(tensor, read=partial(self._read, tensor))
+            for path, tensor in tensors.items()
+        }
 
-        None is an optimizer's. The sublayer is a layer within the layer, else "". The number is the
-        variable's index in its layer, from "0".
+    def find_key(self, path: str) -> tuple[str, str, str] | None:
+        """Return the layer, sublayer and number of the variable at a path; None: an optimizer's.
+
+        The path is layers/dense_1[/query_dense]/vars/0, and Keras wrote the names beside it. The
+        sublayer is "" for a layer's own variable.
         """
-        for path, tensor in hdf5.list_tensors(self.path, self._weights, _FORM).items():
-            with damage_in_one_line(self.path, _FORM):
-                key = self._find_key(path)
-            yield key, dataclasses.replace(tensor, read=partial(self._read, tensor))
-
-    def extract_weights(self, file: Path) -> None:
-        """Write the HDF5 file of the variables to a file of its own."""
-        with file.open("wb") as opened:
-            self._unpack(self._zip.getinfo(_WEIGHTS), opened)
-
-    def _find_key(self, path: str) -> tuple[str, str, str] | None:
-        """Return the names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
         levels = path.split("/")
         if levels[0] != "layers" or len(levels) < 4:
             return None
-        layer = self._weights["/".join([*levels[:2], "vars"])].attrs["name"]
-        sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if len(levels) > 4 else ""
+        with damage_in_one_line(self.path, _FORM):
+            layer = self._weights["/".join([*levels[:2], "vars"])].attrs["name"]
+            sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if levels[4:] else ""
         return str(layer), str(sublayer), levels[-1]
 
     def _read(self, tensor: Tensor) -> np.ndarray:
@@ -128,9 +124,10 @@ class KerasArchive:
             raw = self._stack.enter_context(self.path.open("rb"))
             file = _Part(raw, self._start(raw, info), info.file_size)
         else:
-            file = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
-            self._stack.callback(file.close)
-            self._unpack(info, file)
+            bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
+            file = self._stack.enter_context(tempfile.TemporaryFile(prefix="kbert-"))
+            with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
+                shutil.copyfileobj(member, file, _CHUNK)
         with damage_in_one_line(self.path, _FORM):
             return self._stack.enter_context(h5py.File(file, "r"))
 
@@ -141,11 +138,6 @@ class KerasArchive:
         if len(header) < 30 or header[:4] != b"PK\3\4":
             raise self._damage_error(f"no header of {info.filename}")
         return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
-
-    def _unpack(self, info: zipfile.ZipInfo, file) -> None:
-        bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
-        with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
-            shutil.copyfileobj(member, file, _CHUNK)
 
     def _damage_error(self, error) -> ValueError:
         return ValueError(f"{self.path} must be a whole .keras file, got: {error}")

@@ -215,12 +215,12 @@ def _name_tensors(
         names[row.layer, sublayer, str(counts[row.layer, sublayer])] = row.name
         counts[row.layer, sublayer] += 1
     tensors, left_out = {}, []
-    for key, tensor in archive.variables():
-        if key is None:
-            left_out.append(tensor.name)
+    for path, tensor in archive.tensors().items():
+        if (key := archive.find_key(path)) is None:
+            left_out.append(path)
             continue
-        name = names.get(key, tensor.name)
-        if name != tensor.name and tensor.dtype not in _DTYPES:
+        name = names.get(key, path)
+        if name != path and tensor.dtype not in _DTYPES:
             raise ValueError(
                 f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
                 f"{tensor.dtype}: a quantized model"

@@ -14,20 +14,22 @@ import contextlib
 import dataclasses
 import json
 import logging
-import os
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
+    OF_TRAINING,
     TASK_WEIGHTS,
     WEIGHTS,
+    find_files,
+    name_tensors,
     name_within,
-    open_tensors,
 )
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.checkpoints.zip_archive import rename_in_errors
@@ -86,15 +88,23 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
     with contextlib.ExitStack() as stack:
-        folder = path
         if path.is_file():
+            archive = stack.enter_context(KerasArchive(path))
             folder = stack.enter_context(_make_folder(str(path)))
-            _unpack(stack.enter_context(KerasArchive(path)), folder)
+            _unpack(archive, folder)
+            body = of_task = archive.tensors()
+        else:
+            folder = path
+            body = stack.enter_context(hdf5.open_tensors(*find_files(path)))
+            of_task = stack.enter_context(hdf5.open_tensors(*path.glob(TASK_WEIGHTS)))
         checkpoint, task = _read_folder(folder, str(path), config)
-        tensors, left_out = stack.enter_context(
-            open_tensors(folder, checkpoint.spec.config, with_task=task != BACKBONE)
-        )
-        yield dataclasses.replace(checkpoint, tensors=tensors, left_out=left_out)
+        config = checkpoint.spec.config
+        tensors = name_tensors(body, config, of_task=False)
+        if task != BACKBONE:
+            tensors |= name_tensors(of_task, config, of_task=True)
+        left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
+        yield dataclasses.replace(checkpoint, tensors=tensors, left_out=tuple(left_out))
 
 
 @contextlib.contextmanager
@@ -132,12 +142,10 @@ def _unpack(archive: KerasArchive, folder: Path) -> None:
     """Write the files of a .keras (`backbone.save`, `task.save`) as a preset has them."""
     root = archive.json("config.json", _OBJECT)
     backbone = root
-    archive.extract_weights(folder / WEIGHTS)
     if root["class_name"] != BACKBONE and "backbone" in root["config"]:
         source = f"{archive.path}: config.json"
         backbone = js.check(root, _WITH_BACKBONE, source)["config"]["backbone"]
         (folder / "task.json").write_text(json.dumps(root), encoding="utf-8")
-        os.link(folder / WEIGHTS, folder / TASK_WEIGHTS)
         preprocessor = root["config"].get("preprocessor")
         if preprocessor is not None and _IN_KERAS_FILE in archive:
             tokenizer = js.check(preprocessor, _WITH_TOKENIZER, source)["config"]["tokenizer"]

@@ -8,18 +8,16 @@ A .weights.h5 is addressed by classes and attributes, not by the layers' names:
 Big presets are split: model.weights.json says which groups are in which file.
 """
 
-import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import hdf5, weight_names
+from kbert.checkpoints import weight_names
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.graph.config import BertConfig
-from kbert.io import bounds
 from kbert.io import json_schema as js
 
 WEIGHTS, INDEX = "model.weights.h5", "model.weights.json"
@@ -31,7 +29,7 @@ TASK_GROUPS = ("mlm", "classifier")
 _BACKBONE = re.compile(r"layers/[^/]+/(?=layers/)")  # a model within a model
 _OPTIMIZER = (np.int64(0), np.float32(5e-5))  # `compile` of TextClassifier and MaskedLM
 _BLOCK = "transformer_layer_"
-_OF_TRAINING = {"optimizer", "seed_generator"}  # the dropouts' random numbers, in older files
+OF_TRAINING = {"optimizer", "seed_generator"}  # the dropouts' random numbers, in older files
 _LAYERS = {
     "token_embedding": "reversible_embedding",
     "position_embedding": "position_embedding",
@@ -71,32 +69,21 @@ def name_within(path: str) -> str:
     return "/".join(levels[known.index(True) :]) if True in known else path
 
 
-@contextlib.contextmanager
-def open_tensors(
-    folder: Path, config: BertConfig, with_task: bool
-) -> Iterator[tuple[dict[str, Tensor], tuple[str, ...]]]:
-    """Open every tensor of a preset by its name, unread; name those that are not weights.
+def name_tensors(
+    tensors: Mapping[str, Tensor], config: BertConfig, of_task: bool
+) -> dict[str, Tensor]:
+    """Return the backbone's tensors, or those of the task around it, by their names.
 
-    A tensor without a name in the table is called by its path in the file.
+    `tensors` are by their paths in the file, which stay the names of those that the table lacks.
     """
-    of_body = tuple(part for part in weight_names.PARTS if part not in TASK_GROUPS)
-    files = {file: of_body for file in _weight_files(folder)}
-    if with_task and (folder / TASK_WEIGHTS).is_file():
-        files[folder / TASK_WEIGHTS] = TASK_GROUPS
-    tensors: dict[str, Tensor] = {}
-    with contextlib.ExitStack() as stack:
-        for file, groups in files.items():
-            every = hdf5.list_tensors(file, stack.enter_context(hdf5.open_file(file)))
-            own = _select_tensors(every, of_task=groups is TASK_GROUPS)
-            bounds.check_blocks(str(folder), config.num_hidden_layers, len(own))
-            names = {
-                _normal(path_of(entry.name)): entry.name
-                for entry in weight_names.entries(groups, config, "keras_hub")
-            }
-            for path, tensor in own.items():
-                tensors[names.get(_normal(path), path)] = tensor
-        left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
-        yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
+    parts = [part for part in weight_names.PARTS if (part in TASK_GROUPS) == of_task]
+    entries = weight_names.entries(parts, config, "keras_hub")
+    names = {_normal(path_of(entry.name)): entry.name for entry in entries}
+    inner = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
+    own = inner or {path: path for path in tensors}
+    if inner and of_task:  # a task's .keras has both
+        own = {path: path for path in tensors if path not in inner}
+    return {names.get(_normal(place), place): tensors[path] for path, place in own.items()}
 
 
 def write_weights(
@@ -126,8 +113,8 @@ def write_weights(
         raise OSError(error.errno, why, str(file)) from None
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    """model.weights.h5, which KerasHub takes first, else the shards."""
+def find_files(folder: Path) -> list[Path]:
+    """Return model.weights.h5, which KerasHub takes first, else the shards."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     groups = js.read(folder / INDEX, _INDEX)["weight_map"]
@@ -140,16 +127,6 @@ def _weight_files(folder: Path) -> list[Path]:
         if not file.is_file():
             raise FileNotFoundError(2, f"{INDEX} names a shard that is missing", str(file))
     return files
-
-
-def _select_tensors(tensors: dict, of_task: bool) -> dict:
-    """Return the backbone's tensors, or the others, of a file that has both: a task's .keras."""
-    inner = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
-    if not inner:
-        return tensors
-    if of_task:
-        return {path: tensor for path, tensor in tensors.items() if path not in inner}
-    return {name: tensors[path] for path, name in inner.items()}
 
 
 def _normal(path: str) -> str:

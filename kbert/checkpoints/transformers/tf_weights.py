@@ -3,8 +3,8 @@
 `save_pretrained` wrote tf_model.h5, its shards, or a safetensors file with TensorFlow's names.
 """
 
-import dataclasses
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     for tensor in _list_tensors(file):
         name = tensor.name.removeprefix(_WHOLE)
         if not name.startswith("optimizer_weights/"):
-            tensors.append(dataclasses.replace(tensor, name=name))
+            tensors.append(replace(tensor, name=name))
     levels = [tensor.name.split("/") for tensor in tensors]
     inner = {one[0]: one[1] for one in reversed(levels) if "word_embeddings" in one[1:-1]}
     if len(inner) > 1:
@@ -74,7 +74,7 @@ def convert_to_torch(tensor: Tensor) -> Tensor:
     """Return a tensor with torch's shape: TensorFlow's kernels are (outputs, inputs) there."""
     if "/" not in tensor.name or _split_levels(tensor.name)[-1] != "kernel":
         return tensor
-    return dataclasses.replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)
+    return replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)
 
 
 def torch_name(name: str) -> str:
@@ -97,11 +97,8 @@ def _split_levels(name: str) -> list[str]:
 
 def _list_tensors(file: Path) -> list[Tensor]:
     """Return every tensor of a file; each opens the file again when it is read."""
-    with hdf5.open_file(file) as handle:
-        tensors = hdf5.list_tensors(file, handle)
-    return [
-        dataclasses.replace(one, read=partial(_read, file, one.name)) for one in tensors.values()
-    ]
+    with hdf5.open_tensors(file) as tensors:
+        return [replace(one, read=partial(_read, file, one.name)) for one in tensors.values()]
 
 
 def _read(file: Path, path: str) -> np.ndarray:
