@@ -67,6 +67,16 @@ class CheckSums:
 
 
 @contextlib.contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Make a folder that is gone afterwards; errors call it by another name."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kbert-") as temporary,
+        rename_in_errors(folder := Path(temporary), name),
+    ):
+        yield folder
+
+
+@contextlib.contextmanager
 def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
     """Make errors call a temporary folder, which is gone when they are read, by another name."""
     try:

@@ -125,7 +125,8 @@ class KerasArchive:
             file = _Part(raw, self._start(raw, info), info.file_size)
         else:
             bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
-            file = self._stack.enter_context(tempfile.TemporaryFile(prefix="kbert-"))
+            file = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
+            self._stack.callback(file.close)
             with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
                 shutil.copyfileobj(member, file, _CHUNK)
         with damage_in_one_line(self.path, _FORM):

@@ -20,7 +20,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from kbert.checkpoints import hdf5, untrained_weights, weight_names
 from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
-from kbert.checkpoints.zip_archive import rename_in_errors
+from kbert.checkpoints.zip_archive import temporary_folder
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
@@ -234,8 +233,7 @@ def _unpack_vocabulary(archive: KerasArchive, stack: contextlib.ExitStack) -> Pa
     present = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
     if not present:
         return None
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-")))
-    stack.enter_context(rename_in_errors(folder, f"{archive.path}: kbert"))
+    folder = stack.enter_context(temporary_folder(f"{archive.path}: kbert"))
     for name in present:
         (folder / name).write_bytes(archive.text(f"kbert/{name}"))
     return folder

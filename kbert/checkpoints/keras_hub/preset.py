@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from kbert.checkpoints.keras_hub.weights import (
     name_within,
 )
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.checkpoints.zip_archive import rename_in_errors
+from kbert.checkpoints.zip_archive import temporary_folder
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -90,7 +89,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     with contextlib.ExitStack() as stack:
         if path.is_file():
             archive = stack.enter_context(KerasArchive(path))
-            folder = stack.enter_context(_make_folder(str(path)))
+            folder = stack.enter_context(temporary_folder(str(path)))
             _unpack(archive, folder)
             body = of_task = archive.tensors()
         else:
@@ -115,7 +114,7 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
     """
     name = _find_class(backbone)
     source = f"the {type(backbone).__name__} {backbone.name!r}"
-    with _make_folder(source) as folder:
+    with temporary_folder(source) as folder:
         inner = backbone
         if name != BACKBONE:
             inner = backbone.backbone
@@ -126,16 +125,6 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
         _write_object(folder / "config.json", BACKBONE, inner.get_config())
         checkpoint, _ = _read_folder(folder, source)
         yield dataclasses.replace(checkpoint, tensors=_list_live_tensors(backbone))
-
-
-@contextlib.contextmanager
-def _make_folder(source: str) -> Iterator[Path]:
-    """Make a preset's folder that is gone afterwards; errors call it `source`."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kbert-") as temporary,
-        rename_in_errors(folder := Path(temporary), source),
-    ):
-        yield folder
 
 
 def _unpack(archive: KerasArchive, folder: Path) -> None:
