@@ -68,8 +68,8 @@ def fit(
         if part not in weight_names.BODY
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
-    rows = [row for row in weight_names.ROWS if "N" in row.shape]
-    classifiers = sorted({row.names[column] for row in rows if column in row.names})
+    templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
+    classifiers = sorted({row.names[column] for row in templates if column in row.names})
     others = [name for name in classifiers if parts != own_parts and tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
     entries = weight_names.entries_of(spec, column)
@@ -85,8 +85,8 @@ def fit(
             for key, size in read_sizes(tensors, column).items()
             if getattr(config, key) != size
         ] + problems
-    rows = weight_names.rows_of(parts[0], config)
-    nameless = [row.names["kbert"] for row in rows if column not in row.names]
+    templates = weight_names.templates_of(parts[0], config)
+    nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
 
 
@@ -138,8 +138,8 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
 def _count_blocks(tensors: Mapping[str, Tensor], column: str) -> int:
     """Return the encoder blocks that the tensors are of, from the first on without a gap."""
     for block in range(_MOST_BLOCKS):
-        rows = (row.fill_in_block(block) for row in TABLE["encoder"])
-        if not any(row.names.get(column) in tensors for row in rows):
+        templates = (row.fill_in_block(block) for row in TABLE["encoder"])
+        if not any(row.names.get(column) in tensors for row in templates):
             return block
     return _MOST_BLOCKS
 

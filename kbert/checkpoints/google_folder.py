@@ -86,8 +86,10 @@ def write(bert, path: Path) -> None:
     vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
     """
     writing.require_wordpiece_bert(bert, path, "google")
-    rows = weight_names.rows_of(weight_names.parts_of(bert.head, bert.config), bert.config)
-    if nameless := [row.names["kbert"] for row in rows if "google" not in row.names]:
+    templates = weight_names.templates_of(
+        weight_names.parts_of(bert.head, bert.config), bert.config
+    )
+    if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"

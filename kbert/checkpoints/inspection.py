@@ -230,7 +230,7 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     spec, tensors = checkpoint.spec, checkpoint.tensors
     own = weight_names.parts_of(spec.head, spec.config)
     parts: dict[str, str] = {}
-    for row in weight_names.rows_of(weight_names.PARTS, spec.config):
+    for row in weight_names.templates_of(weight_names.PARTS, spec.config):
         name = row.names.get(checkpoint.column, "")
         if name in tensors and (name not in parts or row.part in own):
             parts[name] = row.part

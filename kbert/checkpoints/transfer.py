@@ -86,7 +86,6 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
     Threads read the checked tensors meanwhile. They begin after the model is built: they and
     Keras's Python would wait for each other.
     """
-    layers = {layer.name: layer for layer in model.layers}
     present = [entry for entry in entries if entry.name in tensors]
     not_finite: list[str] = []
     with ThreadPoolExecutor(3) as threads:  # most of the time goes into new memory
@@ -100,7 +99,7 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
 
         values: dict[str, Callable[[], np.ndarray]] = {}
         for entry in present:
-            variable = variable_of(layers, entry)
+            variable = variable_of(model, entry)
             values[variable.path] = partial(take, entry.name, variable.shape)
         try:
             deferred.fill(model, values)
@@ -173,23 +172,19 @@ def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
     """Return the model's parameters by the names of a format, in its shapes, float32."""
     import keras
 
-    layers = {layer.name: layer for layer in model.layers}
     arrays = {}
     for entry in entries:
-        array = keras.ops.convert_to_numpy(variable_of(layers, entry)).astype("float32", copy=False)
+        array = keras.ops.convert_to_numpy(variable_of(model, entry)).astype("float32", copy=False)
         shape = entry.shape[::-1] if entry.outputs_first else entry.shape
         array = array.reshape(shape)
         arrays[entry.name] = np.ascontiguousarray(array.T) if entry.outputs_first else array
     return arrays
 
 
-def variable_of(layers: Mapping, entry: Entry):
-    """Return the Keras variable of a parameter."""
-    (variable,) = (
-        weight
-        for weight in layers[entry.layer].weights
-        if weight.path.endswith(f"/{entry.variable}")
-    )
+def variable_of(model, parameter):
+    """Return the Keras variable of an `Entry`, or of another with a layer and a variable."""
+    weights = model.get_layer(parameter.layer).weights
+    (variable,) = (one for one in weights if one.path.endswith(f"/{parameter.variable}"))
     return variable
 
 

@@ -50,7 +50,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class Template:
     """A row of the table: one parameter, or one parameter of every encoder block.
 
     Attributes:
@@ -68,7 +68,7 @@ class Row:
     layer: str
     variable: str
 
-    def fill_in_block(self, index: int) -> "Row":
+    def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": names.from_checkpoint_index(index)}
         filled = {column: name.format(**numbers) for column, name in self.names.items()}
@@ -90,21 +90,21 @@ class Row:
         return Entry(name, shape, is_kernel and outputs_first, self.layer, self.variable)
 
 
-def _read_table() -> dict[str, tuple[Row, ...]]:
+def _read_table() -> dict[str, tuple[Template, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
-    table: dict[str, tuple[Row, ...]] = {}
+    table: dict[str, tuple[Template, ...]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         part, shape, layer, variable = map(row.pop, ("part", "shape", "layer", "variable"))
         by_column = {column: name for column, name in row.items() if name != "-"}
         by_column["kbert"] = f"{layer}/{variable}"
-        own = Row(part, by_column, tuple(shape.split()), layer, variable)
+        own = Template(part, by_column, tuple(shape.split()), layer, variable)
         table[part] = (*table.get(part, ()), own)
     return table
 
 
-TABLE = _read_table()  # the rows by part: {i} and {n} for an encoder block
+TABLE = _read_table()  # rows by part: {i} and {n} for an encoder block
 PARTS = tuple(TABLE)
-ROWS = tuple(row for part in PARTS for row in TABLE[part])
+TEMPLATES = tuple(row for part in PARTS for row in TABLE[part])
 
 BODY = ("embeddings", "encoder")
 _NO_HEAD = next(head for head in HEADS.values() if not head.layers)
@@ -151,13 +151,13 @@ def _heads_to_find() -> list[Head]:
 
 
 def _names_of(parts: Collection[str], column: str) -> set[str]:
-    return {row.names[column] for row in ROWS if row.part in parts and column in row.names}
+    return {row.names[column] for row in TEMPLATES if row.part in parts and column in row.names}
 
 
 def find_num_labels(tensors: Mapping, *columns: str) -> int | None:
     """Return the labels that a checkpoint's head has; None without a head that has any."""
-    rows = [row for row in ROWS if row.shape[0] == "N"]
-    names = [row.names.get(column) for column in columns for row in rows]
+    templates = [row for row in TEMPLATES if row.shape[0] == "N"]
+    names = [row.names.get(column) for column in columns for row in templates]
     shapes = [tensors[name].shape for name in names if name in tensors]
     return next((shape[0] for shape in shapes if shape), None)
 
@@ -169,25 +169,25 @@ def column_of(config: BertConfig) -> str:
     return "roberta" if config.family.first_position is not None else config.model_type
 
 
-def rows_of(parts: Iterable[str], config: BertConfig) -> list[Row]:
+def templates_of(parts: Iterable[str], config: BertConfig) -> list[Template]:
     """Return the rows of some of `PARTS` that the graph has, repeated per encoder block."""
-    rows: list[Row] = []
+    templates: list[Template] = []
     for part in parts:
         if part == "encoder":
             blocks = range(config.num_hidden_layers)
-            rows += [row.fill_in_block(index) for index in blocks for row in TABLE[part]]
+            templates += [row.fill_in_block(index) for index in blocks for row in TABLE[part]]
         else:
-            has_segments = config.family.segments
-            rows += [r for r in TABLE[part] if has_segments or r.layer != names.SEGMENT_EMBEDDING]
-    return rows
+            without = () if config.family.segments else (names.SEGMENT_EMBEDDING,)
+            templates += [row for row in TABLE[part] if row.layer not in without]
+    return templates
 
 
 def entries(
     parts: Iterable[str], config: BertConfig, column: str, num_labels: int = 2
 ) -> list[Entry]:
     """Return a column's parameters of some of `PARTS`; none of those that the column lacks."""
-    rows = rows_of(parts, config)
-    return [row.make_entry(column, config, num_labels) for row in rows if column in row.names]
+    templates = templates_of(parts, config)
+    return [row.make_entry(column, config, num_labels) for row in templates if column in row.names]
 
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:

@@ -11,7 +11,9 @@ COLUMNS = ["transformers", *weight_names.OF_FAMILY, "google", "keras_bert"]
 
 def names_of(column: str, *parts: str) -> set[str]:
     return {
-        row.names[column] for row in weight_names.ROWS if row.part in parts and column in row.names
+        row.names[column]
+        for row in weight_names.TEMPLATES
+        if row.part in parts and column in row.names
     }
 
 

@@ -16,12 +16,11 @@ from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
+from kbert.graph.families import FAMILIES
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import first_few
-
-_TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
 
 
 class Pair(NamedTuple):
@@ -72,8 +71,8 @@ class LoraAdapter:
     def layers(self, config: BertConfig) -> frozenset[str]:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
-        rows = weight_names.ROWS
-        return frozenset(row.layer for row in rows if row.names.get(column) in self.saved)
+        templates = weight_names.TEMPLATES
+        return frozenset(row.layer for row in templates if row.names.get(column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
@@ -90,7 +89,7 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
     sha = hashlib.sha256()
     for block, name in sorted(matrices):
         sha.update(f"\0{block} {name}\0".encode())
-        sha.update(np.ascontiguousarray(_kernel(model, block, name)).data)
+        sha.update(np.ascontiguousarray(_read_kernel(model, block, name)).data)
     return sha.hexdigest()
 
 
@@ -112,14 +111,13 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
             f"{source} must be an adapter of {base}, got one that was trained on other weights of "
             "this shape"
         )
-    from kbert.model.lora import kernel_of, merge  # imports Keras
+    from kbert.model.lora import merge  # imports Keras
 
-    for (block, name), pair in adapter.pairs.items():
-        matrix = kernel_of(model, _matrix(block, name))
-        matrix.assign(merge(_kernel(model, block, name), *pair))
-    layers = {layer.name: layer for layer in model.layers}
+    for matrix, pair in adapter.pairs.items():
+        variable = _find_kernel(model, *matrix)
+        variable.assign(merge(_read_kernel(model, *matrix), *pair))
     for name, array in adapter.saved.items():
-        variable = transfer.variable_of(layers, entries[name])
+        variable = transfer.variable_of(model, entries[name])
         array = array.T if entries[name].outputs_first else array
         variable.assign(array.reshape(variable.shape))
     return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
@@ -149,7 +147,8 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     lines = []
     if adapter.column not in (None, weight_names.column_of(spec.config)):
-        lines.append(f"names of {_TITLES[adapter.column]} for a {spec.config.family.title}")
+        family = FAMILIES.get(adapter.column, FAMILIES["bert"])
+        lines.append(f"names of a {family.title} for a {spec.config.family.title}")
     for (block, name), (a, b, _) in adapter.pairs.items():
         if block > blocks:
             lines.append(f"block {block}, of {blocks}")
@@ -166,14 +165,12 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     return lines
 
 
-def _kernel(model, block: int, name: str) -> np.ndarray:
+def _find_kernel(model, block: int, name: str):
+    return transfer.variable_of(model, AdaptedMatrix(block, name, 0, 0))
+
+
+def _read_kernel(model, block: int, name: str) -> np.ndarray:
     import keras
 
-    from kbert.model.lora import kernel_of
-
-    value = keras.ops.convert_to_numpy(kernel_of(model, _matrix(block, name)))
+    value = keras.ops.convert_to_numpy(_find_kernel(model, block, name))
     return value.astype("float32", copy=False)
-
-
-def _matrix(block: int, name: str) -> AdaptedMatrix:
-    return AdaptedMatrix(block, name, 0, 0)

@@ -230,8 +230,8 @@ def _head(config: dict, saved: dict) -> str | None:
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
     if head := heads.get(config.get("task_type") or ""):
         return head
-    rows = weight_names.ROWS
-    layers = {row.layer for row in rows if not saved.keys().isdisjoint(row.names.values())}
+    templates = weight_names.TEMPLATES
+    layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
     return next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
 
 
@@ -262,9 +262,9 @@ def _split_name(name: str) -> tuple[str | None, str]:
 @functools.cache
 def _list_modules(column: str) -> dict[str, str]:
     """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
-    rows = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
+    by_key = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
     keys = {name: (names.encoder("{n}", one.part), one.variable) for name, one in MATRICES.items()}
-    return {name: rows[key][column].removesuffix(".weight") for name, key in keys.items()}
+    return {name: by_key[key][column].removesuffix(".weight") for name, key in keys.items()}
 
 
 def _name_module(column: str, block: int, matrix: str) -> str:

@@ -79,11 +79,11 @@ def name_tensors(
     parts = [part for part in weight_names.PARTS if (part in TASK_GROUPS) == of_task]
     entries = weight_names.entries(parts, config, "keras_hub")
     names = {_normal(path_of(entry.name)): entry.name for entry in entries}
-    inner = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
-    own = inner or {path: path for path in tensors}
-    if inner and of_task:  # a task's .keras has both
-        own = {path: path for path in tensors if path not in inner}
-    return {names.get(_normal(place), place): tensors[path] for path, place in own.items()}
+    within = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
+    own = within or {path: path for path in tensors}
+    if within and of_task:  # a task's .keras has both
+        own = {path: path for path in tensors if path not in within}
+    return {names.get(_normal(inner), inner): tensors[path] for path, inner in own.items()}
 
 
 def write_weights(

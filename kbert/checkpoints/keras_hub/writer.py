@@ -45,7 +45,9 @@ _MASKING = {
     "mask_token_rate": 0.8,
     "random_token_rate": 0.1,
 }
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Bert|Masked|LM|Preprocessor
+_BOUNDARY = re.compile(
+    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+)  # Bert|Masked|LM|Preprocessor
 
 
 def to_keras_nlp(bert: Bert) -> "keras.Model":
@@ -220,7 +222,7 @@ def _make_object(name: str, settings: dict) -> dict:
 
 def _name_module(name: str) -> str:
     """Return a class's module, which is also its objects' default name."""
-    return _WORDS.sub("_", name).lower()
+    return _BOUNDARY.sub("_", name).lower()
 
 
 def _read_arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -252,7 +254,7 @@ def _warn_of_differences(bert, task: str, path: Path) -> None:
 def _list_losses(bert, task: str) -> list[str]:
     """Return what a preset cannot store."""
     config, sentence, embeds = bert.config, bert.sentence, task == _EMBEDDER
-    lost = {
+    checks = {
         "NSP": task == _MASKED_LM,
         "labels": bert.labels is not None,
         "the way to a sentence vector: give pooling and normalize to embed": sentence
@@ -269,5 +271,5 @@ def _list_losses(bert, task: str) -> list[str]:
         "classifier_dropout": config.classifier_dropout if task == _CLASSIFIER else None,
     }
     values = config.to_dict()
-    losses = [name for name, is_lost in lost.items() if is_lost]
+    losses = [name for name, applies in checks.items() if applies]
     return losses + [f"{key}={values[key]}" for key, v in stored.items() if values[key] != v]

@@ -132,7 +132,7 @@ def write(
         (key if key.startswith(classes.heads) else prefix + key): array
         for key, array in transfer.arrays_of(bert.model, entries).items()
     }
-    held = [row.layer for row in weight_names.rows_of(groups, bert.config)]
+    held = [row.layer for row in weight_names.templates_of(groups, bert.config)]
     has = weight_names.parts_of(bert.head, bert.config)
     losses = [part for part in has if part not in groups]
     if bert.cross_encoder is not None and bert.cross_encoder.prompt:

@@ -100,8 +100,8 @@ def _check_zip(file: Path) -> list[zipfile.ZipInfo]:
     return members if has_sums else []
 
 
-def _check_pickle(content: bytes | mmap.mmap) -> None:
-    if content.find(_ALLOCATES) >= 0:
+def _check_pickle(pickled: bytes | mmap.mmap) -> None:
+    if pickled.find(_ALLOCATES) >= 0:
         raise _FileProblem("bytearray, which is no tensor (kbert unpickles nothing else)")
 
 
