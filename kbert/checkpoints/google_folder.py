@@ -86,9 +86,8 @@ def write(bert, path: Path) -> None:
     vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
     """
     writing.require_wordpiece_bert(bert, path, "google")
-    templates = weight_names.templates_of(
-        weight_names.parts_of(bert.head, bert.config), bert.config
-    )
+    parts = weight_names.parts_of(bert.head, bert.config)
+    templates = weight_names.templates_of(parts, bert.config)
     if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "

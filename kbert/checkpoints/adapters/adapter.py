@@ -147,7 +147,7 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     lines = []
     if adapter.column not in (None, weight_names.column_of(spec.config)):
-        family = FAMILIES.get(adapter.column, FAMILIES["bert"])
+        family = FAMILIES.get(adapter.column or "", FAMILIES["bert"])
         lines.append(f"names of a {family.title} for a {spec.config.family.title}")
     for (block, name), (a, b, _) in adapter.pairs.items():
         if block > blocks:
