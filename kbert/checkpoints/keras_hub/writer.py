@@ -45,9 +45,8 @@ _MASKING = {
     "mask_token_rate": 0.8,
     "random_token_rate": 0.1,
 }
-_BOUNDARY = re.compile(
-    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
-)  # Bert|Masked|LM|Preprocessor
+# Bert|Masked|LM|Preprocessor
+_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def to_keras_nlp(bert: Bert) -> "keras.Model":
@@ -98,7 +97,7 @@ def write(bert, path: Path) -> None:
     _warn_of_differences(bert, task, path)
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
-    body, of_task = _read_arrays(bert)
+    body, of_task = _read_arrays(bert, of_task=False), _read_arrays(bert, of_task=True)
     with atomic_folder(path) as folder:
         write_weights(folder / WEIGHTS, body, _name_module(BACKBONE))
         if of_task:
@@ -225,15 +224,12 @@ def _name_module(name: str) -> str:
     return _BOUNDARY.sub("_", name).lower()
 
 
-def _read_arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the weights of the backbone, and of the task around it, by their paths."""
-    body: dict[str, np.ndarray] = {}
-    of_task: dict[str, np.ndarray] = {}
-    for part in weight_names.parts_of(bert.head, bert.config):
-        entries = weight_names.entries([part], bert.config, "keras_hub", bert.spec.num_labels)
-        target = of_task if part in TASK_GROUPS else body
-        target.update(transfer.arrays_of(bert.model, entries))
-    return body, of_task
+def _read_arrays(bert, of_task: bool) -> dict[str, np.ndarray]:
+    """Return the weights of the backbone, or of the task around it, by their paths."""
+    every = weight_names.parts_of(bert.head, bert.config)
+    parts = [part for part in every if (part in TASK_GROUPS) == of_task]
+    entries = weight_names.entries(parts, bert.config, "keras_hub", bert.spec.num_labels)
+    return transfer.arrays_of(bert.model, entries)
 
 
 def _warn_of_differences(bert, task: str, path: Path) -> None:
