@@ -150,15 +150,6 @@ class _Part(io.RawIOBase):
     def __init__(self, file, start: int, size: int):
         self._file, self._start, self._size, self._position = file, start, size, 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         self._position = base + offset
