@@ -195,36 +195,31 @@ def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
 
 
 def _add_tokens(bert: Bert, tokens: tuple[str, ...]):
+    tokenizer = bert.tokenizer
     if not tokens:
-        return bert.tokenizer
-    from kbert.data.tokenization.tokenizer import require_wordpiece
-
-    if bert.tokenizer is None:
+        return tokenizer
+    if tokenizer is None:
         raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
-    vocabulary = require_wordpiece(bert.tokenizer, "resize_vocab with tokens")
-    for token in tokens:
-        if token in bert.tokenizer.tokens:
-            raise ValueError(f"tokens must be new ones, got {token!r}, which is there")
-    return _tokenizer(vocabulary, [*bert.tokenizer.tokens, *tokens])
+    if there := [token for token in tokens if token in tokenizer.tokens]:
+        raise ValueError(f"tokens must be new ones, got {there[0]!r}, which is there")
+    return _replace_tokens(tokenizer, [*tokenizer.tokens, *tokens], "resize_vocab with tokens")
 
 
 def _select_tokens(bert: Bert, ids: list[int]):
-    if bert.tokenizer is None:
+    tokenizer = bert.tokenizer
+    if tokenizer is None:
         return None
-    from kbert.data.tokenization.tokenizer import require_wordpiece
-
-    known = bert.tokenizer.vocab_size
-    if beyond := [number for number in ids if number >= known]:
+    if beyond := [number for number in ids if number >= tokenizer.vocab_size]:
         raise ValueError(
             f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
         )
-    vocabulary = require_wordpiece(bert.tokenizer, "keep_tokens")
-    return _tokenizer(vocabulary, [bert.tokenizer.tokens[i] for i in ids])
+    return _replace_tokens(tokenizer, [tokenizer.tokens[i] for i in ids], "keep_tokens")
 
 
-def _tokenizer(vocabulary, tokens: list[str]):
-    from kbert.data.tokenization.tokenizer import Tokenizer
+def _replace_tokens(tokenizer, tokens: list[str], function: str):
+    from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 
+    vocabulary = require_wordpiece(tokenizer, function)
     ids = {token: index for index, token in enumerate(tokens)}
     added = tuple(
         entry | {"id": ids[entry["content"]]}
