@@ -54,6 +54,7 @@ _SETTINGS = js.fields(
         ),
     },
 )
+_PLAIN = ("architecture", "problem_type", "split_punctuation")  # as `kbert.Bert` has them
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 _H5_CONFIG, _H5_WEIGHTS = "model_config", "model_weights"
@@ -90,12 +91,10 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             "kbert",
             graph,
             tensors,
-            architecture=own.get("architecture"),
+            **{name: own.get(name) for name in _PLAIN},
             labels=tuple(own.get("labels") or ()) or None,
             sentence=own.get("sentence") and _read_sentence(own["sentence"], archive),
-            problem_type=own.get("problem_type"),
             untrained=own.get("newly_initialized") or {},
-            split_punctuation=own.get("split_punctuation"),
             cross_encoder=pair and CrossEncoderSettings(**pair),
             vocabulary=_unpack_vocabulary(archive, stack),
             left_out=left_out,
@@ -164,14 +163,10 @@ def write(bert, path: str | os.PathLike) -> None:
 
 def _settings(bert) -> dict:
     return {
+        **{name: getattr(bert, name) for name in (*_PLAIN, "head", "labels")},
         "config": bert.config.to_dict(),
-        "head": bert.head,
-        "architecture": bert.architecture,
-        "labels": bert.labels,
         "sentence": bert.sentence and bert.sentence.to_dict(),
-        "problem_type": bert.problem_type,
         "newly_initialized": untrained_weights.make_digests(bert),
-        "split_punctuation": bert.split_punctuation,
         "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }
 

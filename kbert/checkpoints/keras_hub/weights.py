@@ -17,6 +17,7 @@ import numpy as np
 
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.transformers.weight_files import list_shards
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 
@@ -117,16 +118,9 @@ def find_files(folder: Path) -> list[Path]:
     """Return model.weights.h5, which KerasHub takes first, else the shards."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    groups = js.read(folder / INDEX, _INDEX)["weight_map"]
-    lists = [value if isinstance(value, list) else [value] for value in groups.values()]
-    names = [name for value in lists for name in value]
-    files = [folder / name for name in sorted(set(names))]
-    for file in files:
-        if file.parent != folder or file.name in ("", ".."):
-            raise ValueError(f"{folder / INDEX}: a shard must be in the same folder, got {file}")
-        if not file.is_file():
-            raise FileNotFoundError(2, f"{INDEX} names a shard that is missing", str(file))
-    return files
+    shards = js.read(folder / INDEX, _INDEX)["weight_map"].values()
+    names = [name for one in shards for name in (one if isinstance(one, list) else [one])]
+    return list_shards(folder / INDEX, sorted(names))
 
 
 def _normal(path: str) -> str:

@@ -3,6 +3,7 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -34,25 +35,29 @@ def read_tensors(folder: Path) -> list[Tensor]:
 
 def _read_shards(index: Path) -> list[Tensor]:
     shard_of = js.read(index, _INDEX)["weight_map"]
-    names = list(dict.fromkeys(shard_of.values()))
-    if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
-        raise ValueError(
-            f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"
-        )
-    if missing := [name for name in names if not (index.parent / name).is_file()]:
-        missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
-        what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
-        raise FileNotFoundError(f"{index.parent}: {what}: {', '.join(missing)}")
-    by_shard = {name: read_file(index.parent / name) for name in names}
+    by_shard = {file.name: read_file(file) for file in list_shards(index, shard_of.values())}
     bounds.check_count(index, sum(map(len, by_shard.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
-    held = {(plain(tensor.name), name) for name in names for tensor in by_shard[name]}
+    held = {(plain(one.name), name) for name, tensors in by_shard.items() for one in tensors}
     if absent := [name for name, one in shard_of.items() if (plain(name), one) not in held]:
         raise ValueError(
             f"{index} must name what its shards hold, got {len(absent)} tensors that the shard "
             f"named does not: {first_few(absent)}"
         )
     return [tensor for tensors in by_shard.values() for tensor in tensors]
+
+
+def list_shards(index: Path, names: Iterable[str]) -> list[Path]:
+    """Return the files that an index names, each once; raise if one is missing or elsewhere."""
+    names = list(dict.fromkeys(names))
+    if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
+        raise ValueError(
+            f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"
+        )
+    if missing := [name for name in names if not (index.parent / name).is_file()]:
+        what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
+        raise FileNotFoundError(f"{index.parent}: {what}: {first_few(missing)}")
+    return [index.parent / name for name in names]
 
 
 def read_file(file: Path) -> list[Tensor]:
