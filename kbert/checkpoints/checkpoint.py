@@ -45,45 +45,31 @@ class Backbone(Protocol):
 class Checkpoint:
     """A checkpoint with known names; its tensors are read one by one, on demand.
 
-    Attributes that are not listed here are those of `kbert.Bert`; None if the checkpoint has none.
-
-    Attributes:
-        column: the column of the table of names that has its tensors' names.
-        spec: the spec of its graph.
-        tensors: its tensors by their names in the table; other tensors by their own names.
-        source: the path that was opened, for messages; `formats.open_checkpoint` sets it.
-        format: the checkpoint's format, set there too.
-        new_labels: label names for a newly initialized head.
-        other_head: the transformers class, if kbert does not have its head.
-        untrained: digests of newly initialized weights, by layer; see `untrained_weights`.
-        vocabulary: the folder or file of its tokenizer.
-        lowercase: whether that vocabulary is uncased, if only the format's own files say it.
-        left_out: tensors of the file that are not weights of a model: Adam's, buffers, copies.
-        address: its address on a hub with the commit, if it is in a hub's cache.
-        notes: remarks on how the file was read, one sentence each, for `inspect`.
+    Attributes without a comment are those of `kbert.Bert`; None if the checkpoint has none.
     """
 
-    column: str
+    column: str  # of the table of names, with the tensors' names
     spec: GraphSpec
-    tensors: dict[str, Tensor]
-    source: str = ""
-    format: str = ""
+    tensors: dict[str, Tensor]  # by their names in the table; others by their own names
+    source: str = ""  # the path that was opened, for messages; `formats.open_checkpoint` sets it
+    format: str = ""  # set there too
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     sentence_problem: str | None = None
     cross_encoder: CrossEncoderSettings | None = None
     problem_type: str | None = None
-    new_labels: tuple[str, ...] | None = None
-    other_head: str | None = None
+    new_labels: tuple[str, ...] | None = None  # for a newly initialized head
+    other_head: str | None = None  # the transformers class, if kbert does not have its head
+    # digests of newly initialized weights, by layer; see `untrained_weights`
     untrained: Mapping[str, Collection[str]] = field(default_factory=dict)
     split_punctuation: str | None = None
-    vocabulary: Path | None = None
-    lowercase: bool | None = None
-    left_out: tuple[str, ...] = ()
-    address: str | None = None
+    vocabulary: Path | None = None  # the folder or file of its tokenizer
+    lowercase: bool | None = None  # the vocabulary's, if only the format's own files say it
+    left_out: tuple[str, ...] = ()  # no weights of a model: Adam's, buffers, copies
+    address: str | None = None  # on a hub with the commit, if it is in a hub's cache
     card: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how the file was read, one sentence each, for `inspect`
 
     def replace_pad_id(self, pad_id: int) -> "Checkpoint":
         """Return the checkpoint with its tokenizer's padding token instead of config.json's.

@@ -24,21 +24,13 @@ _BLOCK = re.compile(r"((?:layer[._]|Encoder-)\D*?)(\d+)")
 
 @dataclass(frozen=True)
 class Fit:
-    """The result of a comparison; names are those of the checkpoint's format.
+    """The result of a comparison; names are those of the checkpoint's format."""
 
-    Attributes:
-        entries: parameters of the graph that the format has names for.
-        nameless: parameters of the graph that it has no names for, as "layer/variable".
-        tensors: tensors of the checkpoint that may be loaded into the graph.
-        others: tensors with the name of a parameter that belong to another head.
-        problems: mismatches, one line each: configuration keys first, then tensors.
-    """
-
-    entries: list[Entry]
-    nameless: list[str]
-    tensors: dict[str, Tensor]
-    others: list[str]
-    problems: list[str]
+    entries: list[Entry]  # parameters of the graph that the format has names for
+    nameless: list[str]  # its other parameters, as "layer/variable"
+    tensors: dict[str, Tensor]  # that may be loaded into the graph
+    others: list[str]  # tensors with the name of a parameter that belong to another head
+    problems: list[str]  # mismatches, one line each: configuration keys first, then tensors
 
 
 def fit(

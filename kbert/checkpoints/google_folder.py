@@ -56,11 +56,6 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
 
     `path` may be the .index file of one of several. Adam's slots and the step counter are left out.
-    The head is read from the names: cls/squad, run_classifier.py's output_weights, either of the
-    pretraining heads. The casing is that of tokenizer_config.json if there is one, else of the
-    folder's name ("uncased", "cased", or one of tokenization.py's lists), else of the vocabulary:
-    cased if a token has a capital letter, uncased if a thousand tokens have letters and none a
-    capital, else unknown.
     """
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
@@ -181,7 +176,12 @@ def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def _lowercase(folder: Path) -> bool | None:
-    """Return whether the vocabulary is uncased; None if unknown, or if tokenizer files say it."""
+    """Return whether the vocabulary is uncased; None if unknown, or if tokenizer files say it.
+
+    The folder's name says it ("uncased", "cased", or one of tokenization.py's lists), else the
+    vocabulary: it is cased if a token has a capital letter, uncased if a thousand tokens have
+    letters and none a capital.
+    """
     if any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
         return None
     name = folder.resolve().name

@@ -60,14 +60,8 @@ def read_text(file: Path, group, name: str) -> str:
 def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     """Return every dataset of an open group by its path there, unread; follow no links elsewhere.
 
-    Args:
-        file: the name of the file in errors.
-        group: h5py's group.
-        form: the name of the file's format in errors.
-
-    Raises:
-        ValueError: a damaged file, one beyond `kbert.io.bounds`, a dataset whose numbers are not in
-            it, or whose attribute states another dtype.
+    Errors name the file and its format, `form`. Raise a ValueError for a damaged file, one beyond
+    `kbert.io.bounds`, a dataset whose numbers are not in it or that states another dtype.
     """
     import h5py
 

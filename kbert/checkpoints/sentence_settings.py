@@ -31,20 +31,11 @@ QUERY, DOCUMENT = "query", "document"  # the prompts that a search takes
 
 @dataclass(frozen=True, eq=False)
 class SentenceDense:
-    """A dense layer after the pooling.
+    """A dense layer after the pooling."""
 
-    Attributes:
-        kernel: float32 (inputs, outputs).
-        bias: float32 (outputs,), or None.
-        activation: Keras's name of the activation function.
-
-    Raises:
-        ValueError: shapes that do not fit each other, an unknown activation.
-    """
-
-    kernel: "np.ndarray"
-    bias: "np.ndarray | None" = None
-    activation: str = "tanh"
+    kernel: "np.ndarray"  # float32 (inputs, outputs)
+    bias: "np.ndarray | None" = None  # float32 (outputs,)
+    activation: str = "tanh"  # Keras's name of the function
 
     def __post_init__(self):
         if self.kernel.ndim != 2 or (self.bias is not None and self.bias.shape != self.shape[1:]):
@@ -164,16 +155,10 @@ class SentenceSettings:
 
 @dataclass(frozen=True)
 class CrossEncoderSettings:
-    """A cross-encoder's settings: how its single logit becomes a score.
+    """A cross-encoder's settings: how its single logit becomes a score."""
 
-    Attributes:
-        activation: the path of torch's activation class, as the checkpoint has it; None if it has
-            none.
-        prompt: text put before the first text.
-    """
-
-    activation: str | None = None
-    prompt: str = ""
+    activation: str | None = None  # the path of torch's class, if the checkpoint has one
+    prompt: str = ""  # text put before the first text
 
 
 def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:

@@ -37,36 +37,24 @@ _HEADS_APART = ("keras_hub", "kbert")  # columns whose attention kernels have an
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter in one format: its name and shape there, and its layer and path within it.
-
-    `outputs_first` says that it is a kernel stored as (outputs, inputs).
-    """
+    """One parameter in one format: its name and shape there, and its layer and path within it."""
 
     name: str
     shape: tuple[int, ...]
-    outputs_first: bool
+    outputs_first: bool  # whether it is a kernel stored as (outputs, inputs)
     layer: str
     variable: str
 
 
 @dataclass(frozen=True)
 class Template:
-    """A row of the table: one parameter, or one parameter of every encoder block.
+    """A row of the table: one parameter, or one parameter of every encoder block."""
 
-    Attributes:
-        part: the part of the graph, one of `PARTS`.
-        names: its name by column; a format without such a parameter is left out.
-        shape: its shape in transformers, in formula letters; G is the number of segments, N of
-            labels.
-        layer: the kbert layer that has it.
-        variable: its path within that layer.
-    """
-
-    part: str
-    names: Mapping[str, str]
-    shape: tuple[str, ...]
+    part: str  # of the graph, one of `PARTS`
+    names: Mapping[str, str]  # by column; formats without such a parameter are left out
+    shape: tuple[str, ...]  # in transformers, in formula letters; G segments, N labels
     layer: str
-    variable: str
+    variable: str  # its path within the layer
 
     def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""

@@ -35,31 +35,21 @@ class Pair(NamedTuple):
 class LoraAdapter:
     """The LoRA adapters of a model's matrices, and other weights that were trained with them.
 
-    Attributes:
-        pairs: the adapters by block, from 1, and matrix, a name of `MATRICES`.
-        saved: other trained weights, those of the head, by transformers' names without the family's
-            prefix, such as "bert.".
-        column: the family of those names, by its column of the table of names; None: the file does
-            not distinguish BERT from RoBERTa.
-        head: the head of the graph; None: unknown.
-        labels, problem_type, split_punctuation: see `kbert.Bert`.
-        base: `digest` of the matrices that it was trained on; None: unknown.
-        base_path: the path of the base, or its name on a hub with the commit; None: unknown.
-        dropout: dropout rate of the input of A in training.
-        merged: `digest` of the matrices with the adapter merged; None: it is not merged.
+    Attributes without a comment are those of `kbert.Bert`; None: unknown.
     """
 
-    pairs: Mapping[tuple[int, str], Pair]
+    pairs: Mapping[tuple[int, str], Pair]  # by block, from 1, and matrix, a name of `MATRICES`
+    # other weights, the head's, by transformers' names without the family's prefix ("bert.")
     saved: Mapping[str, np.ndarray]
-    column: str | None = None
+    column: str | None = None  # the family of those names; None: BERT or RoBERTa
     head: str | None = None
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
     split_punctuation: str | None = None
-    base: str | None = None
-    base_path: str | None = None
-    dropout: float = 0.0
-    merged: str | None = None
+    base: str | None = None  # `digest` of the matrices that it was trained on
+    base_path: str | None = None  # the path of the base, or its name on a hub with the commit
+    dropout: float = 0.0  # of the input of A in training
+    merged: str | None = None  # `digest` of the matrices with the adapter; None: it is not merged
 
     @property
     def num_labels(self) -> int | None:

@@ -12,20 +12,12 @@ _TABLE = "embeddings.word_embeddings.weight"
 
 @dataclass(frozen=True)
 class Classes:
-    """A family's.
+    """The classes of a family."""
 
-    Attributes:
-        prefix: what the names of the encoder's weights begin with in a class with a head.
-        named: by class, the head that it has in kbert, and the parts of it that the class has.
-        tied: copies of weights, by their names, and the weights that they must equal.
-        heads: what the names of heads' weights begin with, which have no prefix.
-        tokenizer: the class of its WordPiece.
-    """
-
-    prefix: str
-    named: dict[str, tuple[str, tuple[str, ...]]]
-    tied: dict[str, str]
-    heads: tuple[str, ...]
+    prefix: str  # of the names of the encoder's weights in a class with a head
+    named: dict[str, tuple[str, tuple[str, ...]]]  # by class its head in kbert, and parts of that
+    tied: dict[str, str]  # copies of weights, and the weights that they must equal
+    heads: tuple[str, ...]  # what the names of heads' weights begin with, which have no prefix
     tokenizer: str = "BertTokenizer"
 
     @property

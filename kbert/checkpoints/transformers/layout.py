@@ -37,16 +37,10 @@ _AROUND = ("module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module")
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a checkpoint.
+    """The files of a checkpoint."""
 
-    Attributes:
-        folder: the folder with the tokenizer's files.
-        weights: the file of weights; None: those that the folder holds.
-        config: the configuration's file, if there is one.
-    """
-
-    folder: Path
-    weights: Path | None
+    folder: Path  # with the tokenizer's files
+    weights: Path | None  # None: those that the folder holds
     config: Path | None
 
 
