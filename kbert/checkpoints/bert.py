@@ -188,8 +188,9 @@ def load(
         if own_tokenizer is not None:
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
         spec, labels = _choose_spec(checkpoint, head, seq_len, num_labels, labels)
-        fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
-        _check_fit(checkpoint, fit, own_tokenizer)
+        tokens = own_tokenizer and own_tokenizer.vocab_size
+        fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
+        fit.check(checkpoint.source)
         elsewhere = added.layers(spec.config) if added else frozenset()
         bert = _build(checkpoint, spec, labels, fit, own_tokenizer, elsewhere)
     return bert if added is None else merge_adapter(bert, added, str(adapter), str(path))
@@ -283,20 +284,6 @@ def _choose_spec(
     if labels is None and len(new_labels) == num_labels:
         labels = new_labels
     return GraphSpec(own.config, head, seq_len=seq_len, num_labels=num_labels), labels
-
-
-def _check_fit(checkpoint: Checkpoint, fit: fitting.Fit, tokenizer: "Tokenizer | None") -> None:
-    tokens = tokenizer.vocab_size if tokenizer else None
-    problems = fit.problems + fitting.vocabulary_problems(tokens, checkpoint.spec.config)
-    if not problems:
-        return
-    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-    unexpected = any(problem.startswith("unexpected") for problem in problems)
-    raise ValueError(
-        f"{checkpoint.source} does not fit the model of its configuration, {count}: "
-        + fitting.summarize(problems)
-        + (" (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else "")
-    )
 
 
 def _build(

@@ -32,14 +32,27 @@ class Fit:
     others: list[str]  # tensors with the name of a parameter that belong to another head
     problems: list[str]  # mismatches, one line each: configuration keys first, then tensors
 
+    def check(self, source: str) -> None:
+        """Raise a ValueError for a checkpoint, called `source`, that does not fit."""
+        if not self.problems:
+            return
+        count = f"{len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
+        unexpected = any(problem.startswith("unexpected") for problem in self.problems)
+        raise ValueError(
+            f"{source} does not fit the model of its configuration, {count}: "
+            + summarize(self.problems)
+            + (" (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else "")
+        )
+
 
 def fit(
     checkpoint: Checkpoint,
     spec: GraphSpec,
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
+    tokens: int | None = None,
 ) -> Fit:
-    """Compare a checkpoint with a graph of its configuration.
+    """Compare a checkpoint, and the number of its tokens, with a graph of its configuration.
 
     A part of which the checkpoint has nothing may be missing, and a part of another head may be
     there; a part of which it has something must be whole. A classifier with another number of
@@ -77,13 +90,14 @@ def fit(
             for key, size in read_sizes(tensors, column).items()
             if getattr(config, key) != size
         ] + problems
+    problems += vocabulary_problems(tokens, config)
     templates = weight_names.templates_of(parts[0], config)
     nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
-    """Return why a vocabulary of so many tokens does not fit the embedding; None if it does."""
+    """Return why a vocabulary of so many tokens does not fit the embedding."""
     if tokens is None or tokens <= config.vocab_size:
         return []
     return [

@@ -116,8 +116,6 @@ def inspect(
     with formats.open_checkpoint(path, config, format) as checkpoint:
         checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
         spec = checkpoint.spec
-        problems = fitting.fit(checkpoint, spec).problems
-        problems += fitting.vocabulary_problems(vocab_size, spec.config)
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
@@ -128,7 +126,7 @@ def inspect(
             tensors=_list_tensors(checkpoint),
             vocab_size=vocab_size,
             lowercase=lowercase,
-            problems=tuple(problems),
+            problems=tuple(fitting.fit(checkpoint, spec, tokens=vocab_size).problems),
             ignored=ignored,
             sentence_problem=checkpoint.sentence_problem,
             **{name: getattr(checkpoint, name) for name in copied},

@@ -117,8 +117,7 @@ def open_one(path: Path, config: dict) -> str:
     digest = hashlib.sha256()
     with formats.open_checkpoint(path, needed) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
-        if fit.problems:
-            raise ValueError(f"{path} does not fit: {fitting.summarize(fit.problems)}")
+        fit.check(str(path))
         if checkpoint.vocabulary is not None:
             words = Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase)
             digest.update(" ".join(words.tokens).encode())

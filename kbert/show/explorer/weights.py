@@ -29,11 +29,7 @@ def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
     """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
-        if fit.problems:
-            raise ValueError(
-                f"{checkpoint.source} does not fit the model of its configuration: "
-                + fitting.summarize(fit.problems)
-            )
+        fit.check(checkpoint.source)
         paths = {entry.name: f"{entry.layer}/{entry.variable}" for entry in fit.entries}
         readers = {
             path: fit.tensors[name].read for name, path in paths.items() if name in fit.tensors
