@@ -201,9 +201,7 @@ def _lowercase(folder: Path) -> bool | None:
 
 def _list_losses(bert) -> list[str]:
     """Return what a model has that the files do not hold."""
-    losses = []
-    if bert.labels is not None:
-        losses.append(f"the labels' names: {', '.join(bert.labels)}")
+    losses = [f"the labels' names: {', '.join(bert.labels)}"] if bert.labels is not None else []
     if bert.cross_encoder is not None:
         losses.append("a cross-encoder's activation and prompt")
     if bert.sentence is not None:
@@ -223,9 +221,9 @@ def _warn_of_settings(config: BertConfig, path: Path) -> None:
         unknown.append("hidden_act")
     if unknown:
         settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
-        is_tanh = ACTIVATIONS[config.hidden_act] == "gelu_tanh"
-        hint = " (they call this form gelu: write that into bert_config.json for them)"
-        hint = hint if is_tanh else ""
+        hint = ""
+        if ACTIVATIONS[config.hidden_act] == "gelu_tanh":
+            hint = " (they call this form gelu: write that into bert_config.json for them)"
         _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
 
 

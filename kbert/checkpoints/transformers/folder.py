@@ -214,10 +214,7 @@ def _problem_type(values: dict, file: Path | None) -> str | None:
     problem_type = values.get("problem_type")
     if problem_type is None or problem_type in PROBLEM_TYPES:
         return problem_type
-    _logger.warning(
-        "%s: problem_type must be one of %s, got %s: it is ignored",
-        *(file, ", ".join(PROBLEM_TYPES), js.short_repr(problem_type)),
-    )
+    _warn_of_ignored(file, f"problem_type must be one of {', '.join(PROBLEM_TYPES)}", problem_type)
     return None
 
 
@@ -227,16 +224,15 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
     if names is None or names == {}:
         return None
     indices = [str(index) for index in range(count)]
-    if not js.matches(names, _LABELS) or set(names) != set(indices):
-        _logger.warning(
-            "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is ignored",
-            file,
-            count,
-            count - 1,
-            js.short_repr(names),
-        )
-        return None
-    return tuple(names[index] for index in indices)
+    if js.matches(names, _LABELS) and set(names) == set(indices):
+        return tuple(names[index] for index in indices)
+    rule = f"id2label must name the classifier's {count} outputs, 0 … {count - 1}"
+    _warn_of_ignored(file, rule, names)
+    return None
+
+
+def _warn_of_ignored(file: Path | None, rule: str, value) -> None:
+    _logger.warning("%s: %s, got %s: it is ignored", file, rule, js.short_repr(value))
 
 
 def _new_labels(values: dict) -> tuple[str, ...] | None:

@@ -127,9 +127,8 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
     are config.json's, which have them in older versions.
     """
     own = values.get("sentence_transformers")
-    activation = own.get("activation_fn") if isinstance(own, dict) else None
-    if not isinstance(own, dict) or "activation_fn" not in own:
-        activation = values.get("sbert_ce_default_activation_function")
+    own = own if isinstance(own, dict) else {}
+    activation = own.get("activation_fn", values.get("sbert_ce_default_activation_function"))
     prompt = ""
     if (root / _MODULES).is_file() and (root / _SETTINGS).is_file():
         saved = js.read(root / _SETTINGS, _PROMPTS)
