@@ -188,7 +188,7 @@ def load(
         if own_tokenizer is not None:
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
         spec, labels = _choose_spec(checkpoint, head, seq_len, num_labels, labels)
-        tokens = own_tokenizer and own_tokenizer.vocab_size
+        tokens = own_tokenizer.vocab_size if own_tokenizer else None
         fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
         fit.check(checkpoint.source)
         elsewhere = added.layers(spec.config) if added else frozenset()
