@@ -75,7 +75,8 @@ def fit(
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
     classifiers = sorted({row.names[column] for row in templates if column in row.names})
-    others = [name for name in classifiers if parts != own_parts and tensors.pop(name, None)]
+    is_own = parts == own_parts
+    others = [] if is_own else [name for name in classifiers if tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
     entries = weight_names.entries_of(spec, column)
     problems = transfer.problems(

@@ -131,7 +131,7 @@ def _rebuild(
     spec = dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
     with deferred.without_values():
         model = builder.build(spec)
-    values = {}
+    values: dict[str, Callable[[], np.ndarray]] = {}
     for weight in bert.model.weights:
         is_changed = weight.path.split("/")[0] in tables
         values[weight.path] = partial(_read, weight, change if is_changed else np.asarray)

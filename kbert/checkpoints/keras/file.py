@@ -87,11 +87,12 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         tensors, left_out = _name_tensors(archive, graph)
         _check_settings(own, graph, f"{path}: {_OWN}")
         pair = own.get("cross_encoder")
+        plain: dict = {name: own.get(name) for name in _PLAIN}
         yield Checkpoint(
             "kbert",
             graph,
             tensors,
-            **{name: own.get(name) for name in _PLAIN},
+            **plain,
             labels=tuple(own.get("labels") or ()) or None,
             sentence=own.get("sentence") and _read_sentence(own["sentence"], archive),
             untrained=own.get("newly_initialized") or {},

@@ -168,7 +168,7 @@ def _make_objects(bert, task: str) -> dict[str, dict]:
             truncate="round_robin",
             **(_MASKING if task == _MASKED_LM else {}),
         )
-    settings = {"backbone": backbone, "preprocessor": preprocessor}
+    settings: dict = {"backbone": backbone, "preprocessor": preprocessor}
     if task == _EMBEDDER:
         settings |= {"pooling_mode": bert.sentence.pooling, "normalize": bert.sentence.normalize}
     if task == _CLASSIFIER:
