@@ -132,14 +132,14 @@ def _settings_of(adapter: LoraAdapter) -> str:
     """Return the settings of `finetune` that have made an adapter."""
     (a, _, scale), *_ = adapter.pairs.values()
     names = {name for _, name in adapter.pairs}
-    return _listed(a.shape[0], names, scale * a.shape[0])
+    return _describe_lora(a.shape[0], names, scale * a.shape[0])
 
 
 def _settings_in(settings: FinetuningSettings) -> str:
     alpha = settings.lora_rank if settings.lora_alpha is None else settings.lora_alpha
-    return _listed(settings.lora_rank, set(read_lora_targets(settings.lora_targets)), alpha)
+    return _describe_lora(settings.lora_rank, set(read_lora_targets(settings.lora_targets)), alpha)
 
 
-def _listed(rank, names: set[str], alpha) -> str:
+def _describe_lora(rank, names: set[str], alpha) -> str:
     ordered = ",".join(read_lora_targets(",".join(names)))
     return f"lora_rank={rank}, lora_targets={ordered!r}, lora_alpha={alpha:g}"

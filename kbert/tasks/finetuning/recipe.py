@@ -306,14 +306,14 @@ def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
     is_number = task.problem_type == "regression" and teacher.spec.num_labels == 1
     if teacher_labels != labels and not is_number:
         raise ValueError(
-            f"teacher must have the labels of the data, {_listed(labels)}, got "
-            f"{_listed(teacher_labels)}: "
+            f"teacher must have the labels of the data, {_list_labels(labels)}, got "
+            f"{_list_labels(teacher_labels)}: "
             "fine-tune it on the same labels, or take alpha 0 and hidden_loss"
         )
     return teacher
 
 
-def _listed(labels: tuple[str, ...] | None) -> str:
+def _list_labels(labels: tuple[str, ...] | None) -> str:
     labels = labels or ()
     more = f", … ({len(labels)})" if len(labels) > 6 else ""
     return ", ".join(labels[:6]) + more

@@ -162,7 +162,7 @@ def write_glue_page(result: GlueResult, config: BertConfig) -> None:
         f"{config.hidden_size}, {config.num_attention_heads} heads</p>",
         f"<div class=cards>{cards}</div>",
         "<h2>Compared with published metrics</h2>",
-        _make_html_table(head, rows, words=2),
+        _make_html_table(head, rows, num_left=2),
         f"<p class=small>{_NOTE}</p>",
         *(_describe_runs(task, result.folder) for task in result.tasks),
         f"<h2>Sources</h2><dl>{''.join(sources)}</dl>",
@@ -171,13 +171,13 @@ def write_glue_page(result: GlueResult, config: BertConfig) -> None:
 
 
 def _make_html_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], words: int, best: Collection[int] = ()
+    head: Sequence[str], rows: Iterable[Sequence[str]], num_left: int, best: Collection[int] = ()
 ) -> str:
-    """Return a table of HTML cells; the first `words` columns are left-aligned."""
+    """Return a table of HTML cells; the first `num_left` columns are left-aligned."""
 
     def join(row: Sequence[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=n' if column >= words else ''}>{cell}</{tag}>"
+            f"<{tag}{' class=n' if column >= num_left else ''}>{cell}</{tag}>"
             for column, cell in enumerate(row)
         )
 
@@ -205,5 +205,5 @@ def _describe_runs(result: TaskResult, folder: Path) -> str:
     return (
         f"<details><summary>{html.escape(task.name)}: {len(runs)} runs, the best "
         f"{100 * best:.1f}; {html.escape(str(result.best))}</summary>"
-        f"{_make_html_table(head, rows, words=1, best=chosen)}</details>"
+        f"{_make_html_table(head, rows, num_left=1, best=chosen)}</details>"
     )
