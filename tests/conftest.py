@@ -27,7 +27,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # all, so that each backend is imported once for them, which takes 5 seconds.
 FORKING = (
     "training/test_run_kills.py",
-    "training/test_run_pretrain.py",
     "training/test_run_workers.py",
     "training/test_torch_processes.py",
     "training/test_tpu_program.py",

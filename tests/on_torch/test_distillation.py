@@ -7,23 +7,18 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies
-from helpers.labelled_texts import write_texts
+from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.run_shards import CONFIG, make_shards
 from helpers.run_shards import VOCABULARY as OF_SHARDS
 from helpers.small_berts import small_bert, small_berts
 
 import kbert
-from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
-from kbert.tasks.pretraining.pretrain import pretrain
-from kbert.tasks.resume import resume
 from kbert.training.loss import compute_objective
 
-QUIET = {"progress": False, "peak_flops": 1e9}
 DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
-SETTINGS = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "save_every": 3, **QUIET}
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +28,10 @@ def heads(small):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, small, heads):
+def folder(tmp_path_factory, small):
     """train.tsv, and checkpoints: a student, its wider and deeper teacher, others."""
     folder = tmp_path_factory.mktemp("distillation")
-    write_texts(folder / "train.tsv", 32, 1)
-    write_texts(folder / "dev.tsv", 11, 2)
-    student = heads["encoder"]
+    write_source(folder, small, train=32, dev=11)
     wide = dataclasses.replace(small, num_hidden_layers=2, hidden_size=28)
     found = small_bert(wide, "classifier")
     model = kbert.build_classifier(wide, seq_len=None, num_labels=2)
@@ -46,7 +39,6 @@ def folder(tmp_path_factory, small, heads):
     for weight in model.weights:
         weight.assign(random.normal(0, 0.3, weight.shape))
     teacher = dataclasses.replace(found, model=model, labels=("bad", "good"))
-    kbert.save(student, folder / "student")
     kbert.save(teacher, folder / "teacher")
     kbert.save(dataclasses.replace(teacher, labels=("bad", "worse")), folder / "labels")
     kbert.save(found, folder / "five")
@@ -58,13 +50,7 @@ def folder(tmp_path_factory, small, heads):
 
 
 def distilled(folder, **options):
-    return finetune(
-        folder / "student",
-        "classify",
-        train=folder / "train.tsv",
-        dev=folder / "dev.tsv",
-        **({"teacher": folder / "teacher"} | DISTILLATION | SETTINGS | options),
-    )
+    return tune(folder, **{"teacher": folder / "teacher", "save_every": 3} | DISTILLATION | options)
 
 
 @pytest.mark.full
@@ -75,10 +61,10 @@ def test_resume_of_distillation_is_bit_equal(folder, tmp_path):
     moved = (folder / "teacher").rename(folder / "moved")
     try:
         with pytest.raises(OSError, match="teacher"):
-            resume(tmp_path / "run", **QUIET)
+            kbert.resume(tmp_path / "run", **QUIET)
         with pytest.raises(ValueError, match=r"data\.teacher"):
-            resume(tmp_path / "run", teacher=other_weights(moved), **QUIET)
-        again = resume(tmp_path / "run", teacher=moved, **QUIET)
+            kbert.resume(tmp_path / "run", teacher=other_weights(moved), **QUIET)
+        again = kbert.resume(tmp_path / "run", teacher=moved, **QUIET)
     finally:
         moved.rename(folder / "teacher")
     names = [layer.name for layer in whole.bert.model.layers]
@@ -112,7 +98,7 @@ def other_weights(folder):
             "teacher must have the labels of the data, bad, good, got bad, wor",
         ),
         ({"teacher": "five"}, "got 0, 1, 2, 3, 4: fine-tune it on the same labels, or take alpha"),
-        ({"teacher": "student"}, "needs a model with the head 'classifier', got 'encoder'"),
+        ({"teacher": "source"}, "needs a model with the head 'classifier', got 'encoder'"),
         (
             {"alpha": 0, "hidden_loss": None},
             "alpha must be above 0 for a teacher without hidden_loss",
@@ -216,7 +202,7 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
         **auxiliary_losses,
         **QUIET,
     }
-    trained = pretrain(
+    trained = kbert.pretrain(
         tmp_path / "shards", init=tmp_path / "teacher", output=tmp_path / "run", **options
     )
     line = trained.history.updates[0]
@@ -226,7 +212,7 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
     hard = line["MLM_loss"] + line["NSP_loss"]
     assert line["loss"] == pytest.approx(0.5 * hard, rel=1e-5)
     with pytest.raises(ValueError, match="vocabulary"):
-        pretrain(
+        kbert.pretrain(
             tmp_path / "shards", output=tmp_path / "no", **options | {"teacher": other(config)}
         )
 
@@ -237,7 +223,7 @@ def other(config):
 
 @pytest.mark.full
 def test_finetune_command_takes_a_teacher(folder, tmp_path, capsys):
-    arguments = ["finetune", folder / "student", "--task", "classify", "--epochs", 1]
+    arguments = ["finetune", folder / "source", "--task", "classify", "--epochs", 1]
     arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-loss", "cosine"]
     taught = [*arguments, "-o", tmp_path / "run", "--teacher"]
     assert kbert_command(capsys, *taught, folder / "teacher").status == 0

@@ -11,7 +11,6 @@ from helpers.run_shards import SETTINGS as SHARD_SETTINGS
 from helpers.small_berts import small_bert
 
 import kbert
-from kbert.tasks.resume import resume
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of PEFT's
 QUIET = {"progress": False, "peak_flops": 1e9}
@@ -55,7 +54,7 @@ def test_sentence_embeddings_train_with_lora(source, tmp_path):
     again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
     vectors = kbert.embed(again, texts, pooling="mean")
     np.testing.assert_allclose(vectors, kbert.embed(done.bert, texts), atol=1e-6)
-    opened = resume(tmp_path / "run", source=source, train=PAIRS, **QUIET)
+    opened = kbert.resume(tmp_path / "run", source=source, train=PAIRS, **QUIET)
     assert sorted(opened.bert.adapter.pairs) == [(n, m) for n in (1, 2) for m in ("key", "output")]
     if importlib.util.find_spec("peft") is not None:
         np.testing.assert_allclose(by_peft(source, tmp_path / "run", texts), vectors, atol=1e-5)

@@ -8,8 +8,7 @@ import socket
 
 import numpy as np
 import pytest
-from helpers.labelled_texts import write_texts
-from helpers.small_berts import small_bert
+from helpers.labelled_texts import QUIET, SETTINGS, tune, write_source
 from huggingface_hub import ModelCard
 
 import kbert
@@ -19,42 +18,34 @@ from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 
-SETTINGS = {"epochs": 2, "batch_size": 13, "learning_rate": 5e-3, "seed": 4}
-QUIET = {"progress": False, "peak_flops": 1e9}
 LORA = {"lora_rank": 3, "lora_targets": "query,value"}
 
 
 @pytest.fixture(scope="module")
 def folder(small, tmp_path_factory):
-    """train.tsv, dev.tsv, and two checkpoints of other weights."""
-    folder = tmp_path_factory.mktemp("pinned")
-    write_texts(folder / "train.tsv", 26, 1)
-    write_texts(folder / "dev.tsv", 13, 2)
-    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
-    kbert.save(bert, folder / "source")
-    for weight in bert.model.weights:
-        weight.assign(weight.numpy() * 1.5)
-    kbert.save(bert, folder / "newer")
+    """Data, and two checkpoints of other weights."""
+    folder = write_source(tmp_path_factory.mktemp("pinned"), small, train=26, dev=13)
+    kbert.save(scaled(kbert.load(folder / "source")), folder / "newer")
     return folder
 
 
 @pytest.fixture(scope="module")
 def plain(folder):
     """A run that started from a folder."""
-    return finetune(folder, folder / "source", folder / "plain", epochs=1)
+    return tune(folder, folder / "plain", epochs=1)
 
 
-def finetune(folder, source, output, **options):
-    files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
-    options = SETTINGS | QUIET | options
-    return kbert.finetune(source, "classify", **files, output=output, **options)
+def scaled(bert):
+    for weight in bert.model.weights:
+        weight.assign(weight.numpy() * 1.5)
+    return bert
 
 
 def opened(folder, source, **options) -> Finetuning:
     """A run as it is before it trains."""
     sources = {"source": source, "train": folder / "train.tsv", "dev": None}
     sources["teacher"] = options.pop("teacher", None)
-    settings = FinetuningSettings.from_options(SETTINGS | options)
+    settings = FinetuningSettings.from_options(SETTINGS | {"epochs": 2} | options)
     recipe = Finetuning(task_of("classify"), settings, sources)
     recipe.read()
     recipe.open(False)
@@ -78,7 +69,7 @@ def places(run) -> dict:
 def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path):
     commit = hub.add("org/base", folder / "source")
     address = f"hf://org/base@{commit}"
-    whole = finetune(folder, "org/base", tmp_path / "run", epochs=1)
+    whole = tune(folder, tmp_path / "run", "org/base", epochs=1)
     assert places(tmp_path / "run")["source"] == address
     assert f"<dt>Started from</dt><dd>{address}</dd>" in (tmp_path / "run/report.html").read_text()
     card = ModelCard.load(tmp_path / "run/model/README.md")
@@ -98,14 +89,12 @@ def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path
 def test_run_of_a_loaded_model_resumes_from_its_name(hub, folder, tmp_path):
     address = f"hf://org/base@{hub.add('org/base', folder / 'source')}"
     bert = kbert.load("org/base")
-    whole = finetune(folder, bert, tmp_path / "run", epochs=1)
+    whole = tune(folder, tmp_path / "run", bert, epochs=1)
     assert places(tmp_path / "run")["source"] == address
     again = kbert.resume(begun(tmp_path / "run", tmp_path / "again"), **QUIET)
     for name, array in weights(again.bert).items():
         np.testing.assert_array_equal(array, weights(whole.bert)[name])
-    for weight in bert.model.weights:
-        weight.assign(weight.numpy() * 1.5)
-    finetune(folder, bert, tmp_path / "other", epochs=1)
+    tune(folder, tmp_path / "other", scaled(bert), epochs=1)
     copy = begun(tmp_path / "other", tmp_path / "changed")
     with pytest.raises(ValueError, match=r"source: the run has .*, now "):
         kbert.resume(copy, **QUIET)  # the name has other weights
@@ -185,7 +174,7 @@ def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_p
 @pytest.mark.full
 def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder, tmp_path):
     commit = hub.add("org/base", folder / "source")
-    finetune(folder, "org/base", tmp_path / "run", epochs=1, **LORA)
+    tune(folder, tmp_path / "run", "org/base", epochs=1, **LORA)
     adapter = tmp_path / "run/adapter"
     config = json.loads((adapter / "adapter_config.json").read_text())
     assert (config["base_model_name_or_path"], config["revision"]) == ("org/base", commit)
@@ -204,6 +193,6 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
 def test_peft_reads_the_base_and_its_revision(hub, folder, tmp_path):
     peft = pytest.importorskip("peft")
     commit = hub.add("org/base", folder / "source")
-    finetune(folder, "org/base", tmp_path / "run", epochs=1, **LORA)
+    tune(folder, tmp_path / "run", "org/base", epochs=1, **LORA)
     config = peft.PeftConfig.from_pretrained(tmp_path / "run/adapter")
     assert (config.base_model_name_or_path, config.revision) == ("org/base", commit)

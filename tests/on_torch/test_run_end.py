@@ -10,20 +10,13 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
-from helpers.labelled_texts import write_texts
+from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
-from helpers.small_berts import small_bert
 
 import kbert
-from kbert import BertConfig
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
-from kbert.tasks.finetuning.finetune import finetune
-from kbert.tasks.pretraining.pretrain import pretrain
-from kbert.tasks.resume import resume
 from kbert.training.run.run_folder import RunFolder
-
-QUIET = {"progress": False, "peak_flops": 1e9}
 
 
 class Stops(keras.callbacks.Callback):
@@ -41,33 +34,19 @@ class Stops(keras.callbacks.Callback):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, small):
-    """Shards; train.tsv, dev.tsv and a checkpoint."""
+    """Shards; train.tsv, dev.tsv and a checkpoint: three steps an epoch."""
     folder = tmp_path_factory.mktemp("ends")
     make_shards(folder)
-    write_texts(folder / "train.tsv", 39, 1)
-    write_texts(folder / "dev.tsv", 23, 2)
-    kbert.save(small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source")
-    return folder
+    return write_source(folder, small)
 
 
 def pretrained(folder, output, after: int, **options):
     """A run that a callback stops after so many updates."""
     settings = SETTINGS | {"evaluate_every": 100, "save_every": 100} | options
-    config, stops = BertConfig(**CONFIG), [Stops(after)]
-    return pretrain(folder / "shards", config, output=output, callbacks=stops, **QUIET, **settings)
-
-
-def tuned(folder, output, **options):
-    """Three epochs of three updates."""
-    data = {"train": folder / "train.tsv", "output": output}
-    settings = {
-        "dev": folder / "dev.tsv",
-        "epochs": 3,
-        "batch_size": 13,
-        "learning_rate": 5e-3,
-        "seed": 4,
-    } | QUIET
-    return finetune(folder / "source", "classify", **data, **(settings | options))
+    config, stops = kbert.BertConfig(**CONFIG), [Stops(after)]
+    return kbert.pretrain(
+        folder / "shards", config, output=output, callbacks=stops, **QUIET, **settings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +74,7 @@ def test_last_step_is_recorded_where_a_callback_stops(stopped, folder, tmp_path)
 def test_stopped_finetuning_reports_its_last_weights(folder, tmp_path):
     """Stopped in its second epoch: the last weights were never evaluated in the run."""
     options = {"log_every": 10, "keep_best": False, "callbacks": [Stops(5)]}
-    stopped = tuned(folder, tmp_path / "run", **options)
+    stopped = tune(folder, tmp_path / "run", **options)
     assert [line["step"] for line in stopped.history.updates] == [3, 5]
     figures = evaluate(stopped.bert, "classify", folder / "dev.tsv")
     assert stopped.metrics == pytest.approx(figures, rel=1e-5)
@@ -111,7 +90,7 @@ def test_report_exists_from_the_first_evaluation(folder, tmp_path):
         def on_epoch_end(self, epoch, logs=None):
             pages.append((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
 
-    tuned(folder, tmp_path / "run", callbacks=[Reads()])
+    tune(folder, tmp_path / "run", callbacks=[Reads()])
     assert ["it trains: 3 of 9 steps done" in page for page in pages] == [True, False, False]
     assert "it trains: 6 of 9 steps done" in pages[1]
     last = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -178,7 +157,7 @@ def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with
     evaluations(*SCORES)
     seen = Heads()
     output = tmp_path / "run" if with_folder else None
-    whole = tuned(folder, output, callbacks=[seen], **PATIENCE)
+    whole = tune(folder, output, callbacks=[seen], **PATIENCE)
     assert [line["step"] for line in whole.history.evaluations] == [3, 6, 9, 12, 15]
     assert whole.history.stopped.startswith(STOPPED)
     assert (whole.metrics["accuracy"], whole.metrics["loss"]) == (0.75, 0.4)
@@ -191,7 +170,7 @@ def test_last_weights_are_kept_without_keep_best(folder, tmp_path, evaluations):
     evaluations((1.0, 1.0), *[(0.5, 1.0)] * 3)
     seen = Heads()
     options = {"epochs": 2, "batch_size": 39, "keep_best": False, "callbacks": [seen]}
-    whole = tuned(folder, tmp_path / "run", **options)
+    whole = tune(folder, tmp_path / "run", **options)
     head = whole.bert.model.get_layer(CLASSIFIER).get_weights()[0]
     assert [np.array_equal(head, one) for one in seen.found] == [False, True]
     assert whole.metrics["accuracy"] == 0.5
@@ -206,14 +185,14 @@ def test_last_weights_are_kept_without_keep_best(folder, tmp_path, evaluations):
 def test_patience_survives_a_kill(folder, tmp_path, evaluations, ends, options):
     evaluations(*SCORES)
     with pytest.raises(RuntimeError, match=r"killed|crash"):
-        tuned(folder, tmp_path / "run", callbacks=[ends], **PATIENCE | options)
-    again = resume(tmp_path / "run", **QUIET)
+        tune(folder, tmp_path / "run", callbacks=[ends], **PATIENCE | options)
+    again = kbert.resume(tmp_path / "run", **QUIET)
     assert again.history.stopped.startswith(STOPPED) and again.metrics["loss"] == 0.4
 
 
 def test_patience_without_dev_data_is_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev"):
-        tuned(folder, tmp_path / "run", dev=None, patience=2)
+        tune(folder, tmp_path / "run", dev=None, patience=2)
     with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev or"):
         pretrained(folder, tmp_path / "run", 3, dev_ratio=0.0, patience=2)
     assert not (tmp_path / "run").exists()
@@ -233,8 +212,8 @@ def damaged(run, step: int):
 def test_damaged_best_state_falls_back_to_second_best(
     folder, tmp_path, falling, monkeypatch, caplog
 ):
-    tuned(folder, tmp_path / "run", keep_checkpoints=True, save_every=3)
-    again = resume(damaged(tmp_path / "run", 3), **QUIET)
+    tune(folder, tmp_path / "run", keep_checkpoints=True, save_every=3)
+    again = kbert.resume(damaged(tmp_path / "run", 3), **QUIET)
     monkeypatch.undo()
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
     assert again.metrics["loss"] == pytest.approx(figures["loss"], rel=1e-5)
@@ -249,9 +228,9 @@ def test_damaged_best_state_falls_back_to_second_best(
 @pytest.mark.full
 def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, caplog):
     options = {"evaluate_every": 4, "save_every": 1, "keep_checkpoints": True}
-    tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
+    tune(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
     run = damaged(tmp_path / "run", 4)
-    again = resume(run, callbacks=[Stops(1)], **QUIET)
+    again = kbert.resume(run, callbacks=[Stops(1)], **QUIET)
     assert again.history.updates[-1]["step"] == 6
     assert (
         "no intact state has them: the result has the weights and metrics of step 6" in caplog.text
@@ -279,14 +258,14 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
         total = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         assert out.endswith("the model was not evaluated: no dev data were given (--dev)\n")
         assert f"\nsize: {total / 1e6:,.1f} MB (model " in out
-        assert kbert.load(run / "model").config == BertConfig(**CONFIG)
+        assert kbert.load(run / "model").config == kbert.BertConfig(**CONFIG)
     status, out, _ = kbert_command(capsys, "pretrain", "--resume", tmp_path / "all")
     assert "is finished" in out and len(states(tmp_path / "all")) == 2
     status, out, _ = kbert_command(
         capsys, "pretrain", "--resume", tmp_path / "all", "--no-keep-checkpoints"
     )
     assert (status, states(tmp_path / "all")) == (0, [])
-    again = resume(tmp_path / "all", **QUIET)
+    again = kbert.resume(tmp_path / "all", **QUIET)
     assert [line["step"] for line in again.history.updates] == [1, 2, 3, 4]
 
 
@@ -301,7 +280,7 @@ def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
         said = {} if keep is None else {"keep_checkpoints": keep}
         content = {name: content[name] for name in content if name != "keep_checkpoints"} | said
         file.write_text(json.dumps(content))
-        resume(run, **QUIET)
+        kbert.resume(run, **QUIET)
         assert states(run) == expected
     assert len(before) == 2
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import texts
 from helpers.peer_outputs import run_peer
 from helpers.peer_tokenizers import VOCABULARY
-from helpers.sample_data import TAGGED, sample_bert, tokenizer
+from helpers.sample_data import TAGGED, tokenizer
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
@@ -209,16 +209,3 @@ def test_tagging_metrics_of_given_logits():
     figures = task.scores(records, examples, {TOKEN_CLASSIFIER: right}, LABELS).metrics()
     expected = {"accuracy": 4 / 5, "precision": 1 / 3, "recall": 1 / 2, "f1": 2 / 5}
     assert figures == pytest.approx(expected)
-
-
-@pytest.mark.full
-def test_tagging_learns_a_real_sample():
-    from kbert.tasks.finetuning.finetune import finetune
-
-    options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}
-    tuned = finetune(sample_bert(), "tag", train=TAGGED, dev=TAGGED, progress=False, **options)
-    first, last = (tuned.history.evaluations[place] for place in (0, -1))
-    assert last["val_loss"] < 0.3 * first["val_loss"]
-    assert first["val_f1"] < 0.1
-    assert tuned.metrics["f1"] > 0.5
-    assert tuned.bert.labels[0] == "B-creative-work"

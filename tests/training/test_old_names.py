@@ -1,43 +1,14 @@
-"""Finished runs of older releases are opened; a setting's old name is refused with the new one."""
-
-import json
+"""The old name of a setting is refused with the new one."""
 
 import pytest
 from helpers.command_line import kbert as run
-from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 import kbert
 from kbert.graph import aliases
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
-QUIET = {"progress": False, "peak_flops": 1e9}
 OLD = aliases.table()["old setting"]
-
-
-def with_old_names(content: dict) -> dict:
-    """Give settings the names that older releases wrote."""
-    old = {new: name for name, new in OLD.items()}
-    return {
-        old.get(name, name): with_old_names(value) if isinstance(value, dict) else value
-        for name, value in content.items()
-    }
-
-
-def test_finished_run_of_an_older_release_is_opened(tmp_path, capsys):
-    config, folder = kbert.BertConfig(**CONFIG), tmp_path / "run"
-    options = SETTINGS | QUIET | {"steps": 3, "save_every": 1, "keep_checkpoints": True}
-    first = kbert.pretrain(make_shards(tmp_path), config, output=folder, **options)
-    content = with_old_names(json.loads((folder / "settings.json").read_text())) | {"keep": "all"}
-    assert {"rematerialize", "lora", "masked_share", "held_out"} <= set(content["settings"])
-    assert "masked_share" in content["fingerprint"]["train"]
-    del content["computation"]
-    (folder / "settings.json").write_text(json.dumps(content))
-    opened = kbert.resume(folder, **QUIET)
-    assert without_times(opened.history.updates) == without_times(first.history.updates)
-    assert list((folder / "checkpoints").glob("*.safetensors"))  # they are not removed
-    done = run(capsys, "pretrain", "--resume", folder)
-    assert done.status == 0 and "is finished already, after 3 steps" in done.out
 
 
 @pytest.mark.parametrize("name", OLD)

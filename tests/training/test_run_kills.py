@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from helpers.interrupted_run import assert_states_equal
-from helpers.labelled_texts import write_texts
+from helpers.labelled_texts import write_source
 from helpers.run_shards import SETTINGS, make_shards, without_times
-from helpers.small_berts import small_bert
 
-import kbert
 from kbert.training.run.records import read_records
 
 STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10}  # 2 epochs of 23 examples, 5 a batch
@@ -59,12 +57,8 @@ def folder(tmp_path_factory, small):
     """Shards; a checkpoint with dropout, and labelled texts."""
     folder = tmp_path_factory.mktemp("runs")
     make_shards(folder)
-    for name, count in (("train", 23), ("dev", 9)):
-        write_texts(folder / f"{name}.tsv", count, seed=count)
-    config = small.replace(num_hidden_layers=1)
-    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.1
-    kbert.save(small_bert(config, "encoder"), folder / "source")
-    return folder
+    assert small.hidden_dropout_prob == small.attention_probs_dropout_prob == 0.1
+    return write_source(folder, small, train=23, dev=9)
 
 
 @pytest.fixture(scope="module")

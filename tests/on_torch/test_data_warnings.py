@@ -10,8 +10,6 @@ from helpers.small_berts import small_bert
 
 import kbert
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
-from kbert.data.corpus.shards import open_shards
-from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.graph.names import NSP
 
 ROWS = [("a cat", 0), ("a dog", 1)]
@@ -37,7 +35,7 @@ def test_documents_of_one_sentence_are_counted(tmp_path, said):
     shards = prepared(tmp_path, [*documents, "a dog\nand a tree"])
     (warning,) = said()
     assert warning.startswith("23 of 24 documents have one sentence, which none follows: nearly")
-    batches = PretrainingBatches(str(tmp_path / "shards"), batch_size=8, seq_len=24)
+    batches = kbert.PretrainingBatches(str(tmp_path / "shards"), batch_size=8, seq_len=24)
     assert batches.fingerprint["shards"] == shards.fingerprint  # a path is opened
     labels = np.concatenate([batches.batch(step).labels[NSP] for step in range(3)])
     assert labels.mean() > 0.8  # what the warning is of
@@ -49,7 +47,7 @@ def test_repeated_documents_are_counted(tmp_path, said):
     pairs = [f"the cat {word}\na {word} dog" for word in ("runs", "sees", "sat", "is")]
     prepared(tmp_path, [*pairs * 3, "a tree\na sun"])
     assert said() == ["8 of 13 documents repeat another"]
-    warn_of_corpus(open_shards(tmp_path / "shards"))
+    warn_of_corpus(kbert.open_shards(tmp_path / "shards"))
     assert said()[1:] == said()[:1]
 
 
@@ -88,3 +86,4 @@ def test_max_length_defaults_to_the_positions(small, said):
     bert = small_bert(small.replace(num_hidden_layers=1), "classifier")
     tuned = kbert.finetune(bert, "classify", train=ROWS, **SETTINGS)
     assert tuned.bert.labels == ("0", "1") and not said()
+    assert (tuned.metrics, tuned.folder, len(tuned.history.updates)) == ({}, None, 1)

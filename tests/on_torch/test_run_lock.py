@@ -9,15 +9,12 @@ import keras
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
-from helpers.labelled_texts import write_texts
-from helpers.small_berts import small_bert
+from helpers.labelled_texts import QUIET, tune
 
 import kbert
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
-from kbert.tasks.resume import resume
 from kbert.training.run.run_folder import RunFolder, lock_folder
 
-QUIET = {"progress": False, "peak_flops": 1e9}
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -28,26 +25,11 @@ with lock_folder(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, small):
-    """train.tsv and a checkpoint."""
-    folder = tmp_path_factory.mktemp("lock")
-    write_texts(folder / "train.tsv", 26, 1)
-    kbert.save(small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source")
-    return folder
-
-
-def tune(folder, output, **options):
-    settings = {"epochs": 3, "batch_size": 13, "save_every": 2, "seed": 4} | QUIET
-    data = {"train": folder / "train.tsv", "output": output}
-    return kbert.finetune(folder / "source", "classify", **data, **(settings | options))
-
-
 @pytest.mark.full
-def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
-    run = folder / "crashed"
+def test_run_is_trained_by_one_process_at_a_time(labelled, tmp_path, capsys):
+    run = tmp_path / "crashed"
     with pytest.raises(RuntimeError, match="crash"):
-        tune(folder, run, callbacks=[Crash(5)])
+        tune(labelled, run, epochs=2, save_every=2, callbacks=[Crash(5)])
     process = subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "held\n"
@@ -59,7 +41,7 @@ def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
     finally:
         process.kill()
         process.communicate()
-    assert resume(run, **QUIET).history.updates[-1]["step"] == 6
+    assert kbert.resume(run, **QUIET).history.updates[-1]["step"] == 6
     assert not (run / ".lock").exists()  # it is finished
 
 
@@ -93,20 +75,20 @@ class Moves(keras.callbacks.Callback):
     "again",
     [pytest.param(False, marks=pytest.mark.nightly), pytest.param(True, marks=pytest.mark.full)],
 )
-def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):
+def test_moved_run_folder_is_named_in_the_error(labelled, tmp_path, again):
     run, to = tmp_path / "run", tmp_path / "moved"
     with pytest.raises(FileNotFoundError) as error:
-        tune(folder, run, callbacks=[Moves(run, to, again)])
+        tune(labelled, run, epochs=2, save_every=2, callbacks=[Moves(run, to, again)])
     assert error.value.filename == str(run)
     assert error.value.strerror == (
         "the folder was moved or removed while the run trained. The last good state is from "
         f"step 2 in {to}. To resume: kbert finetune --resume {to}"
     )
     assert not run.exists() or not list(run.iterdir())
-    assert resume(to, **QUIET).history.updates[-1]["step"] == 6
+    assert kbert.resume(to, **QUIET).history.updates[-1]["step"] == 6
 
 
-def test_sigterm_saves_and_exits_with_143(folder, tmp_path, capsys, monkeypatch):
+def test_sigterm_saves_and_exits_with_143(labelled, tmp_path, capsys, monkeypatch):
     real = LabelledEvaluation.__call__
 
     def call(*given):
@@ -114,11 +96,11 @@ def test_sigterm_saves_and_exits_with_143(folder, tmp_path, capsys, monkeypatch)
         return real(*given)
 
     monkeypatch.setattr(LabelledEvaluation, "__call__", call)
-    data = ["--task", "classify", "--train", folder / "train.tsv", "--dev", folder / "train.tsv"]
+    data = ["--task", "classify", "--train", labelled / "train.tsv", "--dev", labelled / "dev.tsv"]
     options = ["--batch-size", 13, "--peak-flops", "1e9", "--quiet"]
     status, _, err = kbert_command(
-        capsys, "finetune", folder / "source", *data, "-o", tmp_path / "run", *options
+        capsys, "finetune", labelled / "source", *data, "-o", tmp_path / "run", *options
     )
-    said = "stopped after step 2 of 6 and saved. To resume: kbert finetune --resume"
+    said = "stopped after step 3 of 9 and saved. To resume: kbert finetune --resume"
     assert status == 143 and said in err
-    assert (tmp_path / "run" / "checkpoints" / "step-00000002.safetensors").is_file()
+    assert (tmp_path / "run" / "checkpoints" / "step-00000003.safetensors").is_file()

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
+from helpers.interrupted_run import Crash
 from helpers.peer_outputs import compute
 from helpers.peer_vector_losses import SCALE
 from helpers.sizes import FILES
@@ -120,20 +120,12 @@ def test_default_prompt_is_used_in_training(source):
         kbert.finetune(dense, "embed", train=scored(9, 3), **OPTIONS)
 
 
-class Crash(keras.callbacks.Callback):
-    """Ends a run after its third epoch begins, as a kill would: nothing is saved then."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 3:
-            raise RuntimeError("crash")
-
-
 @pytest.mark.full
 def test_resume_of_embedding_training_is_equal(tuned, source, tmp_path):
     folder, done = tuned
     data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
     with pytest.raises(RuntimeError, match="crash"):
-        kbert.finetune(source, "embed", **data, callbacks=[Crash()], **OPTIONS, save_every=5)
+        kbert.finetune(source, "embed", **data, callbacks=[Crash(16)], **OPTIONS, save_every=5)
     went_on = kbert.resume(tmp_path / "run", source=source, progress=False, peak_flops=1e9)
     assert went_on.metrics == done.metrics
     for one, other in zip(went_on.bert.model.weights, done.bert.model.weights, strict=True):

@@ -5,21 +5,15 @@ import shutil
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
 from helpers.command_line import kbert as run
-from helpers.labelled_texts import write_texts
-from helpers.small_berts import small_bert
+from helpers.labelled_texts import tune
 from numpy.testing import assert_allclose
 
 import kbert
 
 
 @pytest.fixture(scope="module")
-def tuned(small, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
-    write_texts(folder / "train.tsv", 13, 1)
-    options = {"epochs": 1, "batch_size": 13, "progress": False, "peak_flops": 1e9}
-    kbert.finetune(bert, "classify", train=folder / "train.tsv", output=folder / "run", **options)
-    return folder / "run"
+def tuned(labelled, tmp_path_factory):
+    return tune(labelled, tmp_path_factory.mktemp("runs") / "run", epochs=1).folder
 
 
 @pytest.fixture
@@ -40,9 +34,8 @@ def test_finished_run_opens_as_its_model(copied):
 
 
 @pytest.mark.full
-def test_commands_take_a_finished_run(copied, capsys, tmp_path):
-    data = copied.parent / "data.tsv"
-    write_texts(data, 7, 3)
+def test_commands_take_a_finished_run(copied, labelled, capsys, tmp_path):
+    data = labelled / "dev.tsv"
     few = ("--epochs", "1", "--quiet", "--peak-flops", "1e9")
     for line in (
         ["classify", copied, "a red cat"],

@@ -7,50 +7,32 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies, assert_states_equal
-from helpers.labelled_texts import write_texts
+from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.small_berts import small_bert
 from safetensors.numpy import load_file, save_file
 
 import kbert
-from kbert.cli.checkpoint_commands import convert
-from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.training.run.state_files import read_state
 
-QUIET = {"progress": False, "peak_flops": 1e9}
-SETTINGS = {"epochs": 4, "batch_size": 13, "learning_rate": 3e-2, "seed": 4, "save_every": 3}
-SETTINGS |= QUIET | {
-    "keep_checkpoints": True,
-    "lora_rank": 5,
-    "lora_targets": "value,query,output",
-    "accumulation_steps": 1,
-}
+SETTINGS = {"epochs": 4, "learning_rate": 3e-2, "save_every": 3, "keep_checkpoints": True}
+SETTINGS |= {"lora_rank": 5, "lora_targets": "value,query,output", "accumulation_steps": 1}
 STEPS = 12  # 4 epochs of 39 examples
 
 
 @pytest.fixture(scope="module")
-def encoder(small):
-    return small_bert(small.replace(num_hidden_layers=2), "encoder")
+def encoder(folder):
+    return kbert.load(folder / "source")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, encoder):
-    folder = tmp_path_factory.mktemp("adapters")
-    write_texts(folder / "train.tsv", 39, 1)
-    write_texts(folder / "dev.tsv", 13, 2)
-    kbert.save(encoder, folder / "source")
-    return folder
-
-
-def run(folder, name, **options):
-    files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
-    output = {"output": folder / name} if name else {}
-    return kbert.finetune(folder / "source", "classify", **files, **output, **SETTINGS | options)
+def folder(tmp_path_factory, small):
+    return write_source(tmp_path_factory.mktemp("adapters"), small, dev=13, blocks=2)
 
 
 @pytest.fixture(scope="module")
 def whole(folder):
     copies = Copies(folder / "whole", folder / "crashed", 8, state=6)
-    return run(folder, "whole", callbacks=[copies])
+    return tune(folder, folder / "whole", callbacks=[copies], **SETTINGS)
 
 
 def test_lora_training_changes_adapters_and_head_only(whole, folder, encoder):
@@ -107,15 +89,8 @@ def test_saved_adapter_loads_with_equal_weights_and_metrics(whole, folder, tmp_p
 
 @pytest.mark.full
 def test_frozen_blocks_get_no_adapter(folder):
-    tuned = run(
-        folder,
-        None,
-        freeze="1",
-        epochs=1,
-        head_learning_rate=0.1,
-        layer_decay=0.9,
-        accumulation_steps=13,
-    )
+    options = {"freeze": "1", "epochs": 1, "head_learning_rate": 0.1, "layer_decay": 0.9}
+    tuned = tune(folder, **SETTINGS | options | {"accumulation_steps": 13})
     assert {block for block, _ in tuned.bert.adapter.pairs} == {2}
     assert np.isfinite(tuned.metrics["loss"])
 
@@ -130,7 +105,7 @@ def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, encoder, 
             kbert.load(base, adapter=adapter, **options)
         assert "\n" not in str(error.value)
         arguments = [str(base), str(tmp_path / "out"), "--adapter", str(adapter)]
-        status, out, err = kbert_command(capsys, convert.name, *arguments)
+        status, out, err = kbert_command(capsys, "convert", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert not (tmp_path / "out").exists()
 
@@ -166,15 +141,8 @@ def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, encoder, 
     name = next(name for name in arrays if "lora_A" in name)
     save_file({key: array for key, array in arrays.items() if key != name}, file)
     refused(r"must hold lora_A \(rank, inputs\) and lora_B .* of encoder.layer.0.*, got lora_B")
-    save_file(
-        arrays
-        | {
-            "base_model.model.bert.embeddings.word_embeddings.lora_embedding_A": np.zeros(
-                (3, 4), "float32"
-            )
-        },
-        file,
-    )
+    foreign = "base_model.model.bert.embeddings.word_embeddings.lora_embedding_A"
+    save_file(arrays | {foreign: np.zeros((3, 4), "float32")}, file)
     refused("matrices of BERT's blocks, got base_model.*lora_embedding_A")
     file.unlink()
     refused("has adapter_config.json, but no adapter_model.safetensors or adapter_model.bin")
@@ -215,7 +183,7 @@ def test_peft_save_refuses_changed_base_weights(whole, folder, tmp_path):
 def test_convert_command_merges_adapter_into_weights(whole, folder, tmp_path, capsys):
     arguments = [str(folder / "source"), str(tmp_path / "merged")]
     adapter = ["--adapter", str(folder / "whole/adapter")]
-    status, _, _ = kbert_command(capsys, convert.name, *arguments, *adapter)
+    status, _, _ = kbert_command(capsys, "convert", *arguments, *adapter)
     assert status == 0
     merged = load_file(tmp_path / "merged/model.safetensors")
     expected = load_file(folder / "whole/model/model.safetensors")
@@ -242,15 +210,8 @@ def test_convert_command_merges_adapter_into_weights(whole, folder, tmp_path, ca
     ],
 )
 def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, capsys, options, said):
-    files = [
-        "--task",
-        "classify",
-        "--train",
-        str(folder / "train.tsv"),
-        "-o",
-        str(tmp_path / "run"),
-    ]
-    arguments = [str(folder / "source"), *files, *options]
-    status, out, err = kbert_command(capsys, finetune_command.name, *arguments)
+    data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "run")
+    arguments = ("finetune", folder / "source", *data, *options)
+    status, out, err = kbert_command(capsys, *arguments)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,349 @@
+"""Fine-tuning a classifier end to end, one text in a row or several: it learns and resumes."""
+
+import dataclasses
+import functools
+import json
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Beginning, Copies, assert_states_equal
+from helpers.labelled_texts import QUIET, SETTINGS, read_texts, tune, write_source, write_texts
+from helpers.sample_data import ANSWERED, TAGGED, sample_bert
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.cli.finetuning_commands import finetune as finetune_command
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.data.labelled.packed_batches import PackedBatches
+from kbert.graph.names import CLASSIFIER, PACKED_TEXTS, POOLER, QUERIES, encoder
+from kbert.graph.spec import GraphSpec
+from kbert.tasks.answering.squad import read_squad
+from kbert.tasks.classification.reading import Labelled
+from kbert.tasks.finetuning.recipe import mean_flops
+from kbert.tasks.finetuning.settings import FinetuningSettings
+
+STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1, or 6 of 11
+LONG = {"epochs": 10, "save_every": 5, "keep_checkpoints": True}
+PACKED = {"packing": True}
+RUNS = {"plain": {}, "packed": PACKED}
+RUNS |= {"checkpointed": PACKED | {"gradient_checkpointing": True}}
+EVERY = ["plain", "packed", pytest.param("checkpointed", marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small):
+    return write_source(tmp_path_factory.mktemp("finetuning"), small, train=66)
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    """Runs by name that nothing stops; "crashed NAME" is a run's folder in the middle."""
+
+    @functools.cache
+    def run(name: str):
+        copies = Copies(folder / name, folder / f"crashed {name}", 23, state=20)
+        return tune(folder, folder / name, callbacks=[copies], **LONG, **RUNS[name])
+
+    return run
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_finetuning_learns(whole, folder, name):
+    losses = [line["Classifier_loss"] for line in whole(name).history.updates]
+    assert len(losses) == STEPS
+    assert np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
+    assert whole(name).bert.labels == ("bad", "good")
+    assert whole(name).metrics["accuracy"] > 0.9
+    settings = json.loads((folder / name / "settings.json").read_text())["settings"]
+    assert settings["packing"] is (name != "plain")
+    assert (len(settings["lengths"]) == 1) is (name != "plain")
+
+
+def test_metrics_match_the_classify_probabilities(whole, folder):
+    """The same by kbert.classify's probabilities, which go through other batches."""
+    metrics = kbert.evaluate(whole("plain").bert, "classify", folder / "dev.tsv")
+    assert metrics == pytest.approx(whole("plain").metrics, rel=1e-4)
+    texts, labels = read_texts(folder / "dev.tsv")
+    found = kbert.classify(whole("plain").bert, texts)
+    probabilities = [
+        next(one.probability for one in row if one.label == label)
+        for row, label in zip(found, labels, strict=True)
+    ]
+    assert metrics["loss"] == pytest.approx(-np.mean(np.log(probabilities)), rel=1e-3)
+    hits = np.mean([row[0].label == label for row, label in zip(found, labels, strict=True)])
+    assert hits == pytest.approx(metrics["accuracy"])
+
+
+@pytest.mark.parametrize("name", ["plain", "packed"])
+def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
+    metrics, plain = whole(name).metrics, kbert.load(folder / "source").model.input_names
+    result = json.loads((folder / name / "result.json").read_text())
+    assert result["metrics"] == pytest.approx(metrics)
+    for file in ("model", "model.keras"):
+        bert = kbert.load(folder / name / file)
+        assert (bert.labels, bert.model.input_names) == (("bad", "good"), plain)
+        assert not (bert.model.spec.packed or bert.model.spec.selected_positions)
+        found = kbert.evaluate(folder / name / file, "classify", folder / "dev.tsv")
+        assert found == pytest.approx(metrics, rel=1e-4)
+    assert whole(name).bert.model.input_names == plain
+    again = kbert.resume(folder / name, **QUIET)  # finished: opened
+    assert again.metrics == pytest.approx(metrics)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
+    """Dropout on; what kills do is in test_run_kills.py."""
+    expected = whole(name)
+    output = shutil.copytree(folder / f"crashed {name}", tmp_path / "run")
+    tuned = kbert.resume(output, **QUIET)
+    assert_states_equal(folder / name, output, STEPS)
+    pairs = zip(expected.bert.model.get_weights(), tuned.bert.model.get_weights(), strict=True)
+    assert all(np.array_equal(one, other) for one, other in pairs)
+    assert tuned.metrics == expected.metrics and tuned.intervals == expected.intervals != {}
+    assert tuned.bert.card == expected.bert.card
+    losses, others = ([line["loss"] for line in one.history.updates] for one in (expected, tuned))
+    assert losses == others
+
+
+@pytest.mark.full
+def test_gradient_checkpointing_changes_no_number_of_a_packed_run(whole):
+    pairs = zip(whole("checkpointed").history.updates, whole("packed").history.updates, strict=True)
+    for one, other in pairs:
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+
+
+def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
+    whole("packed")
+    crashed = folder / "crashed packed"
+    with pytest.raises(ValueError, match=r"learning_rate.*start a new run"):
+        kbert.resume(crashed, learning_rate=1.0, **QUIET)
+    with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
+        kbert.resume(crashed, packing=False, **QUIET)
+    write_texts(tmp_path / "train.tsv", 66, 9)
+    with pytest.raises(ValueError, match=r"data\.train\.examples"):
+        kbert.resume(crashed, train=tmp_path / "train.tsv", **QUIET)
+    says = f"resume it with kbert finetune --resume {crashed}, or"
+    with pytest.raises(FileExistsError, match=says):
+        tune(folder, crashed)
+
+
+def test_bad_batch_size_leaves_no_run_folder(folder, tmp_path):
+    with pytest.raises(ValueError, match="batch_size must be a multiple of 3"):
+        tune(folder, tmp_path / "run", accumulation_steps=3)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"gradient_checkpointing": True}, {"lora_rank": 2, "lora_dropout": 0.1}]
+)
+def test_packed_run_trains_the_packed_graph(folder, options):
+    begun = Beginning()
+    with pytest.raises(RuntimeError, match="begun"):
+        tune(folder, callbacks=[begun], **PACKED, **options)
+    assert {PACKED_TEXTS, encoder(1, QUERIES)} <= set(begun.weights)
+
+
+ANSWERS = {"epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "evaluate_every": 6}
+TAGS = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "evaluate_every": 14}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("task", "options", "before", "after"),
+    [
+        ("qa", ANSWERS | {"max_length": 128}, 0.3, 0.6),
+        ("tag", TAGS | {"max_length": 64}, 0.1, 0.5),
+    ],
+)
+def test_a_real_sample_is_learned(task, options, before, after):
+    """Every question has an answer: none is right by saying that there is none."""
+    data = TAGGED if task == "tag" else [one for one in read_squad(ANSWERED) if one.answers]
+    tuned = kbert.finetune(sample_bert(), task, train=data, dev=data, seed=3, **options, **QUIET)
+    first, *_, last = tuned.history.evaluations
+    assert last["val_loss"] < 0.3 * first["val_loss"]
+    assert first["val_f1"] < before and tuned.metrics["f1"] > after
+
+
+@pytest.mark.full
+def test_packed_tagger_learns():
+    options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "accumulation_steps": 2}
+    data = {"train": TAGGED, "dev": TAGGED}
+    tuned = kbert.finetune(sample_bert(), "tag", **data, **options, **PACKED, **QUIET)
+    losses = [line["TokenClassifier_loss"] for line in tuned.history.updates]
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+
+
+def test_flops_count_the_lengths_of_batches(berts):
+    """The matrix products by hand, 2 FLOPs a multiply-add, three times the forward pass."""
+    ids = [[1] * size for size in (3, 3, 4, 7, 8)]
+    examples = Examples(ids, ids, {CLASSIFIER: [0, 1, 0, 1, 0]})
+    batches = BucketedBatches(examples, batch_size=2, lengths=(4, 8), pool=3)
+    assert sorted(batches.lengths_in(0)) == [4, 8, 8]  # two, of 3 and 4 or 7, and 8 alone
+    config = berts["encoder"].config
+    spec = GraphSpec(config, "classifier", num_labels=3)
+    hidden, wide = config.hidden_size, config.intermediate_size
+
+    def forward(length):
+        projections = 4 * length * hidden**2 + 2 * length * hidden * wide
+        return 2 * (projections + 2 * length**2 * hidden + hidden**2 + hidden * 3)
+
+    expected = 3 * 2 * (forward(4) + 2 * forward(8)) / 3
+    assert mean_flops(spec, batches) == expected
+
+
+def test_flops_count_packed_rows(small):
+    """By the accounting's of a sequence as long as a row, times the rows."""
+    ids = [[1] * 8] * 12  # two in a row
+    examples = Examples(ids, ids, {CLASSIFIER: [0] * 12})
+    batches = PackedBatches(examples, batch_size=12, row_length=17)
+    spec = GraphSpec(small, "classifier", num_labels=5)
+    account = kbert.account(small, 17, head="classifier", num_labels=5)
+    assert batches.shapes_in(0) == [(6, 17)]
+    assert mean_flops(spec, batches) == 6 * account.training_flops_per_sequence
+
+
+def test_mfu_is_recorded(whole, folder):
+    line = whole("plain").history.updates[-1]
+    environment = json.loads((folder / "plain" / "environment.json").read_text())
+    assert (environment["peak_flops"], environment["peak_flops_source"]) == (1e9, "given")
+    flops_per_token = line["mfu"] * 1e9 / line["tokens_per_second"]
+    # each token goes through the matrices of keys and values, the first of a text through all
+    of_each, of_first = 2 * 24**2, 4 * 24**2 + 2 * 24 * 40
+    assert 6 * of_each < flops_per_token < 6 * of_first
+
+
+@pytest.fixture
+def begun(folder):
+    """The weights that training begins with, by layer."""
+
+    def begin(bert):
+        seen = Beginning()
+        with pytest.raises(RuntimeError, match="begun"):
+            tune(folder, source=bert, callbacks=[seen])
+        return seen.weights
+
+    return begin
+
+
+def test_head_with_same_labels_is_reused(berts, begun):
+    model = kbert.build_classifier(berts["encoder"].config, num_labels=2, seq_len=None)
+    same = dataclasses.replace(berts["classifier"], model=model, labels=("bad", "good"))
+    other = dataclasses.replace(same, labels=("good", "bad"))
+    first, second = begun(same), begun(other)
+    for layer in model.layers:
+        for mine, one, two in zip(
+            layer.get_weights(), first[layer.name], second[layer.name], strict=True
+        ):
+            assert np.array_equal(mine, one)
+            anew = layer.name == CLASSIFIER and mine.ndim == 2
+            assert np.array_equal(mine, two) != anew
+
+
+def test_newly_initialized_layers_are_reported(berts, begun, caplog):
+    begun(berts["qa"])
+    assert f"newly initialized (not in the checkpoint): {POOLER}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": "sort"}, "one of classify, regress, multilabel, tag, qa, choice, embed"),
+        ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
+        ({"precision": "half"}, "precision must be one of float32, mixed_bfloat16"),
+        ({"lengths": (8, 4)}, "lengths must ascend"),
+        ({"lengths": (4, 8)}, "an example must have at most 8 tokens, got 1"),
+        ({"dev": [Labelled("a cat", "fine", None, "dev.tsv, line 7")]}, "dev.tsv, line 7"),
+        ({"train": []}, "train for classify must have one record or more, got none"),
+        ({"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
+        (PACKED | {"lengths": (8, 16)}, "lengths must be one number with packing, the length of"),
+        (PACKED | {"lengths": (4,)}, "row_length must hold the longest text, 1"),
+        (PACKED | {"task": "qa"}, "packing must be for the task classify or tag, got qa"),
+        (PACKED | {"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
+    ],
+)
+def test_bad_finetune_arguments_are_one_line_errors(folder, options, said):
+    data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
+    options = {"task": "classify"} | data | SETTINGS | QUIET | options
+    with pytest.raises(ValueError) as error:
+        kbert.finetune(folder / "source", options.pop("task"), **options)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_label_outside_the_range_is_named(berts, tmp_path):
+    (tmp_path / "dev.tsv").write_text("a cat\t4\na dog\t5\n")
+    with pytest.raises(
+        ValueError, match=r"dev.tsv, line 2: label must be one of .* 0, 1, 2, 3, 4, got '5'"
+    ):
+        kbert.evaluate(berts["classifier"], "classify", tmp_path / "dev.tsv")
+    with pytest.raises(ValueError, match="classifier"):
+        kbert.evaluate(berts["encoder"], "classify", tmp_path / "dev.tsv")
+
+
+@pytest.mark.full
+def test_finetune_and_evaluate_commands(folder, tmp_path, capsys, whole):
+    output = tmp_path / "run"
+    data = ("--train", folder / "train.tsv", "--dev", folder / "dev.tsv", "-o", output)
+    settings = ("--epochs", "1", "--batch-size", "33", "--quiet")
+    status, out, err = kbert_command(
+        capsys, "finetune", folder / "source", "--task", "classify", *data, *settings
+    )
+    assert (status, err) == (0, "")
+    assert "accuracy 0." in out or "accuracy 1." in out
+    assert f"wrote {output / 'model'}" in out and "not evaluated" not in out
+    status, out, _ = kbert_command(capsys, "finetune", "--resume", output)
+    assert (status, "accuracy" in out, "wrote" in out) == (0, True, False)
+    assert f"{output} is finished already, after " in out and "nothing was trained. Its" in out
+    status, out, err = kbert_command(capsys, "finetune", "--resume", output, "--epochs", 9)
+    assert (status, out) == (2, "") and "epochs: the run has " in err
+    asked = ("--task", "classify", "--data", folder / "dev.tsv")
+    metrics, model = whole("plain").metrics, folder / "plain" / "model"
+    status, out, _ = kbert_command(capsys, "evaluate", model, *asked, "--format", "json")
+    assert (status, json.loads(out)) == (0, pytest.approx(metrics, rel=1e-4))
+    status, out, _ = kbert_command(capsys, "evaluate", model, *asked)
+    assert f"accuracy  {metrics['accuracy']:.4f}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
+        (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
+        (["--resume", "RUN"], "RUN (--resume): no such folder. Give the folder of a run"),
+        (["--resume", "."], ". (--resume) has no run: there is no settings.json in it"),
+        (
+            ["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"],
+            "no.tsv (--train): No such file or directory. Expected: Labelled training data: "
+            "a .tsv, .csv, .jsonl or .json file.",
+        ),
+        (
+            ["SRC", "--task", "classify", "--train", ".", "-o", "RUN"],
+            ". (--train): Is a directory. Expected: Labelled training data: "
+            "a .tsv, .csv, .jsonl or .json file.",
+        ),
+    ],
+)
+def test_command_line_mistakes_are_one_line_errors(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = kbert_command(capsys, "finetune", *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_every_finetuning_setting_is_an_option():
+    options = {option.name: option.help for option in finetune_command.params[1:]}
+    fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
+    others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
+    others |= {"keep_checkpoints", "steps_per_execution", "teacher"}
+    assert set(options) - others == set(fields) - {"lengths", "optimizer"}
+    for name in set(fields) & set(options):
+        default = fields[name]
+        if isinstance(default, (int, float, str)) and not isinstance(default, bool):
+            assert f"Default: {default}." in options[name]
