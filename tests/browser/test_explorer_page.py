@@ -18,7 +18,7 @@ import kbert
 from kbert.graph.closed_form import Row
 from kbert.graph.reference import document_004
 from kbert.io import row_formats
-from kbert.show.explorer import page as pages
+from kbert.show.explorer.page import write_page
 from kbert.show.explorer.weights import describe_layers
 
 pytestmark = pytest.mark.full
@@ -473,7 +473,7 @@ def test_another_model_is_drawn_as_it_is(open_page, tmp_path):
     ]
     data = {"title": "</script>own", "origin": "a built model", "generic": describe_layers(rows)}
     path = tmp_path / "own.html"
-    path.write_text(pages.page("own", data | {"tensors": {}}, []), encoding="utf-8")
+    path.write_text(write_page("own", data | {"tensors": {}}, []), encoding="utf-8")
     page = open_page(path)
     assert "not a graph that kbert builds" in page.locator("#panel").inner_text()
     assert page.locator(".node").count() == 4

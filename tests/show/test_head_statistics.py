@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.attention_maps import random_map
 
-from kbert.tasks.attention.attention_data import TARGETS, head_statistics
+from kbert.tasks.attention.head_statistics import TARGETS, head_statistics
 
 SIZE = 7
 

@@ -1,8 +1,8 @@
 """Errors in the published documents, and differences between them, with computed arithmetic.
 
-The table is errata.tsv. `arithmetic` has numbers of the documents' own tables in braces, and each of
-`checks` compares one of them with a formula. The facts were checked against a live run of keras_bert
-0.89 or of transformers 5.23.
+The table is errata.tsv. `arithmetic` has numbers of the documents' own tables in braces, and each
+of `checks` compares one of them with a formula. The facts were checked against a live run of
+keras_bert 0.89 or of transformers 5.23.
 """
 
 from dataclasses import dataclass

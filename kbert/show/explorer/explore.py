@@ -1,6 +1,5 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
-import html
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +11,11 @@ from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
+from kbert.io import pages
 from kbert.io.atomic_write import check_new_file, write_atomically
-from kbert.show.explorer import page as pages
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
+from kbert.show.explorer.page import notes_data, write_page
 
 if TYPE_CHECKING:
     import keras
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbert.checkpoints.bert import Bert
 
 ENDINGS = (".html", ".htm")
-_FRAME_HEIGHT = 760  # pixels, in a notebook
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,7 @@ class Explorer:
         return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{path})"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" '
-            f'style="width: 100%; height: {_FRAME_HEIGHT}px; border: 0" loading="lazy" '
-            "allowfullscreen></iframe>"
-        )
+        return pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
 
 
 def explore(
@@ -132,7 +127,7 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     if known is not None:
         return _explore_spec(known, batch_size, name, facts)
     shown = f"{name}: not a graph of kbert's"
-    return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
+    return Explorer(shown, write_page(shown, facts | {"title": name}, []))
 
 
 def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
@@ -169,9 +164,9 @@ def _explore_spec(
     data = {
         "title": name,
         **counting_data(spec, batch_size),
-        **pages.notes_data(),
+        **notes_data(),
         "variables": list_variables(spec.head),
         "figure": figure_data(kinds),
         **(facts or {}),
     }
-    return Explorer(title, pages.page(title, data, list_formulas(kinds)))
+    return Explorer(title, write_page(title, data, list_formulas(kinds)))

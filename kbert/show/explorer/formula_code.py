@@ -5,28 +5,40 @@ The text is that of `kbert.graph.formulas`: numbers, letters, +, ·, brackets an
 """
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Mapping
+
+# How each operation, a number, a letter and a pair of brackets are written.
+_JAVASCRIPT = {
+    ast.Add: "({} + {})",
+    ast.Mult: "{} * {}",
+    ast.Div: "({} / {})",  # of BigInts: rounded down
+    int: "{}n",
+    str: "{}",
+    tuple: "{}",
+}
+_MATHML = {
+    ast.Add: "{}<mo>+</mo>{}",
+    ast.Mult: "{}<mo>·</mo>{}",
+    ast.Div: "<mfrac>{}{}</mfrac>",
+    int: "<mn>{}</mn>",
+    str: "<mi>{}</mi>",
+    tuple: "<mrow><mo>(</mo>{}<mo>)</mo></mrow>",
+}
 
 
 def javascript(formula: str) -> str:
     """Return an arrow function of an object of BigInts by letter: `({H, T}) => H * T`; "" is 0."""
     if not formula:
         return "() => 0n"
-    _, tree = _parse(formula)
+    source, tree = _parse(formula)
     letters = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
-    return f"({{{', '.join(letters)}}}) => {_js(tree)}"
-
-
-def functions(formulas: Iterable[str]) -> str:
-    """Return a JavaScript object of those functions, by their formulas' texts."""
-    lines = [f'"{formula}": {javascript(formula)}' for formula in sorted(set(formulas))]
-    return "{\n" + ",\n".join(lines) + "\n}"
+    return f"({{{', '.join(letters)}}}) => {_write(tree, source, _JAVASCRIPT)}"
 
 
 def mathml(formula: str) -> str:
     """Return the formula as MathML, which browsers set without a script; its brackets are kept."""
     source, tree = _parse(formula)
-    return f"<math>{_ml(tree, source)}</math>"
+    return f"<math>{_write(tree, source, _MATHML)}</math>"
 
 
 def _parse(formula: str) -> tuple[str, ast.expr]:
@@ -39,36 +51,20 @@ def _parse(formula: str) -> tuple[str, ast.expr]:
         ) from None
 
 
-def _js(node: ast.expr) -> str:
+def _write(node: ast.expr, source: str, signs: Mapping[type, str]) -> str:
     match node:
-        case ast.BinOp(left, ast.Add(), right):
-            return f"({_js(left)} + {_js(right)})"
-        case ast.BinOp(left, ast.Mult(), right):
-            return f"{_js(left)} * {_js(right)}"
+        case ast.Constant(int(number)):
+            return signs[int].format(number)
+        case ast.Name(letter):
+            return signs[str].format(letter)
         case ast.BinOp(ast.Name(whole), ast.Div(), ast.Name(heads)):
-            return f"({whole} / {heads})"  # of BigInts: rounded down
-        case ast.Constant(int(number)):
-            return f"{number}n"
-        case ast.Name(letter):
-            return letter
+            halves = (signs[str].format(letter) for letter in (whole, heads))
+            return signs[ast.Div].format(*halves)
+        case ast.BinOp(left, ast.Add() | ast.Mult(), right):
+            halves = (_write(half, source, signs) for half in (left, right))
+            text = signs[type(node.op)].format(*halves)
+            return signs[tuple].format(text) if _has_brackets(node, source) else text
     raise ValueError(f"a formula must not have {ast.unparse(node)!r}")
-
-
-def _ml(node: ast.expr, source: str) -> str:
-    match node:
-        case ast.BinOp(left, ast.Add(), right):
-            inner = f"{_ml(left, source)}<mo>+</mo>{_ml(right, source)}"
-        case ast.BinOp(left, ast.Mult(), right):
-            inner = f"{_ml(left, source)}<mo>·</mo>{_ml(right, source)}"
-        case ast.BinOp(left, ast.Div(), right):
-            return f"<mfrac>{_ml(left, source)}{_ml(right, source)}</mfrac>"
-        case ast.Constant(int(number)):
-            return f"<mn>{number}</mn>"
-        case ast.Name(letter):
-            return f"<mi>{letter}</mi>"
-        case _:
-            raise ValueError(f"a formula must not have {ast.unparse(node)!r}")
-    return f"<mrow><mo>(</mo>{inner}<mo>)</mo></mrow>" if _has_brackets(node, source) else inner
 
 
 def _has_brackets(node: ast.expr, source: str) -> bool:

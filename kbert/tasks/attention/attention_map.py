@@ -1,27 +1,95 @@
-"""Attention probabilities of one text, and their picture or page."""
+"""The attention probabilities of one text, and their picture or page."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from kbert.data.tokenization.encodings import abbreviate_tokens
+from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, write_atomically
 from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
-from kbert.tasks.attention.attention_data import AttentionData
+from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics
 from kbert.tasks.pictures import PICTURES, check_path
 
 PAGE, NUMBERS = ".html", ".npz"
 ENDINGS = (*PICTURES, PAGE, NUMBERS)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AttentionMap(AttentionData):
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
     """The attention probabilities of one text or pair. A notebook shows them as the page of `save`.
 
-    Attributes are those of `kbert.tasks.attention.attention_data.AttentionData`.
+    Attributes:
+        tokens: the S tokens, [CLS] and [SEP] included.
+        weights: attention probabilities, float32 (layers, heads, S, S): how much each token (row)
+            attends to each token (column); a row sums to 1.
+        layers: numbers of the encoder blocks, from 1.
+        heads: numbers of the attention heads, from 1.
+        text: the text; a pair has " / " between its texts.
+        special: indices of [CLS] and [SEP].
+        segments: segment of each token: 0 for [CLS], the first text and its [SEP], 1 for the second
+            text and its [SEP].
+        truncated: whether the text was longer than the model can read.
+        queries, keys: float32 (layers, heads, S, D), D = H/A; `weights` is the softmax of q·k/√D
+            over the keys. None if they were not requested.
     """
+
+    tokens: list[str]
+    weights: np.ndarray
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    text: str = ""
+    special: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()
+    truncated: bool = False
+    queries: np.ndarray | None = field(default=None, repr=False)
+    keys: np.ndarray | None = field(default=None, repr=False)
+
+    def mean(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
+        """Return float32 (S, S) of one layer or head, counted from 1; None: the mean over all."""
+        weights = self.weights
+        if head is not None:
+            weights = weights[:, [index_of(self.heads, head, "head")]]
+        if layer is not None:
+            weights = weights[[index_of(self.layers, layer, "layer")]]
+        return weights.mean(axis=(0, 1))
+
+    def between(
+        self,
+        token: int | str,
+        other: int | str,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> float:
+        """Return how much `token` attends to `other`.
+
+        A token is given by its index, or as text if it occurs once.
+        """
+        weights = self.mean(layer, head)
+        return float(weights[self._index(token), self._index(other)])
+
+    def statistics(self) -> list[HeadStatistics]:
+        """Return statistics of each head: entropy, distance, and the target of its attention.
+
+        See `HeadStatistics` for their definitions. The rule for targets is that of Clark et al.
+        2019.
+        """
+        return head_statistics(self.weights, self.layers, self.heads, self.special)
+
+    def _index(self, token: int | str) -> int:
+        if isinstance(token, str):
+            indices = [index for index, text in enumerate(self.tokens) if text == token]
+            if len(indices) != 1:
+                where = f"places {indices}: give the place" if indices else "none of them"
+                raise ValueError(f"token must be one of {self.tokens}, got {token!r}: {where}")
+            return indices[0]
+        if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
+            raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
+        return int(token)
 
     def plot(
         self,
@@ -114,6 +182,17 @@ class AttentionMap(AttentionData):
         from kbert.tasks.attention.page.writing import write_frame
 
         return write_frame(self)
+
+    def __repr__(self) -> str:
+        tokens = printable.line(abbreviate_tokens(self.tokens))
+        return f"AttentionMap({tokens}; weights {self.weights.shape})"
+
+
+def index_of(numbers: tuple[int, ...], number, name: str) -> int:
+    """Return the index of a layer's or head's number; a ValueError for a number that is missing."""
+    if isinstance(number, bool) or number not in numbers:
+        raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {number!r}")
+    return numbers.index(number)
 
 
 def _check_special(special: str) -> None:

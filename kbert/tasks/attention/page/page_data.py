@@ -10,7 +10,8 @@ import base64
 import numpy as np
 
 from kbert.io import printable
-from kbert.tasks.attention.attention_data import LOOKS, TARGETS, AttentionData, index_of
+from kbert.tasks.attention.attention_map import AttentionMap, index_of
+from kbert.tasks.attention.head_statistics import LOOKS, TARGETS
 
 WHOLE = 2**20  # weights of a page that has them all: base to 85 tokens, a page of 3 MB
 MAX_QUERY_BYTES = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
@@ -22,7 +23,7 @@ VECTOR_STEPS = 127  # a number x is round(x / scale), 8 bits; the largest of its
 
 
 def page_data(
-    attention: AttentionData,
+    attention: AttentionMap,
     layer: int | None = None,
     head: int | None = None,
     special: bool = False,
@@ -87,7 +88,7 @@ def page_data(
 
 
 def choose_head(
-    attention: AttentionData, layer: int | None = None, head: int | None = None
+    attention: AttentionMap, layer: int | None = None, head: int | None = None
 ) -> tuple[int, int]:
     """Choose the head that shows best how words attend to other words.
 
@@ -114,7 +115,7 @@ def choose_head(
     return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
 
 
-def _encode_weights(attention: AttentionData) -> tuple[dict[str, np.ndarray], dict]:
+def _encode_weights(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict]:
     """Return the weights' arrays and the facts about them."""
     if attention.weights.size <= WHOLE:
         weights = _round(attention.weights, WEIGHT_STEPS, "<u2")
@@ -173,7 +174,7 @@ def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.n
     return _round(np.sqrt(pixels), THUMBNAIL_STEPS, "u1")
 
 
-def _encode_queries(attention: AttentionData) -> tuple[dict[str, np.ndarray], dict]:
+def _encode_queries(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict]:
     """Return arrays of queries and keys, if they were kept and are not too many, and the facts."""
     queries, keys = attention.queries, attention.keys
     if queries is None or keys is None:

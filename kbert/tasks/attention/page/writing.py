@@ -1,25 +1,22 @@
 """The page of an attention map: one HTML file with everything in it, or a frame in a notebook."""
 
 import html
-import json
-import re
-from importlib import resources
+from importlib.resources import files
 
-from kbert.io import printable
-from kbert.tasks.attention.attention_data import AttentionData
+from kbert.io import pages, printable
+from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.page.page_data import page_data
 
+_FOLDER = files(__package__)
 # A script uses only those before it.
 _SCRIPTS = (
-    *("decoding", "state", "colours", "controls", "thumbnails", "lines", "heat_map"),
-    *("vectors", "table", "start"),
+    *("decoding.js", "state.js", "colours.js", "controls.js", "thumbnails.js", "lines.js"),
+    *("heat_map.js", "vectors.js", "table.js", "start.js"),
 )
-_SLOT = re.compile(r"<!--(\w+)-->")
-_FRAME_HEIGHT = "48rem"
 
 
 def write_page(
-    attention: AttentionData,
+    attention: AttentionMap,
     layer: int | None = None,
     head: int | None = None,
     special: bool = False,
@@ -28,27 +25,18 @@ def write_page(
     facts, arrays = page_data(attention, layer, head, special)
     slots = {
         "TITLE": html.escape(printable.cut(facts["text"], 60) or "no text"),
-        "STYLE": _read_asset("style.css"),
-        # "<" as an escape: no text can end the script that it stands in
-        "FACTS": json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c"),
+        "STYLE": pages.read_files(_FOLDER, "style.css"),
+        "FACTS": pages.to_script(facts),
         "PARTS": "\n".join(
             f'<script type="text/plain" id="data-{name}">{text}</script>'
             for name, text in arrays.items()
         ),
-        "SCRIPT": "\n".join(_read_asset(f"{name}.js") for name in _SCRIPTS),
+        "SCRIPT": pages.read_files(_FOLDER, *_SCRIPTS),
     }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _read_asset("page.html"))
+    return pages.fill_page(_FOLDER, slots)
 
 
-def write_frame(attention: AttentionData) -> str:
+def write_frame(attention: AttentionMap) -> str:
     """Return the page as a frame for a notebook's cell, isolated from the notebook."""
-    title = html.escape(f"Attention of {len(attention.tokens)} tokens")
-    return (
-        f'<iframe title="{title}" sandbox="allow-scripts" '
-        f'style="width: 100%; height: {_FRAME_HEIGHT}; border: 0" '
-        f'srcdoc="{html.escape(write_page(attention))}"></iframe>'
-    )
-
-
-def _read_asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    title = f"Attention of {len(attention.tokens)} tokens"
+    return pages.write_frame(write_page(attention), title, "48rem", 'sandbox="allow-scripts"')

@@ -1,0 +1,35 @@
+"""Pages of HTML that need no other file, and frames that show them in a notebook."""
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources.abc import Traversable
+
+_SLOT = re.compile(r"<!--([A-Z]+)-->")
+
+
+def fill_page(folder: Traversable, slots: Mapping[str, str]) -> str:
+    """Return a folder's page.html; `slots` are the contents of <!--TITLE--> and the like."""
+    return _SLOT.sub(lambda slot: slots[slot[1]], read_files(folder, "page.html"))
+
+
+def read_files(folder: Traversable, *names: str) -> str:
+    """Return the text of files, one after the other."""
+    return "\n".join((folder / name).read_text(encoding="utf-8").rstrip() for name in names)
+
+
+def to_script(value) -> str:
+    """Return JSON that ends neither the script that it is in nor a line of it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def write_frame(page: str, title: str, height: str, options: str) -> str:
+    """Return a page as a frame for a notebook's cell; `options` are further HTML attributes."""
+    return (
+        f'<iframe title="{html.escape(title)}" srcdoc="{html.escape(page)}" '
+        f'style="width: 100%; height: {height}; border: 0" {options}></iframe>'
+    )

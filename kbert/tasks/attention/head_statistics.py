@@ -1,0 +1,88 @@
+"""Statistics of attention heads on one text: entropy, distance, target.
+
+A head has a target (`LOOKS`) if on average more than half of a token's attention goes there. It is
+the rule of Clark et al. 2019, "What Does BERT Look At?", section 3.1 (heads that put
+more than half of their attention on the previous or the next token), here for the token itself,
+[SEP] and [CLS] as well. They average over many texts, this over the tokens of one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LOOKS = 0.5  # of a token's attention, on average; more than that marks a head
+TARGETS = ("next", "previous", "itself", "[SEP]", "[CLS]")
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """The statistics of one attention head on one text.
+
+    Attributes:
+        layer: its encoder block, from 1.
+        head: its number in the block, from 1.
+        entropy: entropy of a token's attention, in bits, averaged over the tokens: 0 if all of it
+            goes to one token, log2 S if it goes to all S tokens equally.
+        distance: distance in tokens to the attended tokens, weighted by the attention and averaged
+            over the tokens.
+        shares: fraction of a token's attention that goes to each of `TARGETS`, from 0 to 1,
+            averaged over the tokens that have that target (the last token has no next one). "[SEP]"
+            is the sum over all of them.
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    distance: float
+    shares: dict[str, float]
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """Targets with a fraction above `LOOKS`."""
+        return tuple(name for name, share in self.shares.items() if share > LOOKS)
+
+
+def head_statistics(
+    weights: np.ndarray,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    special: Sequence[int] = (),
+) -> list[HeadStatistics]:
+    """Return the statistics of each head, layer by layer, over all tokens.
+
+    Args:
+        weights: float (layers, heads, S, S): rows attend to columns, and sum to 1.
+        layers, heads: the numbers of those layers and heads.
+        special: the indices of [CLS], which is the first token, and of [SEP].
+    """
+    return [
+        _describe_head(layer, head, one, special)
+        for layer, of_layer in zip(layers, weights, strict=True)
+        for head, one in zip(heads, of_layer.astype("float64"), strict=True)
+    ]
+
+
+def _describe_head(
+    layer: int, head: int, weights: np.ndarray, special: Sequence[int]
+) -> HeadStatistics:
+    bits = -np.log2(weights, where=weights > 0, out=np.zeros_like(weights))  # 0 log 0 = 0
+    tokens = np.arange(len(weights))
+    distances = np.abs(tokens[:, None] - tokens)
+    columns = (
+        np.diagonal(weights, 1),
+        np.diagonal(weights, -1),
+        np.diagonal(weights),
+        weights[:, [token for token in special if token != 0]].sum(-1),
+        weights[:, [token for token in special if token == 0]].sum(-1),
+    )
+    return HeadStatistics(
+        layer,
+        head,
+        entropy=float((weights * bits).sum(-1).mean()),
+        distance=float((weights * distances).sum(-1).mean()),
+        shares={
+            name: float(column.mean()) if column.size else 0.0
+            for name, column in zip(TARGETS, columns, strict=True)
+        },
+    )
