@@ -4,6 +4,8 @@ Every layer's class, connections and settings are compared with what kbert build
 configuration, so another graph is never taken for a BERT.
 """
 
+from collections.abc import Mapping
+
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
@@ -27,12 +29,28 @@ _HISTORY = js.Kind(
 )
 _TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
 _POLICY = js.fields({"config": js.fields({"name": js.TEXT})})
-_SHIFTED = js.fields({"config": js.fields({"first": js.whole(1)})})
+_INITIALIZER = js.fields({"config": js.fields({"stddev": js.ANYTHING})})
 _LENGTH = js.or_null(js.whole(1))
 _SHAPE = js.Kind(
     "a batch of a number of positions or of any",
     lambda value: js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1]),
 )
+_WITH_LABELS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)
+_ATTENTION, _FEED_FORWARD = names.encoder(1, names.ATTENTION), names.encoder(1, names.FEED_FORWARD)
+SETTINGS = {  # where a configuration's values are: the layer, and its setting
+    "vocab_size": (names.TOKEN_EMBEDDING, "input_dim"),
+    "hidden_size": (names.TOKEN_EMBEDDING, "output_dim"),
+    "pad_token_id": (names.TOKEN_EMBEDDING, "pad_token_id"),
+    "type_vocab_size": (names.SEGMENT_EMBEDDING, "input_dim"),
+    "max_position_embeddings": (names.POSITION_EMBEDDING, "input_dim"),
+    "hidden_dropout_prob": (names.EMBEDDING_DROPOUT, "rate"),
+    "layer_norm_eps": (names.EMBEDDING_NORM, "epsilon"),
+    "num_attention_heads": (_ATTENTION, "num_heads"),
+    "attention_probs_dropout_prob": (_ATTENTION, "dropout"),
+    "intermediate_size": (_FEED_FORWARD, "units"),
+    "hidden_act": (_FEED_FORWARD, "hidden_act"),
+    "qa_dropout": (names.SPAN_DROPOUT, "rate"),
+}
 
 
 def read_graph(values: dict, source: str, config: BertConfig | None = None) -> GraphSpec:
@@ -46,37 +64,72 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     Raises:
         ValueError: no graph that kbert builds: what it is, or which layers differ.
     """
-    layers = _layers(values, source)
-    config = config or _config(layers, source)
-    length = _length(layers, names.TOKEN_IDS, source)
-    predictions = _length(layers, names.MASKED_POSITIONS, source)
-    labels = _num_labels(layers, source)
+    layers = _read_layers(values, source)
+    settings = {name: layer["config"] for name, layer in layers.items()}
+    length, predictions = (
+        js.check(
+            settings.get(name, {}).get("batch_shape", [None, None]), _SHAPE, f"{source}: {name}"
+        )[1]
+        for name in (names.TOKEN_IDS, names.MASKED_POSITIONS)
+    )
+    units = (settings[name].get("units") for name in _WITH_LABELS if name in settings)
     head = find_head(layers, values["config"].get("name")).name
     try:
-        found = GraphSpec(
-            config,
+        spec = GraphSpec(
+            config or read_config(settings),
             head,
             seq_len=length,
             max_predictions=predictions,
-            num_labels=labels,
+            num_labels=next(units, 2),
             selected_positions=any(name.endswith(f"-{names.QUERIES}") for name in layers),
             packed=names.PACKED_TEXTS in layers,
-            dtype=_dtype(layers),
+            dtype=_read_dtype(layers),
         )
     except ValueError as error:
         raise ValueError(f"{source}: config.json: {error}") from None
-    differences = _differences(layers, found)
+    differences = _compare(layers, spec)
     if differences:
         more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
         raise ValueError(
-            f"{source} must hold a graph that kbert builds with head {found.head}, got another: "
+            f"{source} must hold a graph that kbert builds with head {spec.head}, got another: "
             + "; ".join(differences[:_SHOWN])
             + more
         )
-    return found
+    return spec
 
 
-def _layers(values: dict, source: str) -> dict[str, dict]:
+def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
+    """Return the configuration of a model from its layers' settings, by the layers' names.
+
+    Values that no layer has are BERT base's.
+
+    Raises:
+        ValueError: values that no configuration can have.
+    """
+    values = {
+        key: settings[layer][name]
+        for key, (layer, name) in SETTINGS.items()
+        if name in settings.get(layer, {})
+    }
+    values["num_hidden_layers"] = (
+        sum(name.endswith(f"-{names.ATTENTION}") for name in settings) or 1
+    )
+    positions = settings.get(names.POSITION_EMBEDDING, {})
+    if names.SEGMENT_EMBEDDING not in settings and positions:
+        values |= {"model_type": "distilbert", "type_vocab_size": 1}
+    elif positions.get("first"):
+        values["model_type"] = "roberta"
+    for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
+        rate = settings.get(name, {}).get("rate")
+        if rate not in (None, values.get("hidden_dropout_prob")):
+            values["classifier_dropout"] = rate
+    initializer = settings[names.TOKEN_EMBEDDING].get("embeddings_initializer")
+    if js.matches(initializer, _INITIALIZER):
+        values["initializer_range"] = initializer["config"]["stddev"]
+    return BertConfig(**values)
+
+
+def _read_layers(values: dict, source: str) -> dict[str, dict]:
     """Return the layers by name; a ValueError that says what the model is, if it is no BERT."""
     kind = values.get("class_name")
     if not js.matches(values, _MODEL):
@@ -103,64 +156,7 @@ def _own_name(layer: dict):
     return config.get("name") if isinstance(config, dict) else None
 
 
-def _setting(layers: dict[str, dict], name: str, key: str, kind: js.Kind, source: str):
-    wanted = js.fields({name: js.fields({"config": js.fields({key: kind})})})
-    return js.check(layers, wanted, f"{source}: config.json")[name]["config"][key]
-
-
-def _config(layers: dict[str, dict], source: str) -> BertConfig:
-    def setting(name: str, key: str, kind: js.Kind = js.ANYTHING):
-        return _setting(layers, name, key, kind, source)
-
-    of_initializer = js.fields({"config": js.OBJECT})
-    attention, feed_forward = names.encoder(1, names.ATTENTION), names.encoder(1, "FeedForward")
-    initializer = setting(names.TOKEN_EMBEDDING, "embeddings_initializer", of_initializer)["config"]
-    values = {
-        "vocab_size": setting(names.TOKEN_EMBEDDING, "input_dim"),
-        "hidden_size": setting(names.TOKEN_EMBEDDING, "output_dim"),
-        "num_hidden_layers": sum(name.endswith(f"-{names.ATTENTION}") for name in layers),
-        "num_attention_heads": setting(attention, "num_heads"),
-        "intermediate_size": setting(feed_forward, "units"),
-        "hidden_act": setting(feed_forward, "hidden_act"),
-        "hidden_dropout_prob": setting(names.EMBEDDING_DROPOUT, "rate"),
-        "attention_probs_dropout_prob": setting(attention, "dropout"),
-        "max_position_embeddings": setting(names.POSITION_EMBEDDING, "input_dim"),
-        "initializer_range": initializer.get("stddev", BertConfig.initializer_range),
-        "layer_norm_eps": setting(names.EMBEDDING_NORM, "epsilon"),
-        "pad_token_id": setting(names.TOKEN_EMBEDDING, "pad_token_id"),
-    }
-    if names.SEGMENT_EMBEDDING in layers:
-        values["type_vocab_size"] = setting(names.SEGMENT_EMBEDDING, "input_dim")
-        if js.matches(layers[names.POSITION_EMBEDDING], _SHIFTED):
-            values["model_type"] = "roberta"
-    else:
-        values |= {"model_type": "distilbert", "type_vocab_size": 1}
-    for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
-        if name in layers and setting(name, "rate") != values["hidden_dropout_prob"]:
-            values["classifier_dropout"] = setting(name, "rate")
-    if names.SPAN_DROPOUT in layers:
-        values["qa_dropout"] = setting(names.SPAN_DROPOUT, "rate")
-    try:
-        return BertConfig(**values)
-    except ValueError as error:
-        raise ValueError(f"{source}: config.json: {error}") from None
-
-
-def _num_labels(layers: dict[str, dict], source: str) -> int:
-    for name in (names.CLASSIFIER, names.TOKEN_CLASSIFIER):
-        if name in layers:
-            return _setting(layers, name, "units", js.whole(1), source)
-    return 2
-
-
-def _length(layers: dict[str, dict], name: str, source: str) -> int | None:
-    """Return the length of an input's rows; None: any, or no such input."""
-    if name not in layers:
-        return None
-    return _setting(layers, name, "batch_shape", _SHAPE, source)[1]
-
-
-def _dtype(layers: dict[str, dict]) -> str | None:
+def _read_dtype(layers: dict[str, dict]) -> str | None:
     """Return the dtype policy that all the layers have, by its name; None where they differ."""
     inside = [layer for layer in layers.values() if layer["class_name"] != "InputLayer"]
     policies = [layer["config"].get("dtype") for layer in inside]
@@ -168,7 +164,7 @@ def _dtype(layers: dict[str, dict]) -> str | None:
     return dtypes.pop() if len(dtypes) == 1 else None
 
 
-def _differences(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
+def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
     """Return every layer that is missing, added, connected or set otherwise than kbert's."""
     expected = {row.layer: row for row in closed_form.rows(spec)}
     differences = [f"no {name}" for name in expected if name not in layers]

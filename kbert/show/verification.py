@@ -11,6 +11,7 @@ from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
 from kbert.graph.closed_form import COLUMNS, Row
 from kbert.graph.config import BertConfig
+from kbert.graph.keras_config import SETTINGS, read_config
 from kbert.graph.presets import base, get_config
 from kbert.graph.spec import GraphSpec
 
@@ -142,36 +143,14 @@ def config_of(model) -> BertConfig:
             "expected a keras.Model, a preset's name, a path to a JSON file or a BertConfig, got "
             f"{type(model).__name__}{': give its .model' if hasattr(model, 'model') else ''}"
         )
-    layers = {layer.name: layer for layer in model.layers}
-    token = layers.get(names.TOKEN_EMBEDDING)
-    if token is None:
+    known = {layer for layer, _ in SETTINGS.values()}
+    settings = {one.name: one.get_config() if one.name in known else {} for one in model.layers}
+    if names.TOKEN_EMBEDDING not in settings:
         raise ValueError(
             f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
-            f"which has {', '.join(list(layers)[:3])} …"
+            f"which has {', '.join(list(settings)[:3])} …"
         )
-    vocab_size, hidden_size = token.weights[0].shape
-    values = {"vocab_size": vocab_size, "hidden_size": hidden_size}
-    blocks = [name for name in layers if name.endswith(f"-{names.ATTENTION}")]
-    values["num_hidden_layers"] = len(blocks) or 1
-    values["pad_token_id"] = getattr(token, "pad_token_id", 0)
-    attributes = {
-        "type_vocab_size": (names.SEGMENT_EMBEDDING, "input_dim"),
-        "max_position_embeddings": (names.POSITION_EMBEDDING, "input_dim"),
-        "hidden_dropout_prob": (names.EMBEDDING_DROPOUT, "rate"),
-        "layer_norm_eps": (names.EMBEDDING_NORM, "epsilon"),
-        "num_attention_heads": (names.encoder(1, names.ATTENTION), "num_heads"),
-        "attention_probs_dropout_prob": (names.encoder(1, names.ATTENTION), "dropout"),
-        "intermediate_size": (names.encoder(1, names.FEED_FORWARD), "units"),
-        "hidden_act": (names.encoder(1, names.FEED_FORWARD), "hidden_act"),
-    }
-    for key, (layer, attribute) in attributes.items():
-        if hasattr(layers.get(layer), attribute):
-            values[key] = getattr(layers[layer], attribute)
-    if getattr(layers.get(names.POSITION_EMBEDDING), "first", 0):
-        values["model_type"] = "roberta"
-    elif names.SEGMENT_EMBEDDING not in layers and names.POSITION_EMBEDDING in layers:
-        values |= {"model_type": "distilbert", "type_vocab_size": 1}
-    return BertConfig(**values)
+    return read_config(settings)
 
 
 def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[Difference, ...]:
