@@ -20,27 +20,17 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".svg", ".pdf", ".dot", ".mmd")
 
-# Fill and line of each kind of layer, readable with dark text on a white or a dark page.
+# Fill and line of each kind of layer: readable with dark text on a white or a dark page; and in an
+# SVG, where the reader's system is dark.
 _COLOURS = {
-    "input": ("#ffffff", "#6e7781"),
-    "embedding": ("#ddf4ff", "#218bff"),
-    "attention": ("#ffefdb", "#e8862e"),
-    "feedforward": ("#dafbe1", "#2da44e"),
-    "joint": ("#f1f3f5", "#8c959f"),
-    "mlm": ("#fbefff", "#a475f9"),
-    "head": ("#ffebf5", "#e85aad"),
-    "other": ("#fff8c5", "#bf8700"),
-}
-# The same for a reader whose system is dark, in an SVG.
-_DARK_COLOURS = {
-    "input": ("#0d1117", "#848d97"),
-    "embedding": ("#0e2a47", "#4d9fee"),
-    "attention": ("#36220f", "#e8953f"),
-    "feedforward": ("#0f2e1a", "#43b562"),
-    "joint": ("#1c232c", "#6a737d"),
-    "mlm": ("#271b40", "#ab82f7"),
-    "head": ("#381629", "#ea6fa9"),
-    "other": ("#2e2508", "#d29922"),
+    "input": ("#ffffff", "#6e7781", "#0d1117", "#848d97"),
+    "embedding": ("#ddf4ff", "#218bff", "#0e2a47", "#4d9fee"),
+    "attention": ("#ffefdb", "#e8862e", "#36220f", "#e8953f"),
+    "feedforward": ("#dafbe1", "#2da44e", "#0f2e1a", "#43b562"),
+    "joint": ("#f1f3f5", "#8c959f", "#1c232c", "#6a737d"),
+    "mlm": ("#fbefff", "#a475f9", "#271b40", "#ab82f7"),
+    "head": ("#ffebf5", "#e85aad", "#381629", "#ea6fa9"),
+    "other": ("#fff8c5", "#bf8700", "#2e2508", "#d29922"),
 }
 _DARK_LOOKS = """
 .kbert polygon { fill: #0d1117 }
@@ -114,35 +104,33 @@ def plot(
     ending = path.suffix.lower()
     if ending == ".mmd":
         picture = to_mermaid(layers, blocks).encode()
-    elif ending == ".dot":
-        picture = to_dot(layers, blocks).encode()
     else:
-        picture = _draw(to_dot(layers, blocks), ending[1:])
-        if ending == ".svg":
-            picture = _with_dark_colours(picture)
+        picture = _draw(to_dot(layers, blocks), ending)
     write_atomically(path, picture)
     return path
 
 
-def _draw(dot: str, format: str) -> bytes:
+def _draw(dot: str, ending: str) -> bytes:
     """Draw with right angles, or with curves if Graphviz fails at those.
 
     Graphviz 2.42 ends in an assertion (maze.c, trapezoid.c) for some sizes of boxes.
     """
+    if ending == ".dot":
+        return dot.encode()
     try:
-        return graphviz.draw(dot, format)
+        picture = graphviz.draw(dot, ending[1:])
     except RuntimeError:
         if _RIGHT_ANGLES not in dot:
             raise
-        return graphviz.draw(dot.replace(_RIGHT_ANGLES, "splines=spline"), format)
+        picture = graphviz.draw(dot.replace(_RIGHT_ANGLES, "splines=spline"), ending[1:])
+    return _add_dark_colours(picture) if ending == ".svg" else picture
 
 
 def check_path(path: str | os.PathLike) -> Path:
     """Return the path if a diagram can be written there.
 
     Raises:
-        ValueError: an unknown ending.
-        OSError: no file can be written there.
+        ValueError, OSError: an unknown ending; no file can be written there.
         ImportError: a .png, .svg or .pdf without Graphviz.
     """
     path = Path(path)
@@ -179,8 +167,9 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     if count < 2 or len(alike) > 1:
         return tuple(layers), 0
     (block,) = alike
-    read = {source for source in _sources(outside) if _block(source)}
-    if _PREVIOUS not in _sources(block) or read - {last}:
+    read = {source for row in outside for source, _ in sources(row) if _block(source)}
+    inputs = {source for row in block for source, _ in sources(row)}
+    if _PREVIOUS not in inputs or read - {last}:
         return tuple(layers), 0
     inside = [
         Row(_INPUT_N, _HIDDEN_STATES, block[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
@@ -197,7 +186,8 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
     `blocks` is the number of blocks that the rows named `Encoder-n-…` stand for; 0: no frame.
     """
     framed, others = _split(layers, blocks)
-    width = _block_width(layers)
+    # one width for the layers of all blocks, so that edges are straight
+    width = max((_width(row) for row in layers if _is_in_block(row)), default=0.0)
     # right angles run together in a graph of many blocks
     way = _RIGHT_ANGLES if framed else "splines=spline"
     lines = [
@@ -220,11 +210,11 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
     return "\n".join([*lines, *_dot_edges(layers, bool(framed)), "}"]) + "\n"
 
 
-def _with_dark_colours(svg: bytes) -> bytes:
+def _add_dark_colours(svg: bytes) -> bytes:
     """Add the style of a dark system to Graphviz's SVG, and a class that keeps it there."""
     kinds = "".join(
         f".kbert .node.{kind} path {{ fill: {fill}; stroke: {line} }}\n"
-        for kind, (fill, line) in _DARK_COLOURS.items()
+        for kind, (_, _, fill, line) in _COLOURS.items()
     )
     style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
     graph = b'<g id="graph0" class="graph'
@@ -246,13 +236,9 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     for source, target, label in _edges(layers):
         arrow = f"-->|{label}|" if label else "-->"
         lines.append(f"{ids[source]} {arrow} {ids[target]}")
-    for kind, (fill, line) in _COLOURS.items():
+    for kind, (fill, line, *_) in _COLOURS.items():
         lines.append(f"classDef {kind} fill:{fill},stroke:{line},color:{_INK}")
     return "\n".join(lines) + "\n"
-
-
-def _sources(layers: Sequence[Row]) -> set[str]:
-    return {source for row in layers for source, _ in sources(row)}
 
 
 def _block(name: str) -> int:
@@ -305,17 +291,8 @@ def _facts(row: Row) -> list[str]:
 
 def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str]:
     each = sum(row.params for row in framed)
-    return (
-        f"× {blocks}",
-        f"Encoder n = 1 … {blocks}",
-        f"{each:,} params each",
-        f"{blocks * each:,} in all",
-    )
-
-
-def _block_width(layers: Sequence[Row]) -> float:
-    """Return one width for the layers of all blocks, in inches, so that edges are straight."""
-    return max((_width(row) for row in layers if _is_in_block(row)), default=0.0)
+    total = f"{blocks * each:,} in all"
+    return f"× {blocks}", f"Encoder n = 1 … {blocks}", f"{each:,} params each", total
 
 
 def _width(row: Row) -> float:
@@ -334,7 +311,7 @@ def _is_in_block(row: Row) -> bool:
 
 def _dot_node(row: Row, block_width: float) -> str:
     kind, name = kind_of(row.layer, row.type), _quote(row.layer)
-    fill, line = _COLOURS[kind]
+    fill, line, *_ = _COLOURS[kind]
     width = block_width if _is_in_block(row) else _width(row)
     label = f'<b><font point-size="10">{_escape(row.layer)}</font></b>'
     label += "".join(f"<br/>{_escape(fact)}" for fact in _facts(row))

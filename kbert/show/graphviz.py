@@ -37,11 +37,12 @@ def draw(dot: str, format: str) -> bytes:
         ImportError: there is no Graphviz.
         RuntimeError: Graphviz failed; the message has its last line.
     """
-    program = command()
-    if format == "png":
-        dpi = _dpi(_render(program, dot, "svg"))
+    if format == "png":  # of fewer dots where a side would pass cairo's limit
+        sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', _render(dot, "svg"))
+        longest = max(map(float, sides.groups())) if sides else 1
+        dpi = min(_DPI, _MOST_PIXELS * POINTS / longest)
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
-    picture = _render(program, dot, format)
+    picture = _render(dot, format)
     return _NODE.sub(_centre, picture) if format == "svg" else picture
 
 
@@ -49,10 +50,9 @@ def layouts(dots: Sequence[str]) -> list[dict]:
     """Lay out several graphs with one Graphviz process; return Graphviz's JSON of each.
 
     Raises:
-        ImportError: Graphviz is not installed.
-        RuntimeError: Graphviz failed; the message has its last line.
+        ImportError, RuntimeError: as `draw`.
     """
-    text = _render(command(), _NEXT.join(dots), "json0").decode()
+    text = _render(_NEXT.join(dots), "json0").decode()
     graphs, decoder = [], json.JSONDecoder()
     while text := text.lstrip():
         layout, end = decoder.raw_decode(text)
@@ -104,12 +104,13 @@ def lend_to_pydot() -> None:
     def create(self, prog=None, format="ps", encoding=None):
         if (prog or self.prog) != "dot" or shutil.which("dot"):
             return by_program(self, prog, format, encoding)
-        return _render(command(), self.to_string(), format)
+        return _render(self.to_string(), format)
 
     pydot.Dot.create = create
 
 
-def _render(program: list[str], dot: str, format: str) -> bytes:
+def _render(dot: str, format: str) -> bytes:
+    program = command()
     with tempfile.TemporaryDirectory() as folder:
         # a fixed date for the PDF; what the user has set counts more
         environment = {"SOURCE_DATE_EPOCH": "0"} | _fonts(Path(folder)) | os.environ
@@ -152,10 +153,3 @@ def _fonts(folder: Path) -> dict[str, str]:
         encoding="utf-8",
     )
     return {"FONTCONFIG_FILE": str(settings)}
-
-
-def _dpi(svg: bytes) -> float:
-    """Dots an inch at which neither side of a PNG passes cairo's limit."""
-    sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', svg)
-    longest = max(map(float, sides.groups())) if sides else 0
-    return min(_DPI, _MOST_PIXELS * POINTS / longest) if longest else _DPI

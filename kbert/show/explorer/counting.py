@@ -56,7 +56,6 @@ class AttentionPart:
     Attributes:
         name: its variables' path in the layer: `query` has `query/kernel` and `query/bias`.
         title: its name in the paper (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2).
-        output_shape: with N for the batch.
         params, flops, kept: formulas, as in `kbert.graph.layer_table.Layer`.
         note: the tensors that `kept` counts.
     """
@@ -95,7 +94,7 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
     Each has the rows before the encoder, of a block, and after the encoder.
     """
-    kinds = ["all", "gathered"] if HEADS[spec.head].reads == "predicted" else ["all"]
+    kinds = ["all", "gathered"][: 1 + _predicts(spec)]
     labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
@@ -119,8 +118,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
     labels = spec.num_labels if spec.has_labels else None
-    unused = {"K"} if labels is None else set()
-    unused |= set() if HEADS[spec.head].reads == "predicted" else {"M"}
+    used = {"K": spec.has_labels, "M": _predicts(spec)}
     return {
         "head": spec.head,
         "graphs": {
@@ -132,7 +130,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
         "letters": {
             letter: {"key": key, "title": title}
             for letter, (key, title) in LETTERS.items()
-            if letter not in unused
+            if used.get(letter, True)
         },
         "values": _letters(config)
         | {
@@ -151,14 +149,17 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     }
 
 
+def _predicts(spec: GraphSpec) -> bool:
+    return HEADS[spec.head].reads == "predicted"
+
+
 def _letters(config: BertConfig) -> dict[str, int]:
     return closed_form.config_letters(config) | {"G": config.type_vocab_size}
 
 
 def _row(row: Layer) -> dict:
     values = asdict(row) | {"kind": kind_of(row.name, row.type)}
-    del values["graphs"]
-    return values
+    return {key: value for key, value in values.items() if key != "graphs"}
 
 
 def list_variables(head: str) -> list[dict]:

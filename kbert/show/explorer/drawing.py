@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from kbert.show import graphviz
 
 _MARGIN = 14  # points between a frame and what is in it
-_HEADER = 14  # points of a frame's own text, at its top
+# A frame's own text has 14 points at its top: an empty table, which has no font. Bottom to top, b
+# is the top.
+_HEADER = (
+    'labelloc=b labeljust=l label=<<table border="0" cellborder="0" cellspacing="0" '
+    'cellpadding="0"><tr><td width="1" height="14" fixedsize="true"></td></tr></table>>'
+)
 _GAP = _MARGIN / 2  # points between a line and the boxes that it passes
+
+Edge = tuple[str, str, int]  # from, to, which output
+Box = Sequence[float]  # left, top, width, height
 
 
 @dataclass(frozen=True)
@@ -16,13 +24,12 @@ class Drawing:
 
     Attributes:
         nodes: (width, height) of each box by its name.
-        edges: (from, to, which output).
         frames: the boxes in each frame by its name; a frame lies inside the previous one.
         curved: whether edges are curves, for graphs with many; else they have right angles.
     """
 
     nodes: Mapping[str, tuple[float, float]]
-    edges: Sequence[tuple[str, str, int]]
+    edges: Sequence[Edge]
     frames: Mapping[str, Sequence[str]]
     curved: bool = False
 
@@ -44,7 +51,7 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
 
 
 def _dot(drawing: Drawing) -> str:
-    ids = _ids(drawing)
+    ids = _number_nodes(drawing)
     # dot's own searches, bounded: they would take minutes for a thousand boxes
     limits = " nslimit=2 nslimit1=2 mclimit=0.5 maxiter=50" if drawing.curved else ""
     lines = [
@@ -52,26 +59,16 @@ def _dot(drawing: Drawing) -> str:
         f"graph [rankdir=BT{limits} nodesep=0.22 ranksep=0.23 pad=0]",
         'node [shape=box fixedsize=true label="" margin=0]',
     ]
-    for name, (width, height) in drawing.nodes.items():
-        inches = (width / graphviz.POINTS, height / graphviz.POINTS)
-        lines.append(f"{ids[name]} [width={inches[0]:.4f} height={inches[1]:.4f}]")
-    frames = drawing.frames.items()
-    for frame, members in frames:
-        lines += [f"subgraph cluster_{frame} {{", f"graph [margin={_MARGIN} {_header()}]"]
+    for name, sides in drawing.nodes.items():
+        width, height = (side / graphviz.POINTS for side in sides)
+        lines.append(f"{ids[name]} [width={width:.4f} height={height:.4f}]")
+    for frame, members in drawing.frames.items():
+        lines += [f"subgraph cluster_{frame} {{", f"graph [margin={_MARGIN} {_HEADER}]"]
         lines += [ids[name] for name in members]
-    return "\n".join([*lines, *("}" for _ in frames), *_dot_edges(drawing, ids), "}"]) + "\n"
+    return "\n".join([*lines, *["}"] * len(drawing.frames), *_dot_edges(drawing, ids), "}"]) + "\n"
 
 
-def _header() -> str:
-    """Room for a frame's text: an empty table, which has no font. Bottom to top, b is the top."""
-    cell = f'<td width="1" height="{_HEADER}" fixedsize="true"></td>'
-    return (
-        'labelloc=b labeljust=l label=<<table border="0" cellborder="0" cellspacing="0" '
-        f'cellpadding="0"><tr>{cell}</tr></table>>'
-    )
-
-
-def _ids(drawing: Drawing) -> dict[str, str]:
+def _number_nodes(drawing: Drawing) -> dict[str, str]:
     return {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
 
 
@@ -89,68 +86,44 @@ def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
 def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     _, _, width, height = map(float, layout["bb"].split(","))
     objects = {entry["name"]: entry for entry in layout["objects"]}
-    nodes, frames = {}, {}
-    for name, id_ in _ids(drawing).items():
-        x, y = map(float, objects[id_]["pos"].split(","))
-        wide, high = drawing.nodes[name]
+    ids, nodes, frames, edges = _number_nodes(drawing), {}, {}, []
+    for name, (wide, high) in drawing.nodes.items():
+        x, y = map(float, objects[ids[name]]["pos"].split(","))
         nodes[name] = _round(x - wide / 2, height - y - high / 2, wide, high)
     for frame in drawing.frames:
         left, low, right, top = map(float, objects[f"cluster_{frame}"]["bb"].split(","))
         frames[frame] = _round(left, height - top, right - left, top - low)
-    positions = _positions(layout["edges"])
-    ids = _ids(drawing)
-    edges = []
+    positions: dict[tuple[int, int], list[str]] = {}  # Graphviz's edges have an order of their own
+    for entry in layout["edges"]:
+        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
     for source, target, tensor in drawing.edges:
         if drawing.curved:
             ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
-            points = _points(positions[ends].pop(0), height)
+            points = _read_points(positions[ends].pop(0), height)
         else:
             obstacles = _obstacles({source, target}, drawing, nodes, frames)
             points = right_angles(nodes[source], nodes[target], obstacles)
         edges.append([source, target, tensor, points])
-    size = _round(width, height)
-    return {"size": size, "nodes": nodes, "frames": frames, "edges": edges}
+    return {"size": _round(width, height), "nodes": nodes, "frames": frames, "edges": edges}
 
 
-def _positions(edges: Sequence[Mapping]) -> dict[tuple[int, int], list[str]]:
-    """Return the edges' points by their two ends.
-
-    Graphviz gives the edges in an order of its own.
-    """
-    positions: dict[tuple[int, int], list[str]] = {}
-    for entry in edges:
-        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
-    return positions
-
-
-def _points(position: str, height: float) -> list[float]:
+def _read_points(position: str, height: float) -> list[float]:
     """Read an edge's Bézier points from Graphviz's text; the arrow's tip is the last."""
     tip, *rest = position.split(" ")
     points = [tuple(map(float, point.split(","))) for point in (*rest, tip.removeprefix("e,"))]
     return [number for x, y in points for number in _round(x, height - y)]
 
 
-def _obstacles(
-    ends: set[str], drawing: Drawing, nodes: Mapping, frames: Mapping
-) -> list[Sequence[float]]:
+def _obstacles(ends: set[str], drawing: Drawing, nodes: Mapping, frames: Mapping) -> list[Box]:
     """List what an edge must not cross: the other boxes, and frames that neither end is in."""
     boxes = [box for name, box in nodes.items() if name not in ends]
     return boxes + [box for name, box in frames.items() if not ends & set(drawing.frames[name])]
 
 
-def right_angles(
-    source: Sequence[float], target: Sequence[float], obstacles: Sequence[Sequence[float]]
-) -> list[float]:
-    """Route an edge upwards from a box to another: straight, or around what is in the way.
+def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[float]:
+    """Route an edge upwards to another box, around obstacles; return its corners, x and y in turn.
 
     Graphviz's own `splines=ortho` ignores frames, and in Graphviz 2.42 it may end in an assertion.
-
-    Args:
-        source, target: [left, top, width, height], the target above the source.
-        obstacles: boxes that the edge must not cross.
-
-    Returns:
-        The corners of the line, x and y in turn.
     """
     start, end = source[1], target[1] + target[3]
     between = [
@@ -184,7 +157,7 @@ def _free(
     yield low, high
 
 
-def _leave(box: Sequence[float], x: float, edge: float) -> list[tuple[float, float]]:
+def _leave(box: Box, x: float, edge: float) -> list[tuple[float, float]]:
     """Return the way from a box to a vertical line at x: from its edge, or out of its side."""
     left, top, width, height = box
     if left < x < left + width:

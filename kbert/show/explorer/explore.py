@@ -126,8 +126,8 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     name = title or facts["name"]
     if known is not None:
         return _explore_spec(known, batch_size, name, facts)
-    shown = f"{name}: not a graph of kbert's"
-    return Explorer(shown, write_page(shown, facts | {"title": name}, []))
+    title = f"{name}: not a graph of kbert's"
+    return Explorer(title, write_page(title, facts | {"title": name}, []))
 
 
 def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:

@@ -6,13 +6,12 @@ fonts nor numbers move them, and block {n} stands for any.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from kbert.graph import names
 from kbert.graph.closed_form import sources
 from kbert.show.explorer.counting import AFTER, ATTENTION_PARTS, BEFORE, BLOCK
-from kbert.show.explorer.drawing import Drawing, geometries
+from kbert.show.explorer.drawing import Drawing, Edge, geometries
 
 ENCODER, BLOCKS_BEFORE, BLOCKS_AFTER = "encoder", "blocks-before", "blocks-after"
 ATTENTION = names.encoder("{n}", names.ATTENTION)
@@ -21,34 +20,18 @@ OUTPUT = names.encoder("{n}", names.FEED_FORWARD, "Norm")
 # Of a box, in points: those of a block share one width, so that their edges run straight.
 _PLAIN = ("InputLayer", "Dropout", "Add", "LayerNormalization", "Extract", "Gather", "Masked")
 _HIGH, _LOW = 46, 28
-_BLOCK_WIDTH, _EMBEDDING_WIDTH, _OTHER_WIDTH = 258, 238, 196
+_INPUT_WIDTH, _BLOCK_WIDTH = 196, 258
+_WIDTHS = {BEFORE: 238, BLOCK: _BLOCK_WIDTH, AFTER: 196}
 _PILL = (_BLOCK_WIDTH, 54)
 _CLOSED = (_BLOCK_WIDTH + 28, 92)
-_PART, _HEADS, _PROJECTION = (96, 46), (320, 66), (_BLOCK_WIDTH, 46)
-_PART_SIZES = {"heads": _HEADS, "attention_output": _PROJECTION}
+_PART_SIZES = {"heads": (320, 66), "attention_output": (_BLOCK_WIDTH, 46)}  # others: 96 × 46
 
-
-@dataclass(frozen=True)
-class State:
-    """Open parts of the figure; `blocks` says whether blocks precede and follow the open one."""
-
-    blocks: tuple[bool, bool] | None = None
-    attention: bool = False
-
-    @property
-    def key(self) -> str:
-        if self.blocks is None:
-            return "closed"
-        return "".join(str(int(flag)) for flag in (*self.blocks, self.attention))
-
-
-STATES = (
-    State(),
-    *(
-        State((before, after), attention)
-        for before, after, attention in itertools.product((False, True), repeat=3)
-    ),
-)
+# By its key, a state of the figure: whether a block is open, whether blocks come before and after
+# it, and whether its attention is open.
+STATES = {"closed": (False, False, False, False)} | {
+    f"{before:d}{after:d}{attention:d}": (True, before, after, attention)
+    for before, after, attention in itertools.product((False, True), repeat=3)
+}
 
 
 def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]:
@@ -57,91 +40,68 @@ def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]
     Raises:
         ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
     """
-    drawings = {
-        f"{kind}/{state.key}": _Figure(layers, state).drawing()
-        for kind, layers in graphs.items()
-        for state in STATES
-    }
-    return geometries(drawings)
+    return geometries(
+        {
+            f"{kind}/{key}": _draw(layers, *state)
+            for kind, layers in graphs.items()
+            for key, state in STATES.items()
+        }
+    )
 
 
-@dataclass
-class _Figure:
-    """One graph in one state, on the way to its drawing."""
+def _draw(
+    layers: Mapping[str, Sequence], is_open: bool, before: bool, after: bool, attention: bool
+) -> Drawing:
+    block = _size_boxes(layers, BLOCK, attention) if is_open else {ENCODER: _CLOSED}
+    first = BLOCKS_BEFORE if before else names.EMBEDDING_NORM
+    last = BLOCKS_AFTER if after else OUTPUT if is_open else ENCODER
+    boxes = {"{hidden}": first, "{last}": last}  # where a row's input is drawn
+    if attention:
+        boxes[ATTENTION] = f"{ATTENTION}/attention_output"
+    nodes = _size_boxes(layers, BEFORE)
+    edges: list[Edge] = []
+    if before or not is_open:
+        edges.append((names.EMBEDDING_NORM, BLOCKS_BEFORE if before else ENCODER, 0))
+    if before:
+        nodes[BLOCKS_BEFORE] = _PILL
+    nodes |= block
+    if is_open:
+        edges += _connect(layers[BLOCK], boxes)
+    if after:
+        nodes[BLOCKS_AFTER] = _PILL
+        edges.append((OUTPUT, BLOCKS_AFTER, 0))
+    nodes |= _size_boxes(layers, AFTER)
+    edges += _connect([*layers[BEFORE], *layers[AFTER]], boxes)
+    frames = {"block": list(block)} if is_open else {}
+    if attention:
+        frames["attention"] = [name for name in block if name.startswith(f"{ATTENTION}/")]
+    return Drawing(nodes, edges, frames)
 
-    layers: Mapping[str, Sequence]
-    state: State
-    edges: list[tuple[str, str, int]] = field(default_factory=list)
 
-    def drawing(self) -> Drawing:
-        nodes = {row.name: _size(row, BEFORE) for row in self.layers[BEFORE]}
-        frames: dict[str, list[str]] = {}
-        if self.state.blocks is None:
-            nodes[ENCODER] = _CLOSED
-            self.edges.append((names.EMBEDDING_NORM, ENCODER, 0))
+def _size_boxes(layers: Mapping[str, Sequence], section: str, attention: bool = False) -> dict:
+    """Return the sizes of a section's boxes, with the parts of the attention if it is open."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for row in layers[section]:
+        if attention and row.name == ATTENTION:
+            for part in ATTENTION_PARTS:
+                sizes[f"{ATTENTION}/{part.name}"] = _PART_SIZES.get(part.name, (96, 46))
         else:
-            nodes |= self._open_block(frames)
-        nodes |= {row.name: _size(row, AFTER) for row in self.layers[AFTER]}
-        for section in (BEFORE, AFTER):
-            self._connect(self.layers[section])
-        return Drawing(nodes, self.edges, frames)
-
-    def _open_block(self, frames: dict[str, list[str]]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield the boxes of a block and of those before and after it.
-
-        Frames and edges are filled.
-        """
-        before, after = self.state.blocks or (False, False)
-        if before:
-            yield BLOCKS_BEFORE, _PILL
-            self.edges.append((names.EMBEDDING_NORM, BLOCKS_BEFORE, 0))
-        inside = dict(self._block())
-        frames["block"] = list(inside)
-        if self.state.attention:
-            frames["attention"] = [name for name in inside if name.startswith(f"{ATTENTION}/")]
-        yield from inside.items()
-        self._connect(self.layers[BLOCK])
-        if after:
-            yield BLOCKS_AFTER, _PILL
-            self.edges.append((OUTPUT, BLOCKS_AFTER, 0))
-
-    def _block(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for row in self.layers[BLOCK]:
-            if row.name == ATTENTION and self.state.attention:
-                for part in ATTENTION_PARTS:
-                    yield f"{ATTENTION}/{part.name}", _PART_SIZES.get(part.name, _PART)
-            else:
-                yield row.name, _size(row, BLOCK)
-
-    def _connect(self, layers: Sequence) -> None:
-        for row in layers:
-            for source, tensor in sources(row):
-                self.edges += self._into(self._visible_box(source), row.name, tensor)
-
-    def _into(self, source: str, target: str, tensor: int) -> list[tuple[str, str, int]]:
-        """Return the edge to a layer, or through the parts of the attention that is open."""
-        if not (target == ATTENTION and self.state.attention):
-            return [(source, target, tensor)]
-        first = [f"{target}/{name}" for name in ("query", "key", "value")]
-        heads, output = f"{target}/heads", f"{target}/attention_output"
-        into = [(source, part, tensor) for part in first]
-        return [*into, *((part, heads, 0) for part in first), (heads, output, 0)]
-
-    def _visible_box(self, source: str) -> str:
-        """Return the box that a row's input comes from."""
-        before, after = self.state.blocks or (False, False)
-        if source == "{hidden}":
-            return BLOCKS_BEFORE if before else names.EMBEDDING_NORM
-        if source == "{last}":
-            if self.state.blocks is None:
-                return ENCODER
-            return BLOCKS_AFTER if after else OUTPUT
-        if source == ATTENTION and self.state.attention:
-            return f"{ATTENTION}/attention_output"
-        return source
+            width = _INPUT_WIDTH if row.type == "InputLayer" else _WIDTHS[section]
+            sizes[row.name] = width, _LOW if row.type in _PLAIN else _HIGH
+    return sizes
 
 
-def _size(row, section: str) -> tuple[int, int]:
-    widths = {BEFORE: _EMBEDDING_WIDTH, BLOCK: _BLOCK_WIDTH, AFTER: _OTHER_WIDTH}
-    width = _OTHER_WIDTH if row.type == "InputLayer" else widths[section]
-    return width, _LOW if row.type in _PLAIN else _HIGH
+def _connect(layers: Sequence, boxes: Mapping[str, str]) -> list[Edge]:
+    """Return the edges to some layers, through the parts of the attention if it is open."""
+    edges: list[Edge] = []
+    for row in layers:
+        for name, tensor in sources(row):
+            source = boxes.get(name, name)
+            if row.name not in boxes:
+                edges.append((source, row.name, tensor))
+                continue
+            inner = [f"{ATTENTION}/{part}" for part in ("query", "key", "value")]
+            heads = f"{ATTENTION}/heads"
+            edges += [(source, part, tensor) for part in inner]
+            edges += [*((part, heads, 0) for part in inner), (heads, boxes[ATTENTION], 0)]
+    return edges

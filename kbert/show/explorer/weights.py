@@ -17,8 +17,7 @@ from kbert.show.explorer.drawing import Drawing, geometries
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
-_LETTER, _PADDING, _HEIGHT = 6.8, 36, 46  # points: a letter's width, of a box beside its name
-_WIDEST = 420
+_HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
 def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
@@ -82,26 +81,25 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         )
     edges = [(source, row.layer, tensor) for row in layers for source, tensor in sources(row)]
     nodes = {row.layer: (_width(row), _HEIGHT) for row in layers}
-    return {
-        "rows": [
-            {
-                "name": row.layer,
-                "type": row.type,
-                "shape": row.output_shape,
-                "params": row.params,
-                "connected_to": row.connected_to,
-                "kind": kind_of(row.layer, row.type),
-            }
-            for row in layers
-        ],
-        "figure": geometries({"model": Drawing(nodes, edges, {}, curved=True)}),
-    }
+    rows = [
+        {
+            "name": row.layer,
+            "type": row.type,
+            "shape": row.output_shape,
+            "params": row.params,
+            "connected_to": row.connected_to,
+            "kind": kind_of(row.layer, row.type),
+        }
+        for row in layers
+    ]
+    return {"rows": rows, "figure": geometries({"model": Drawing(nodes, edges, {}, curved=True)})}
 
 
 def _width(row: Row) -> float:
+    """Return the width of a box in points: of its letters, and 36 beside them."""
     facts = len(f"{row.type} {row.output_shape}")
     name = len(row.layer) + len(f"{row.params:,}") + 2
-    return min(_WIDEST, max(name * _LETTER, facts * 6) + _PADDING)
+    return min(_WIDEST, max(name * 6.8, facts * 6) + 36)
 
 
 def _describe_all(readers: Mapping[str, Callable[[], np.ndarray]]) -> dict[str, dict]:
@@ -120,20 +118,22 @@ def describe_tensor(array: np.ndarray) -> dict:
     flat = np.asarray(array).reshape(-1)
     statistics: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
     chunks = [_finite(flat[start : start + _AT_ONCE]) for start in range(0, flat.size, _AT_ONCE)]
+    chunks = [chunk for chunk in chunks if chunk.size]
     count = sum(chunk.size for chunk in chunks)
     statistics["notFinite"] = int(flat.size - count)
     if not count:
         return statistics
     mean = sum(float(chunk.sum(dtype="float64")) for chunk in chunks) / count
-    low = min(float(chunk.min()) for chunk in chunks if chunk.size)
-    high = max(float(chunk.max()) for chunk in chunks if chunk.size)
+    low, high = float(min(map(np.min, chunks))), float(max(map(np.max, chunks)))
+    ends = low, high if high > low else low + 1
+    histogram = sum(np.histogram(chunk.astype("float64"), BINS, ends)[0] for chunk in chunks)
     return statistics | {
         "mean": mean,
         "std": (_squares(chunks, mean) / count) ** 0.5,
         "norm": _squares(chunks, 0.0) ** 0.5,
         "min": low,
         "max": high,
-        "histogram": _histogram(chunks, low, high),
+        "histogram": np.asarray(histogram).tolist(),
     }
 
 
@@ -149,15 +149,3 @@ def _finite(chunk: np.ndarray) -> np.ndarray:
         chunk = chunk.astype("float32")
     finite = np.isfinite(chunk)
     return chunk if finite.all() else chunk[finite]
-
-
-def _histogram(chunks: list[np.ndarray], low: float, high: float) -> list[int]:
-    counts = np.zeros(BINS, "int64")
-    width = (high - low) / BINS
-    for chunk in chunks:
-        if width > 0:
-            bins = (np.subtract(chunk, low, dtype="float64") / width).astype("int64")
-            counts += np.bincount(bins.clip(0, BINS - 1), minlength=BINS)
-        else:
-            counts[0] += chunk.size
-    return counts.tolist()
