@@ -25,19 +25,17 @@ def plan_text(title: str, result: Plan) -> str:
 
 def _head(title: str, result: Plan) -> str:
     chip, chips = result.devices.accelerator, result.devices.chips
-    options = [result.precision]
-    options += (
-        [f"{result.accumulation_steps} micro-batches"] if result.accumulation_steps > 1 else []
-    )
-    options += ["gradient checkpointing"] if result.gradient_checkpointing else []
-    options += [f"{result.freeze} frozen"] if result.freeze else []
-    options += (
-        [f"adapters of rank {result.lora_rank} on {result.lora_targets}"]
-        if result.lora_rank
-        else []
-    )
+    steps, rank = result.accumulation_steps, result.lora_rank
+    options = {
+        result.precision: True,
+        f"{steps} micro-batches": steps > 1,
+        "gradient checkpointing": result.gradient_checkpointing,
+        f"{result.freeze} frozen": result.freeze,
+        f"adapters of rank {rank} on {result.lora_targets}": rank,
+    }
+    texts = ", ".join(text for text, is_on in options.items() if is_on)
     return (
-        f"{title} on {result.devices.name}, {', '.join(options)}\n"
+        f"{title} on {result.devices.name}, {texts}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
         f"{result.seq_len} tokens per sequence, {result.max_predictions} predicted; "
@@ -61,16 +59,13 @@ def _memory(result: Plan) -> str:
     largest = f"the largest batch that fits: {result.largest_batch:,}"
     if memory.fits:
         return f"{align(lines)}\nfits; {largest}"
-    return f"{align(lines)}\nDOES NOT FIT; {largest if result.largest_batch else _way(result)}"
-
-
-def _way(result: Plan) -> str:
-    memory = result.memory
+    if not result.largest_batch:
+        largest = "not even one sequence per chip fits"
     if memory.fixed > memory.capacity:
-        return (
+        largest = (
             "not even one sequence fits: weights, moments and gradients are larger than the memory"
         )
-    return "not even one sequence per chip fits"
+    return f"{align(lines)}\nDOES NOT FIT; {largest}"
 
 
 def _update(result: Plan) -> str:
@@ -79,18 +74,18 @@ def _update(result: Plan) -> str:
         lines.append(("recomputed FLOPs", f"{result.recomputed_flops:.4e}"))
     if result.seconds is None or result.hours is None:
         return align(lines) + "\nno time: the table has no peak for float32, give --peak-flops"
-    seconds = [(f"seconds, at {result.utilization:.0%} of the peak", f"{result.seconds:,.4g}")]
-    run = duration(result.hours * 3600)
-    seconds += [(f"{result.steps:,} steps", run), ("chip-hours", f"{result.chip_hours:,.0f}")]
-    return align([*lines, *seconds])
+    lines += [
+        (f"seconds, at {result.utilization:.0%} of the peak", f"{result.seconds:,.4g}"),
+        (f"{result.steps:,} steps", duration(result.hours * 3600)),
+        ("chip-hours", f"{result.chip_hours:,.0f}"),
+    ]
+    return align(lines)
 
 
 def accelerators_text(title: str, **options) -> str:
     """Return a row per accelerator: largest batch of a chip, chip-hours at 256 sequences per step.
 
-    Args:
-        title: the configuration, as its user named it.
-        options: of `plan`, without accelerator and batch.
+    `title` is the configuration; `options` are those of `plan`, without accelerator and batch.
     """
     header = ("", "kind", "GiB", "GB/s", "TFLOP/s", "sequences per chip", "chip-hours")
     lines: list[Sequence[str]] = [header]
@@ -133,10 +128,7 @@ def _compare(step: "CompiledUpdate") -> str:
     rest = plan.memory.total - held
     pairs = {
         "weights, moments, batch, MiB": (step.arguments / 2**20, held / 2**20),
-        "gradients, activations, MiB": (
-            (step.temporary + step.outputs) / 2**20,
-            rest / 2**20,
-        ),
+        "gradients, activations, MiB": ((step.temporary + step.outputs) / 2**20, rest / 2**20),
         "all, MiB": (step.memory / 2**20, plan.memory.total / 2**20),
         f"GFLOP{of_turns}": (step.flops / 1e9, flops / 1e9),
     }

@@ -2,11 +2,13 @@
 
 import dataclasses
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 from kbert.checkpoints.weight_names import named_parameters
 from kbert.graph import names
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
+from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconcile_totals
 
@@ -38,37 +40,24 @@ def account_text(title: str, full: Account, every_row: bool = False) -> str:
 
 
 def _account_head(title: str, full: Account) -> str:
-    from kbert.graph.closed_form import config_letters
-
     letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
     values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
-    lines = [" · ".join(values[:4]), " · ".join(values[4:6]), " · ".join(values[6:])]
     head = f"{title}, head {full.head}, {full.params:,} parameters"
     if full.max_predictions:
         head += f", M = {full.max_predictions} predicted positions"
-    return "\n".join([head, *lines])
+    return "\n".join([head, *(" · ".join(part) for part in (values[:4], values[4:6], values[6:]))])
 
 
 def _steps(full: Account) -> str:
     """Return the 14 steps of the summary; steps 6 to 9 stand for every encoder block."""
     accounts = {row.layer: row for row in full.rows}
-    blocks = full.config.num_hidden_layers
     attention, feed_forward = names.ATTENTION, names.FEED_FORWARD
     layers = [
-        names.TOKEN_IDS,
-        names.TOKEN_EMBEDDING,
-        names.SEGMENT_EMBEDDING,
-        names.POSITION_EMBEDDING,
-        names.EMBEDDING_NORM,
-        names.encoder(1, attention),
-        names.encoder(1, attention, "Norm"),
-        names.encoder(1, feed_forward),
-        names.encoder(1, feed_forward, "Norm"),
-        names.MLM_DENSE,
-        names.MLM_NORM,
-        names.MLM_SIMILARITY,
-        names.POOLER,
-        names.NSP,
+        *(names.TOKEN_IDS, names.TOKEN_EMBEDDING, names.SEGMENT_EMBEDDING),
+        *(names.POSITION_EMBEDDING, names.EMBEDDING_NORM),
+        *(names.encoder(1, attention), names.encoder(1, attention, "Norm")),
+        *(names.encoder(1, feed_forward), names.encoder(1, feed_forward, "Norm")),
+        *(names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY, names.POOLER, names.NSP),
     ]
     title = 'THE 14 STEPS OF "UNDERSTANDING BERT ARCHITECTURE"'
     lines = [f"{title:<52}{'parameters':>28}"]
@@ -79,7 +68,7 @@ def _steps(full: Account) -> str:
         if number == 1:
             label = "the three inputs" if full.config.family.segments else "the two inputs"
         elif 6 <= number <= 9:
-            label, times = name.replace("-1-", "-n-"), f"{blocks} × "
+            label, times = name.replace("-1-", "-n-"), f"{full.config.num_hidden_layers} × "
         lines.append(f"{number:>2}  {label:<48}{times + format(row.params, ','):>28}")
         if row.formula:
             lines.append(f"      {row.formula} = {row.arithmetic}")
@@ -97,18 +86,18 @@ def _layers(full: Account) -> str:
 def _groups(full: Account) -> str:
     header = ("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")
     lines: list[Sequence[str]] = [header]
-    for name, totals in full.groups.items():
-        cells = [name]
-        for number, share in (
-            (totals.params, totals.params_share),
-            (totals.flops, totals.flops_share),
-            (totals.activation_bytes, totals.activation_share),
-        ):
-            cells += [f"{number:,}", f"{float(share):.1%}"]
-        lines.append(cells)
+    for name, one in full.groups.items():
+        counts = (one.params, one.flops, one.activation_bytes)
+        shares = (one.params_share, one.flops_share, one.activation_share)
+        pairs = zip(counts, shares, strict=True)
+        lines.append(
+            [name, *(cell for n, share in pairs for cell in (f"{n:,}", f"{float(share):.1%}"))]
+        )
     sums = (full.params, full.flops, full.activation_bytes)
     lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
-    return f"{align(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
+    half = _with(full, dtype="mixed_bfloat16").groups["encoder"].activation_bytes
+    per_block = f"{half / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
+    return f"{align(lines)}\nactivations in {full.dtype}; {per_block}"
 
 
 def align(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
@@ -123,19 +112,6 @@ def _align_line(line: Sequence[str], widths: Sequence[int]) -> str:
     return (line[0].ljust(widths[0]) + "".join(cell.rjust(n) for cell, n in numbers)).rstrip()
 
 
-def _per_block(full: Account) -> str:
-    half = account(
-        full.config,
-        full.seq_len,
-        full.batch_size,
-        head=full.head,
-        max_predictions=full.max_predictions,
-        dtype="mixed_bfloat16",
-    )
-    size = half.groups["encoder"].activation_bytes
-    return f"{size / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
-
-
 def _training(full: Account) -> str:
     """Return FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
@@ -144,10 +120,8 @@ def _training(full: Account) -> str:
     variants = {"": full}
     if full.head == "pretraining" and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
-        variants = {
-            "full": full,
-            f"M={predictions}": _with(full, max_predictions=predictions),
-        }
+        some = _with(full, max_predictions=predictions)
+        variants = {"full": full, f"M={predictions}": some}
         lines.append(
             f"The MLM head on all {full.seq_len} positions (full), or on the {predictions} "
             f"predicted (M={predictions})."
@@ -155,17 +129,14 @@ def _training(full: Account) -> str:
     for name, variant in variants.items():
         flops = variant.training_flops_per_sequence
         lines.append(f"{name:<6}{flops:>22,} FLOPs per sequence ({flops:.4e})")
-    lines.append(f"{'MiB':<22}{'weights':>10}{'gradients':>11}{'Adam':>10}{'activations':>13}")
-    lines[-1] += f"{'total':>12}"
+    table = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
     for dtype in DTYPES:
         for name, variant in variants.items():
             memory = _with(variant, dtype=dtype).memory
-            label = f"{dtype} {name}".strip()
-            lines.append(
-                f"{label:<22}{_mib(memory.weights):>10}{_mib(memory.gradients):>11}"
-                f"{_mib(memory.adam):>10}{_mib(memory.activations):>13}{_mib(memory.total):>12}"
-            )
-    return "\n".join(lines)
+            sizes = (memory.weights, memory.gradients, memory.adam, memory.activations)
+            cells = (f"{size / 2**20:,.1f}" for size in (*sizes, memory.total))
+            table.append((f"{dtype} {name}".strip(), *cells))
+    return "\n".join([*lines, *(_align_line(line, (22, 10, 11, 10, 13, 12)) for line in table)])
 
 
 def _count_trained(full: Account) -> str:
@@ -179,12 +150,8 @@ def _count_trained(full: Account) -> str:
 
 
 def _with(full: Account, **changes) -> Account:
-    arguments = {
-        "head": full.head,
-        "max_predictions": full.max_predictions,
-        "dtype": full.dtype,
-    }
-    variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    kept = {name: getattr(full, name) for name in ("head", "max_predictions", "dtype")}
+    variant = account(full.config, full.seq_len, full.batch_size, **(kept | changes))
     return dataclasses.replace(variant, trained=full.trained)
 
 
@@ -201,10 +168,9 @@ def params_text(config: BertConfig) -> str:
     for entry in parameters:
         lines.append(f"{entry.parameter:<55} {entry.shape!s:>14} {entry.numel:>9}")
     lines.append("")
-    totals: dict[str, int] = {}
+    totals: Counter = Counter()
     for entry in parameters:
-        group = entry.parameter.split(".")[0]
-        totals[group] = totals.get(group, 0) + entry.numel
+        totals[entry.parameter.split(".")[0]] += entry.numel
     lines += [f"{name:<12}{total:>14,}" for name, total in totals.items()]
     lines.append(f"{'total':<12}{sum(totals.values()):>14,}")
     return "\n".join(lines) + "\n"
@@ -250,15 +216,9 @@ def verify_text(report) -> str:
         lines.append(_paragraph(f"correct: {entry.true}", 4))
         verdict = "ok" if entry.holds else "DOES NOT HOLD"
         lines.append(_paragraph(f"{entry.arithmetic} … {verdict}", 4))
-    lines += ["", _verdict(report)]
-    return "\n".join(lines) + "\n"
-
-
-def _verdict(report) -> str:
     wrong = len(report.differences) + sum(not entry.holds for entry in report.errata)
-    if not wrong:
-        return "All sources agree."
-    return f"{wrong} difference{'s' if wrong > 1 else ''}."
+    verdict = f"{wrong} difference{'s' * (wrong > 1)}." if wrong else "All sources agree."
+    return "\n".join([*lines, "", verdict]) + "\n"
 
 
 def _paragraph(text: str, indent: int = 2) -> str:
@@ -271,7 +231,3 @@ def _paragraph(text: str, indent: int = 2) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.1f}"
