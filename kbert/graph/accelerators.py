@@ -62,11 +62,8 @@ class Devices:
 @cache
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name."""
-    table = {}
-    for name, kind, gib, tflops, bandwidth, clock, bfloat16, slices, source in read_package_table(
-        "kbert.graph", "accelerators.tsv"
-    ):
-        table[name] = Accelerator(
+    return {
+        name: Accelerator(
             name,
             kind,
             int(gib) * 2**30,
@@ -77,20 +74,18 @@ def accelerators() -> dict[str, Accelerator]:
             tuple(slices.split()),
             source,
         )
-    return table
+        for name, kind, gib, tflops, bandwidth, clock, bfloat16, slices, source in (
+            read_package_table("kbert.graph", "accelerators.tsv")
+        )
+    }
 
 
 def tpu(name: str) -> Devices:
-    """Return a slice by its name, "v5e:4x4".
-
-    Raises:
-        ValueError: none of that name; names the nearest.
-    """
+    """Return a slice by its name, "v5e:4x4"; a ValueError for an unknown one names the nearest."""
     kind, _, shape = name.partition(":")
     chip = _find(kind, "TPU", "tpu")
     if shape not in chip.slices:
-        known = [f"{kind}:{known}" for known in chip.slices]
-        near = hint(name, known, "there are")
+        near = hint(name, [f"{kind}:{known}" for known in chip.slices], "there are")
         raise ValueError(f"tpu must be a slice that there is, got {name!r}: {near}")
     return Devices(name, chip, math.prod(map(int, shape.split("x"))))
 
@@ -98,12 +93,8 @@ def tpu(name: str) -> Devices:
 def gpu(name: str, own: bool = False) -> Devices:
     """Return GPUs by their name and number: "H100:8", "NVIDIA GeForce RTX 4090".
 
-    Args:
-        name: the GPU and how many.
-        own: whether a GPU that is not in the table is accepted, without memory and peak.
-
-    Raises:
-        ValueError: none of that name; names a close one. No number of devices.
+    With `own` a GPU that is not in the table is accepted, without memory and peak. Else a
+    ValueError names a close one.
     """
     kind, colon, count = name.partition(":")
     names = {_plain(one.name): one for one in accelerators().values() if one.kind == "GPU"}

@@ -58,6 +58,12 @@ def encoder(block: int | str, part: str, step: str = "") -> str:
     return f"Encoder-{block}-{part}" + (f"-{step}" if step else "")
 
 
+def block_of(layer: str) -> int:
+    """Return the encoder block of a layer, from 1; 0: it is in none."""
+    number = layer.removeprefix("Encoder-").partition("-")[0]
+    return int(number) if layer.startswith("Encoder-") and number.isdecimal() else 0
+
+
 def encoder_output(block: int) -> str:
     """Return the layer of hidden state `block`: 0 is the embeddings', L the last block's."""
     return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM

@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict, dataclass
 
-from kbert.graph import accelerators, aliases
+from kbert.graph import accelerators, aliases, names
 from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION, Accelerator, Devices
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
@@ -59,16 +59,14 @@ class Plan:
 
     Attributes:
         config, seq_len, batch_size, precision, accumulation_steps, gradient_checkpointing,
-            max_predictions, steps: the arguments; `batch_size` is per training step, over all
-            chips.
+            max_predictions, steps, utilization, freeze, lora_rank, lora_targets: the arguments;
+            `batch_size` is per training step, over all chips.
         devices: the chips.
         memory: the memory of one chip.
         flops: FLOPs of a training step, over all chips, without recomputation.
         recomputed_flops: additional FLOPs of `gradient_checkpointing`.
-        utilization: the fraction of the peak FLOP/s that the times assume.
         largest_batch: the largest batch that fits, over all chips; 0 if one sequence per chip does
             not fit.
-        freeze, lora_rank, lora_targets: the arguments.
         trainable_params: number of parameters with a gradient.
         peak_flops: peak FLOP/s of a chip in that precision; None if unknown.
     """
@@ -265,14 +263,13 @@ def _blocks_with_gradient(one: Account) -> int:
     if one.trained is None:
         return layers
     adapted = {matrix.layer for matrix in one.trained.adapted}
-    is_trained = (
+    lowest = next(
         row
         for row in one.rows
         if row.layer in adapted or (row.params and row.layer not in one.trained.frozen)
     )
-    lowest = next(is_trained)
-    if lowest.group == "encoder":
-        return layers + 1 - int(lowest.layer.split("-")[1])
+    if block := names.block_of(lowest.layer):
+        return layers + 1 - block
     return layers if lowest.group == "embeddings" else 0
 
 

@@ -1,5 +1,6 @@
 """A summary's rows as a table of text in keras_bert's layout, whole at any width."""
 
+import itertools
 import re
 import shutil
 import sys
@@ -45,7 +46,7 @@ def summary_text(
         mark: what one more column, "Trainable", says of a row.
     """
     shown = select(layers, layer_range)
-    cells = None if mark is None else [mark(row) for row in shown]
+    cells = [mark(row) for row in shown] if mark else []
     text = format_table(shown, width, positions, cells)
     if layer_range is not None:
         params = sum(row.params for row in shown)
@@ -108,7 +109,7 @@ def format_table(
     layers: Sequence[Row],
     width: int | None = None,
     positions: Sequence[float] | None = None,
-    trainable: Sequence[str] | None = None,
+    trainable: Sequence[str] = (),
 ) -> str:
     """Return the table, rules and header included; nothing is cut at any width.
 
@@ -118,11 +119,12 @@ def format_table(
         positions: where columns end, as shares of the width or in characters.
         trainable: marks for one more column.
     """
-    header = list(_HEADER) + (["Trainable"] if trainable else [])
+    header = [*_HEADER, "Trainable"] if trainable else [*_HEADER]
     cells = [
-        [f"{row.layer} ({row.type})", row.output_shape, str(row.params)]
-        + [row.connected_to.replace(", ", "\n")]
-        + ([trainable[number]] if trainable else [])
+        (
+            *(f"{row.layer} ({row.type})", row.output_shape, str(row.params)),
+            *(row.connected_to.replace(", ", "\n"), *trainable[number : number + 1]),
+        )
         for number, row in enumerate(layers)
     ]
     natural = [
@@ -152,16 +154,15 @@ def _stack(header, cells, natural, width: int) -> str:
             break
 
     def block(row) -> str:
-        name, *columns = row
-        connections = columns.pop(2)
+        name, first, params, connections, *marks = row
         if connections_beside:
-            columns.insert(2, connections)
-            below = _columns(columns, [shape, natural[2], rest, *natural[4:]], right=1)
+            every = [shape, natural[2], rest, *natural[4:]]
+            below = [_columns([first, params, connections, *marks], every, right=1)]
         else:
-            below = "\n".join(
-                [_columns(columns, widths, right=1), *_wrap(connections, width - 2 * _INDENT)]
-            )
-        return "\n".join(_wrap(name, width)) + "\n" + textwrap.indent(below.rstrip(), " " * _INDENT)
+            below = [_columns([first, params, *marks], widths, right=1)]
+            below += _wrap(connections, width - 2 * _INDENT)
+        lines = textwrap.indent("\n".join(below).rstrip(), " " * _INDENT)
+        return "\n".join([*_wrap(name, width), lines])
 
     return _draw_rules([block(header)] + [block(row) for row in cells], width)
 
@@ -170,13 +171,10 @@ def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str
     """Return cells side by side, each wrapped within its width; column `right` is set right."""
     columns = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
-    for number in range(max(map(len, columns))):
-        pieces = [column[number] if number < len(column) else "" for column in columns]
-        pieces = [
-            piece.rjust(width) if index == right else piece.ljust(width)
-            for index, (piece, width) in enumerate(zip(pieces, widths, strict=True))
-        ]
-        lines.append((" " * _GAP).join(pieces).rstrip())
+    for pieces in itertools.zip_longest(*columns, fillvalue=""):
+        pairs = enumerate(zip(pieces, widths, strict=True))
+        padded = [p.rjust(n) if index == right else p.ljust(n) for index, (p, n) in pairs]
+        lines.append((" " * _GAP).join(padded).rstrip())
     return "\n".join(lines)
 
 

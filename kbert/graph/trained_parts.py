@@ -10,7 +10,6 @@ from typing import NamedTuple
 from kbert.graph import names
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import require_positive
-from kbert.graph.layer_table import encoder_block
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 
@@ -19,29 +18,25 @@ LORA_TARGETS = "query,value"  # the paper's (arXiv 2106.09685, section 4.2) and 
 
 
 class Matrix(NamedTuple):
-    """A matrix of an encoder block that an adapter can go on.
+    """A matrix of an encoder block that an adapter can go on; its sizes in formula letters.
 
-    Attributes:
-        part: the sublayer that has it.
-        variable: its path within that layer.
-        inputs, outputs: its sizes, in the document's letters.
+    `variable` is its path within `part`, the sublayer that has it.
     """
 
     part: str
     variable: str
-    inputs: str
-    outputs: str
+    inputs: str = "H"
+    outputs: str = "H"
 
 
 MATRICES = {
-    "query": Matrix(names.ATTENTION, "query/kernel", "H", "H"),
-    "key": Matrix(names.ATTENTION, "key/kernel", "H", "H"),
-    "value": Matrix(names.ATTENTION, "value/kernel", "H", "H"),
-    "attention_output": Matrix(names.ATTENTION, "attention_output/kernel", "H", "H"),
+    "query": Matrix(names.ATTENTION, "query/kernel"),
+    "key": Matrix(names.ATTENTION, "key/kernel"),
+    "value": Matrix(names.ATTENTION, "value/kernel"),
+    "attention_output": Matrix(names.ATTENTION, "attention_output/kernel"),
     "intermediate": Matrix(names.FEED_FORWARD, "intermediate/kernel", "H", "FFD"),
     "output": Matrix(names.FEED_FORWARD, "output/kernel", "FFD", "H"),
 }
-
 
 # What the two settings must, in words.
 FREEZE = f"name parts between commas, of {', '.join(FREEZABLE)}, and blocks, 3 or 1-8"
@@ -49,12 +44,9 @@ ON = f"name matrices between commas, of {', '.join(MATRICES)}"
 
 
 class AdaptedMatrix(NamedTuple):
-    """A matrix with an adapter: W + scale · B·A.
+    """A matrix with an adapter: W + scale · B·A, A (rank, inputs) and B (outputs, rank).
 
-    Attributes:
-        block: its encoder block, from 1.
-        name: one of `MATRICES`.
-        inputs, outputs: its sizes; A is (rank, inputs), B is (outputs, rank).
+    `block` is its encoder block, from 1; `name` is one of `MATRICES`.
     """
 
     block: int
@@ -98,11 +90,7 @@ class TrainedParts:
 
 
 def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
-    """Return the parts and the ranges of blocks that a text such as "embeddings,1-8" names.
-
-    Raises:
-        ValueError: something that is neither a part nor blocks.
-    """
+    """Return the parts and the ranges of blocks that a text such as "embeddings,1-8" names."""
     groups, blocks = set(), []
     for word in _names(text):
         first, dash, last = word.partition("-")
@@ -117,11 +105,7 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
 
 
 def read_lora_targets(text: str) -> tuple[str, ...]:
-    """Return the names between commas, in the order of `MATRICES`, each once.
-
-    Raises:
-        ValueError: a name that is none of them.
-    """
+    """Return the names between commas, in the order of `MATRICES`, each once."""
     targets = set(_names(text))
     if not targets <= set(MATRICES):
         raise ValueError(f"lora_targets must {ON}, got {text!r}")
@@ -154,12 +138,12 @@ def trained_parts(
         ValueError: blocks or parts that the graph does not have, a rank beyond a matrix's, nothing
             left to train or to adapt.
     """
-    frozen, blocks = _frozen(spec, freeze)
-    lora_rank = None if lora_rank is None else require_positive("lora_rank", lora_rank)
+    frozen, blocks = _read_frozen(spec, freeze)
     owners = [layer for layer in graph_layers(spec) if layer.params]
     if lora_rank is None:
         result = TrainedParts(spec, frozen)
     else:
+        rank = require_positive("lora_rank", lora_rank)
         unfrozen = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
         base = frozenset(one.name for one in owners if one.name not in unfrozen - frozen)
         free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
@@ -167,10 +151,9 @@ def trained_parts(
             raise ValueError(
                 f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
             )
-        alpha = float(lora_rank) if lora_alpha is None else lora_alpha
-        result = TrainedParts(
-            spec, base, _list_adapted(spec, free, lora_rank, lora_targets), lora_rank, alpha
-        )
+        alpha = float(rank) if lora_alpha is None else lora_alpha
+        adapted = _list_adapted(spec, free, rank, lora_targets)
+        result = TrainedParts(spec, base, adapted, rank, alpha)
     if not result.adapted and all(layer.name in result.frozen for layer in owners):
         raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
     return result
@@ -190,12 +173,11 @@ def learning_rate_factors(
         layer_decay: factor from layer to layer; None: 1.
         head_share: factor of the head.
     """
-    depths = _depths(spec)
     top = spec.config.num_hidden_layers + 2
     decay = 1.0 if layer_decay is None else layer_decay
     return {
         name: head_share if depth == top else decay ** (top - depth)
-        for name, depth in depths.items()
+        for name, depth in _list_depths(spec).items()
     }
 
 
@@ -204,28 +186,25 @@ def part_of(group: str) -> str:
     return group if group in FREEZABLE else "head"
 
 
-def _depths(spec: GraphSpec) -> dict[str, int]:
+def _list_depths(spec: GraphSpec) -> dict[str, int]:
+    """Return each layer's depth: 0 for the embeddings, then the blocks, the pooler, the head."""
     blocks = spec.config.num_hidden_layers
-    of_part = {"embeddings": 0, "pooler": blocks + 1, "head": blocks + 2}
-    depths = {
-        layer.name: of_part[part_of(layer.group)]
+    depths = {"embeddings": 0, "pooler": blocks + 1, "head": blocks + 2}
+    return {
+        layer.name: depths.get(part_of(layer.group)) or names.block_of(layer.name)
         for layer in graph_layers(spec)
-        if layer.group != "encoder"
-    }
-    return depths | {
-        layer.name: number for number in range(1, blocks + 1) for layer in encoder_block(number, "")
     }
 
 
-def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[int]]:
+def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[int]]:
     """Return the layers that `freeze` names, and the encoder blocks among them."""
     if freeze is None:
         return frozenset(), set()
     groups, ranges = read_freeze(freeze)
-    count = spec.config.num_hidden_layers
+    layers, count = graph_layers(spec), spec.config.num_hidden_layers
     if beyond := [one for one in ranges if one[-1] > count]:
         raise ValueError(f"freeze must name blocks of 1 … {count}, got {beyond[0][-1]}")
-    if "pooler" in groups and not any(layer.group == "pooler" for layer in graph_layers(spec)):
+    if "pooler" in groups and not any(layer.group == "pooler" for layer in layers):
         raise ValueError(
             f"freeze must name parts that the graph has, got 'pooler', which the head {spec.head} "
             "has not"
@@ -233,16 +212,10 @@ def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[in
     blocks = {number for one in ranges for number in one}
     if "encoder" in groups:
         blocks = set(range(1, count + 1))
-    numbers = _depths(spec)
     frozen = frozenset(
         layer.name
-        for layer in graph_layers(spec)
-        if layer.params
-        and (
-            numbers[layer.name] in blocks
-            if layer.group == "encoder"
-            else part_of(layer.group) in groups
-        )
+        for layer in layers
+        if layer.params and (part_of(layer.group) in groups or names.block_of(layer.name) in blocks)
     )
     return frozen, blocks
 

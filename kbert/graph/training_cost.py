@@ -28,29 +28,28 @@ def training_cost(
         queries: positions of the batch that the last block computes.
         width: bytes of a kept number.
     """
+    config, rank = trained.spec.config, trained.rank
     adapted: dict[str, list[AdaptedMatrix]] = {}
     for one in trained.adapted:
         adapted.setdefault(one.layer, []).append(one)
     flops = stored = 0
     reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
     table = names.TOKEN_EMBEDDING not in trained.frozen
-    square = 2 * trained.spec.config.hidden_size**2
-    last = names.encoder(trained.spec.config.num_hidden_layers, names.ATTENTION)
-    final = names.encoder(trained.spec.config.num_hidden_layers, "")
+    square = 2 * config.hidden_size**2
     for row in layers:
         before = _needs_gradient(row.group, reached)
         own = row.params > 0 and row.layer not in trained.frozen
         on = {one.name for one in adapted.get(row.layer, ())}
-        computed = queries if row.layer == last else tokens
+        is_last = names.block_of(row.layer) == config.num_hidden_layers
+        computed = queries if is_last else tokens
         squares = {"query": computed * square, "key": tokens * square, "value": tokens * square}
         flops += row.flops + _backward(row, before, own, on, table, squares)
         for one in adapted.get(row.layer, ()):
             reaches = before or _trains_before(one.name, own, on)
             products = (2 + reaches) * one.inputs + 3 * one.outputs
-            of_all = one.name in ("key", "value") or not row.layer.startswith(final)
-            reads = tokens if of_all else queries
-            flops += 2 * reads * trained.rank * products
-            stored += reads * trained.rank * width
+            reads = tokens if one.name in ("key", "value") else computed
+            flops += 2 * reads * rank * products
+            stored += reads * rank * width
         reached[row.group] = now = before or own or bool(on)
         stored += row.activation_bytes if now else 0
     return flops, stored
@@ -70,7 +69,6 @@ def _backward(
     """Return FLOPs of a layer's backward pass.
 
     Args:
-        row: the layer.
         before: whether a gradient is taken of its input.
         own: whether its own weights are trained.
         on: which of its matrices have an adapter.

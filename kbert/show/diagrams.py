@@ -2,7 +2,6 @@
 
 import html
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +158,7 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     """
     blocks: dict[int, list[Row]] = {}
     for row in layers:
-        blocks.setdefault(_block(row.layer), []).append(row)
+        blocks.setdefault(names.block_of(row.layer), []).append(row)
     outside = blocks.pop(0, [])
     count = len(blocks)
     last = names.encoder_output(count)
@@ -167,7 +166,7 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     if count < 2 or len(alike) > 1:
         return tuple(layers), 0
     (block,) = alike
-    read = {source for row in outside for source, _ in sources(row) if _block(source)}
+    read = {source for row in outside for source, _ in sources(row) if names.block_of(source)}
     inputs = {source for row in block for source, _ in sources(row)}
     if _PREVIOUS not in inputs or read - {last}:
         return tuple(layers), 0
@@ -176,7 +175,7 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
         *(_rename(row, {_PREVIOUS: _INPUT_N}) for row in block),
     ]
     outside = [_rename(row, {last: _OUTPUT_N}) for row in outside]
-    first = next(first for first, row in enumerate(layers) if _block(row.layer))
+    first = next(first for first, row in enumerate(layers) if names.block_of(row.layer))
     return (*outside[:first], *inside, *outside[first:]), count
 
 
@@ -241,12 +240,6 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(name: str) -> int:
-    """Return the number of a layer's encoder block; 0: none."""
-    match = re.match(r"Encoder-(\d+)-", name)
-    return int(match[1]) if match else 0
-
-
 def _rename_to_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
     """Return one block's rows as those of block n, which reads the output of block n-1."""
     own = names.encoder(number, "")
@@ -306,7 +299,7 @@ def _width(row: Row) -> float:
 
 
 def _is_in_block(row: Row) -> bool:
-    return bool(_block(row.layer)) or row.layer.startswith(_N)
+    return bool(names.block_of(row.layer)) or row.layer.startswith(_N)
 
 
 def _dot_node(row: Row, block_width: float) -> str:

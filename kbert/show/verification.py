@@ -116,19 +116,23 @@ def verify(
     Raises:
         ValueError: the model has no graph, or no layer Embedding-Token.
     """
+    from kbert.model.summary import read_spec_arguments
+
     if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
         from kbert.model.deferred import build_outline
 
         config = get_config("base" if subject is None else subject)
         subject = build_outline(GraphSpec.of(config))
     config = config_of(subject) if config is None else get_config(config)
-    comparisons = [_graph_against_closed_form(subject, config), _weights(subject, config)]
-    if _sizes(config) != _sizes(base) or not _is_document_graph(subject):
-        return VerificationReport((*comparisons, *_tables_of(config)))
+    arguments = read_spec_arguments(subject)
+    comparisons = [_compare_rows(subject, GraphSpec(config, **arguments))]
+    comparisons.append(_compare_weights(subject, config))
+    is_document = arguments == {"head": "pretraining", "seq_len": 512}
+    if _sizes(config) != _sizes(base) or not is_document:
+        return VerificationReport((*comparisons, *_compare_parameters(config)))
     from kbert.graph.reference.errata import errata
 
-    documents = (*_document_004(subject, config), *_all_tables())
-    return VerificationReport((*comparisons, *documents), errata())
+    return VerificationReport((*comparisons, *_compare_documents(subject, config)), errata())
 
 
 def config_of(model) -> BertConfig:
@@ -182,15 +186,15 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
     return tuple(differences)
 
 
-def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
-    from kbert.model.summary import model_rows, read_spec_arguments
+def _compare_rows(model, spec: GraphSpec) -> Comparison:
+    from kbert.model.summary import model_rows
 
-    expected = closed_form.rows(GraphSpec(config, **read_spec_arguments(model)))
+    expected = closed_form.rows(spec)
     differences = compare_summaries(model_rows(model), expected)
     return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
 
 
-def _weights(model, config: BertConfig) -> Comparison:
+def _compare_weights(model, config: BertConfig) -> Comparison:
     """Compare each variable of encoder and pooler with its parameter in transformers."""
     layers = {layer.name: layer for layer in model.layers}
     entries = weight_names.entries_of(GraphSpec(config, "encoder"), "kbert")
@@ -208,34 +212,25 @@ def _weights(model, config: BertConfig) -> Comparison:
     return Comparison("graph", "transformers' parameters", amount, tuple(differences))
 
 
-def _document_004(model, config: BertConfig) -> list[Comparison]:
+def _compare_documents(model, config: BertConfig) -> list[Comparison]:
+    """Compare base with every published table."""
     from kbert.model.summary import model_rows
 
-    table = reference.document_004()
-    built, closed = model_rows(model), closed_form.rows(GraphSpec(config, seq_len=512))
+    table, total = reference.document_004(), 109_705_010
     amount = f"{len(table)} rows × 5 columns"
-    total = model.count_params()
+    closed = closed_form.rows(GraphSpec(config, seq_len=512))
+    wrong_total = _unequal("total", "parameters", total, model.count_params())
     return [
-        Comparison("graph", _ARTICLE, amount, compare_summaries(built, table)),
+        Comparison("graph", _ARTICLE, amount, compare_summaries(model_rows(model), table)),
         Comparison("closed forms", _ARTICLE, amount, compare_summaries(closed, table)),
-        Comparison(
-            "graph",
-            _ARTICLE,
-            "total 109,705,010",
-            _unequal("total", "parameters", 109_705_010, total),
-        ),
+        Comparison("graph", _ARTICLE, f"total {total:,}", wrong_total),
+        *_compare_parameters(get_config("base_uncased")),
+        *_compare_parameters(get_config("large_uncased")),
+        _compare_totals(),
     ]
 
 
-def _all_tables() -> list[Comparison]:
-    return [
-        *_tables_of(get_config("base_uncased")),
-        *_tables_of(get_config("large_uncased")),
-        _published_totals(),
-    ]
-
-
-def _tables_of(config: BertConfig) -> list[Comparison]:
+def _compare_parameters(config: BertConfig) -> list[Comparison]:
     """Compare with transformers' list of parameters for this configuration, if there is one."""
     documents = {"base_uncased": "bert-base-uncased", "large_uncased": "bert-large-uncased"}
     preset = next((name for name in documents if _sizes(get_config(name)) == _sizes(config)), None)
@@ -245,38 +240,23 @@ def _tables_of(config: BertConfig) -> list[Comparison]:
     differences = list(_unequal(preset, "named parameters", len(expected), len(computed)))
     for wanted, value in zip(expected, computed, strict=False):
         differences += _unequal(wanted.parameter, "entry", wanted, value)
-    total = sum(entry.numel for entry in expected)
-    amount = f"{len(expected)} parameters, {total:,}"
+    amount = f"{len(expected)} parameters, {sum(entry.numel for entry in expected):,}"
     return [Comparison("closed forms", documents[preset], amount, tuple(differences))]
 
 
-def _published_totals() -> Comparison:
+def _compare_totals() -> Comparison:
     totals = reference.published_totals()
     differences: list[Difference] = []
     for entry in totals:
-        config = BertConfig(
-            vocab_size=entry.vocab_size,
-            num_hidden_layers=entry.layers,
-            hidden_size=entry.hidden,
-            num_attention_heads=entry.heads,
-            intermediate_size=entry.feed_forward,
-        )
-        params = account(config, head="encoder").params
+        params = account(entry.config, head="encoder").params
         differences += _unequal(entry.model, "total", entry.params_encoder_and_pooler, params)
-    return Comparison(
-        "closed forms", "published totals", f"{len(totals)} models", tuple(differences)
-    )
+    amount = f"{len(totals)} models"
+    return Comparison("closed forms", "published totals", amount, tuple(differences))
 
 
 def _sizes(config: BertConfig) -> dict[str, int]:
     """Return the sizes that names, shapes and counts determine: not rates or activations."""
     return closed_form.config_letters(config) | {"segments": config.type_vocab_size}
-
-
-def _is_document_graph(model) -> bool:
-    from kbert.model.summary import read_spec_arguments
-
-    return read_spec_arguments(model) == {"head": "pretraining", "seq_len": 512}
 
 
 def _unequal(where: str, what: str, expected, value) -> tuple[Difference, ...]:

@@ -10,6 +10,7 @@
 from dataclasses import dataclass
 
 from kbert.graph.closed_form import Row
+from kbert.graph.config import BertConfig
 from kbert.io.row_formats import read_package_table
 
 # The texts that kbert's counts are compared with, as far as they say who they are.
@@ -37,11 +38,7 @@ class PublishedTotal:
     """A published number of parameters of encoder and pooler."""
 
     model: str
-    vocab_size: int
-    layers: int
-    hidden: int
-    heads: int
-    feed_forward: int
+    config: BertConfig
     params_encoder_and_pooler: int
     source: str
 
@@ -68,7 +65,12 @@ def published_totals() -> tuple[PublishedTotal, ...]:
     totals = []
     for model, *numbers, source in read_package_table(__name__, "published_totals.tsv"):
         vocab_size, layers, hidden, heads, feed_forward, total = map(int, numbers)
-        totals.append(
-            PublishedTotal(model, vocab_size, layers, hidden, heads, feed_forward, total, source)
+        config = BertConfig(
+            vocab_size=vocab_size,
+            num_hidden_layers=layers,
+            hidden_size=hidden,
+            num_attention_heads=heads,
+            intermediate_size=feed_forward,
         )
+        totals.append(PublishedTotal(model, config, total, source))
     return tuple(totals)
