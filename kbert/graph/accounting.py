@@ -42,14 +42,14 @@ CONVENTIONS = (
 
 SELECTED = (
     "Selected positions: the last block computes R positions of a sequence, those that the heads "
-    "read, and keys and values of all.",
+    "read, and keys and values of all."
 )
-PACKED = ("Packed rows: B rows hold X texts; scores are computed between all tokens of a row.",)
+PACKED = "Packed rows: B rows hold X texts; scores are computed between all tokens of a row."
 
 TRAINED_IN_PART = (
     "Frozen parts and LoRA: a frozen weight has no gradient, and layers below the lowest trained "
     "layer keep no activations. An adapter adds rank · (inputs + outputs) parameters, its products "
-    "with A and B, and rank numbers per token to the activations.",
+    "with A and B, and rank numbers per token to the activations."
 )
 
 
@@ -206,9 +206,8 @@ class Account:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
-        selected = SELECTED if self.selected else ()
-        packed = PACKED if self.packed_texts else ()
-        return CONVENTIONS + selected + packed + (TRAINED_IN_PART if self.trained else ())
+        parts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
+        return (*CONVENTIONS, *(text for text, is_used in parts.items() if is_used))
 
     @property
     def _training_cost(self) -> tuple[int, int]:
@@ -288,16 +287,16 @@ def account(
     batch_size = require_positive("batch_size", batch_size)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(unknown_choice("dtype", DTYPES, dtype))
-    optional = {"M": max_predictions, "R": spec.selected}
     if packed_texts is not None:
-        optional["X"] = require_positive("packed_texts", packed_texts)
+        require_positive("packed_texts", packed_texts)
     letters = closed_form.config_letters(config)
     letters |= {"S": seq_len, "B": batch_size, "w": DTYPES[dtype][3]}
+    optional = {"M": max_predictions, "R": spec.selected, "X": packed_texts}
     letters |= {letter: value for letter, value in optional.items() if value is not None}
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
-    pairs = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
+    layers = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     return Account(
         config,
         spec.head,
@@ -305,7 +304,7 @@ def account(
         batch_size,
         max_predictions,
         dtype,
-        tuple(_account_layer(layer, row, letters) for layer, row in pairs),
+        tuple(_account_layer(layer, row, letters) for layer, row in layers),
         trained,
         spec.selected,
         packed_texts,
@@ -314,18 +313,10 @@ def account(
 
 def _account_layer(layer: Layer, row: closed_form.Row, letters: dict[str, int]) -> LayerAccount:
     return LayerAccount(
-        layer=row.layer,
-        type=row.type,
-        output_shape=row.output_shape,
-        connected_to=row.connected_to,
-        group=layer.group,
-        params=row.params,
-        formula=layer.params,
-        arithmetic=put_in_numbers(layer.params, letters),
-        flops=compute(layer.flops, letters),
-        flops_formula=layer.flops,
-        activation_bytes=compute(layer.kept, letters),
-        activation_formula=layer.kept,
+        *(row.layer, row.type, row.output_shape, row.connected_to, layer.group),
+        *(row.params, layer.params, put_in_numbers(layer.params, letters)),
+        *(compute(layer.flops, letters), layer.flops),
+        *(compute(layer.kept, letters), layer.kept),
     )
 
 

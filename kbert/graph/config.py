@@ -118,13 +118,12 @@ class BertConfig:
             )
         for key in _RATES:
             rate = getattr(self, key)
-            if rate is None and key in _HEADS_RATES:
-                continue
-            if not _is_number(rate) or not 0 <= rate < 1:
+            is_unset = rate is None and key in _HEADS_RATES
+            if not is_unset and not (_is_number(rate) and 0 <= rate < 1):
                 raise ValueError(f"{key} must be a rate in [0, 1), got {js.short_repr(rate)}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
-            if not _is_number(value) or not 0 < value < float("inf"):
+            if not _is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{key} must be a positive number, got {js.short_repr(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -201,11 +200,12 @@ class BertConfig:
 
         Keys that Google's file does not have are included only if they differ from the default.
         """
-        values = self.to_dict()
-        for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
-            if values[key] == getattr(BertConfig, key):
-                del values[key]
-        return values
+        optional = ("layer_norm_eps", "pad_token_id", "classifier_dropout")
+        return {
+            key: value
+            for key, value in self.to_dict().items()
+            if key not in optional or value != getattr(BertConfig, key)
+        }
 
     def to_transformers_dict(self) -> dict:
         """Return the values by key, in the format of transformers' `config.json`."""
@@ -265,10 +265,8 @@ class BertConfig:
         A file named `bert_config.json` gets Google's keys; any other name gets transformers' keys,
         with `model_type` and `architectures`. The file is written atomically.
         """
-        if path is not None and Path(path).name == "bert_config.json":
-            values = self.to_google_dict()
-        else:
-            values = self.to_transformers_dict()
+        is_googles = path is not None and Path(path).name == "bert_config.json"
+        values = self.to_google_dict() if is_googles else self.to_transformers_dict()
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         if path is not None:
             write_atomically(path, text.encode())
@@ -301,12 +299,11 @@ def _is_number(value) -> bool:
 
 def _refuse_unknown(keys) -> None:
     fields = [field.name for field in dataclasses.fields(BertConfig)]
-    for key in keys:
-        if key not in fields:
-            raise ValueError(
-                f"the configuration has an unknown key {js.short_repr(key)}: "
-                f"{hint(key, fields, 'the keys are')}"
-            )
+    if unknown := [key for key in keys if key not in fields]:
+        near = hint(unknown[0], fields, "the keys are")
+        raise ValueError(
+            f"the configuration has an unknown key {js.short_repr(unknown[0])}: {near}"
+        )
 
 
 def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:

@@ -69,10 +69,7 @@ def layers(spec: GraphSpec) -> list[Layer]:
 
 
 def embedding_layers(segments: int | str | None, packed: bool = False) -> list[Layer]:
-    """Return the embeddings' layers; a text, here and below, is what stands for a number or a name.
-
-    None: there are no segments.
-    """
+    """Return the embeddings' layers; `segments` is a number, its letter, or None without any."""
     graphs = ["unsegmented" if segments is None else "embeddings"] + ["packed"] * packed
     inputs = (names.PACKED_POSITIONS, names.PACKED_TEXTS) if packed else ()
     return _fill(
@@ -108,14 +105,13 @@ def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
 def head_layers(
     graph_name: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
 ) -> list[Layer]:
-    """Return the layers of a head, which reads the last hidden state.
+    """Return the layers of a head, which reads the last hidden state, `hidden`.
 
     Args:
         graph_name: as in `kbert.heads.head.Variant`.
         mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
             or "selected" in the last block.
-        hidden: the last hidden state.
-        labels: how many there are.
+        labels: how many there are, or their letter.
         texts: the letter for the number of texts.
     """
     dropped = graph_name == "dropped-classifier"

@@ -164,18 +164,12 @@ class GraphSpec:
         object.__setattr__(self, name, value)
 
     def _check_length(self, seq_len: int) -> int:
-        positions = self.config.positions
+        positions, first = self.config.positions, self.config.first_position
         seq_len = require_positive("seq_len", seq_len)
         if seq_len > positions:
-            raise ValueError(
-                f"seq_len must be at most {self._what_limits} = {positions}, got {seq_len}"
-            )
+            limit = "max_position_embeddings" + (f" - {first}" if first else "")
+            raise ValueError(f"seq_len must be at most {limit} = {positions}, got {seq_len}")
         return seq_len
-
-    @property
-    def _what_limits(self) -> str:
-        first = self.config.first_position
-        return "max_position_embeddings" + (f" - {first}" if first else "")
 
     def _check_predictions(self, predictions: int) -> int:
         if HEADS[self.head].reads != "predicted":
