@@ -114,13 +114,13 @@ class Attribution:
             OSError: the file cannot be written; an old one stays.
         """
         path = check_path(path, ENDINGS)
+        content = self.title(), self.notes(), self._spans()
         if path.suffix.lower() == ".html":
-            text = coloured_text.write_page(self.title(), self.notes(), self._spans())
-            write_atomically(path, text.encode())
+            write_atomically(path, coloured_text.write_page(*content).encode())
         else:
             from kbert.tasks.attribution.picture import draw
 
-            draw(self.title(), self.notes(), self._spans(), path)
+            draw(*content, path)
         return path
 
     def to_dict(self) -> dict:

@@ -79,11 +79,11 @@ def split_text(
     """
     groups: list[tuple[int, int, tuple[str, ...], float]] = []
     for start, end, token, score in tokens:
+        names: tuple[str, ...] = (token,)
         if groups and start < groups[-1][1]:
-            first, last, names, total = groups[-1]
-            groups[-1] = (first, max(end, last), (*names, token), total + score)
-        else:
-            groups.append((start, end, (token,), score))
+            start, last, earlier, total = groups.pop()
+            end, names, score = max(end, last), (*earlier, token), total + score
+        groups.append((start, end, names, score))
     largest = max((abs(score) for *_, score in groups), default=0.0) or 1.0
     spans, done = [], 0
     for start, end, names, score in groups:
@@ -91,9 +91,7 @@ def split_text(
             spans.append(Span(text[done:start]))
         spans.append(Span(text[start:end], names, score, score / largest))
         done = end
-    rest = text[done:]
-    if truncated and rest.strip():
-        rest = " …"
+    rest = " …" if truncated and text[done:].strip() else text[done:]
     return [*spans, Span(rest)] if rest else spans
 
 

@@ -91,8 +91,8 @@ def attribute(
         token if token in fixed or n == position else fill for n, token in enumerate(encoding.ids)
     ]
     states, attended = _embed(bert, [encoding.ids, baseline_ids], encoding.segment_ids)
-    function, outputs = _get_functions(bert, similar_to is not None, value)
-    name, arguments = _find_target(bert, outputs, states, attended, target, similar_to, position)
+    function, outputs = _get_target(bert, similar_to is not None, value)
+    name, arguments = _choose(bert, outputs, states, attended, target, similar_to, position)
     result = integrate(function, states[0], states[1], [attended, *arguments], steps)
     scores = result.attributions[: len(encoding)].sum(axis=1)
     return Attribution(
@@ -114,8 +114,9 @@ def attribute(
 
 
 def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -> None:
-    for argument, name in ((text, "text"), (pair, "pair"), (similar_to, "similar_to")):
-        if name == "text" or argument is not None:
+    check_text(text, "text")
+    for argument, name in ((pair, "pair"), (similar_to, "similar_to")):
+        if argument is not None:
             check_text(argument, name)
     for argument, choices, name in ((value, VALUES, "value"), (baseline, BASELINES, "baseline")):
         if argument not in choices:
@@ -148,35 +149,29 @@ def _embed(bert: Bert, sequences: list[list[int]], segments: list[int]) -> tuple
     return ops.convert_to_numpy(states), np.arange(length) < len(segments)
 
 
-def _get_functions(
-    bert: Bert, with_cosine: bool, value: str
-) -> tuple[Callable, targets.TargetFunctions]:
-    """Return the compiled function with its gradient, and its parts; one per model and target."""
+def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, targets.Target]:
+    """Return a target's compiled function with gradients, and the target; made once per model."""
     model = cast(bert, "float32")
-    width = bert.config.hidden_size
-    shapes = [((None, None, width), "float32"), ((None, None), "bool")]
     build: Callable
     options: Any  # of the builder
     if with_cosine:
         build, options = targets.build_cosine, targets.choose_settings(bert)
-        shapes.append(((width,), "float32"))
     elif bert.head == "classifier":
         build, options = targets.build_labels, targets.choose_activation(bert, value)
-        shapes.append(((), "int32"))
     else:
         build, options = targets.build_masked, "logit" if value == "logit" else "softmax"
-        shapes += [((), "int32")] * 2
     functions = _functions.setdefault(model, {})
     key = build.__name__, options
     if key not in functions:
-        outputs = build(model, options)
-        function = with_gradient(outputs.function, outputs.variables, shapes)
-        functions[key] = function, outputs
+        target = build(model, options)
+        states = ((None, None, bert.config.hidden_size), "float32")
+        shapes = [states, ((None, None), "bool"), *target.arguments]
+        functions[key] = with_gradient(target.compute, target.variables, shapes), target
     return functions[key]
 
 
-def _find_target(
-    bert: Bert, outputs: targets.TargetFunctions, states, attended, target, similar_to, position
+def _choose(
+    bert: Bert, outputs: targets.Target, states, attended, target, similar_to, position
 ) -> tuple:
     """Return the target's name, and the function's further arguments as NumPy arrays."""
     tokenizer = require_tokenizer(bert, "attribute")
@@ -184,16 +179,18 @@ def _find_target(
         (encoding,) = tokenizer.encode_batch([similar_to], max_length=longest(bert))
         states, attended = _embed(bert, [encoding.ids], encoding.segment_ids)
         return targets.COSINE, [_predict(outputs, states, attended)]
+    at = [] if position is None else [np.array(position, "int32")]
+    answers = _predict(outputs, states[:1], attended, *at)
     if position is None:
-        answers = _predict(outputs, states[:1], attended)
         number = targets.find_label(bert, target, answers)
-        return label_names(bert, len(answers))[number], [np.array(number, "int32")]
-    at = np.array(position, "int32")
-    number = targets.find_token(tokenizer, target, _predict(outputs, states[:1], attended, at))
-    return tokenizer.token_of(number), [at, np.array(number, "int32")]
+        name = label_names(bert, len(answers))[number]
+    else:
+        number = targets.find_token(tokenizer, target, answers)
+        name = tokenizer.token_of(number)
+    return name, [*at, np.array(number, "int32")]
 
 
-def _predict(outputs: targets.TargetFunctions, states, attended, *others) -> np.ndarray:
+def _predict(outputs: targets.Target, states, attended, *others) -> np.ndarray:
     """Return the answers for one text."""
     answers = outputs.answers(*map(ops.convert_to_tensor, (states, attended[None], *others)))
     return ops.convert_to_numpy(ops.stop_gradient(answers))[0]

@@ -29,8 +29,7 @@ class Integral:
 
     Attributes:
         attributions: float64 (S, H).
-        value: F(x).
-        baseline_value: F(x').
+        value, baseline_value: F(x) and F(x').
         error: the sum of the attributions − (F(x) − F(x')).
         steps: number of points of the sum.
     """
@@ -62,13 +61,15 @@ def integrate(
     """
     size = max(2, min(10, _TOKENS // len(x)))  # points per call: a compiled function of one shape
 
+    mask, *shared = others
+    masks = np.repeat(mask[None], size, axis=0)
+
     def evaluate(alphas: np.ndarray):
-        """Return gradients and values at the points baseline + alpha (x − baseline)."""
-        mask, *shared = others
-        alphas = np.pad(alphas, (0, size - len(alphas))).astype("float32")
-        points = baseline + alphas[:, None, None] * (x - baseline)
-        values, gradients = function(points, np.repeat(mask[None], size, axis=0), *shared)
-        return gradients, values
+        """Return values and gradients at the points baseline + alpha (x − baseline)."""
+        padded = np.pad(alphas, (0, size - len(alphas))).astype("float32")
+        points = baseline + padded[:, None, None] * (x - baseline)
+        values, gradients = function(points, masks, *shared)
+        return values[: len(alphas)], gradients[: len(alphas)]
 
     def integrate_points(count: int) -> np.ndarray:
         """Return float64 (S, H): (x − x') times the mean gradient on the way."""
@@ -76,12 +77,11 @@ def integrate(
         total = np.zeros(x.shape)
         for start in range(0, count, size):
             chunk = slice(start, start + size)
-            gradients, _ = evaluate(0.5 * (1 + points[chunk]))
-            used = gradients[: len(points[chunk])].astype("float64")
-            total += np.einsum("k,ksh->sh", 0.5 * weights[chunk], used)
+            _, gradients = evaluate(0.5 * (1 + points[chunk]))
+            total += np.einsum("k,ksh->sh", 0.5 * weights[chunk], gradients.astype("float64"))
         return (x - baseline) * total
 
-    baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[1][:2])
+    baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[0])
     count = steps or STEPS
     while True:
         attributions = integrate_points(count)

@@ -101,9 +101,9 @@ def _draw_box(figure, left: float, y: float, width: float, height: float, span: 
     from matplotlib.patches import Rectangle
 
     colour = (*(channel / 255 for channel in span.colour), span.opacity)
-    size = (width / _WIDTH, 0.8 * _LINE / height)
     corner = (left / _WIDTH, (y - 0.4 * _LINE) / height)
-    figure.add_artist(Rectangle(corner, *size, facecolor=colour, linewidth=0))
+    sides = (width / _WIDTH, 0.8 * _LINE / height)
+    figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
 
 
 def _list_strongest(texts: list[list[Span]]) -> str:

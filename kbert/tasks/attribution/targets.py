@@ -4,6 +4,7 @@ Each is a function of hidden state 0, (K, S, H), a mask (K, S) and arguments, th
 cosine is that of the embeddings of the text and of another text.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,40 +22,43 @@ from kbert.model.probes import build_pooled, cut_after_embeddings
 from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
 
 COSINE = "cosine"
+_NUMBER = ((), "int32")  # shape and dtype
 
 
 @dataclass(frozen=True, eq=False)
-class TargetFunctions:
-    """Functions from a model's embeddings to its outputs, for one kind of target.
+class Target:
+    """A function of a model's embeddings that can be attributed.
 
     Attributes:
-        function: takes states, a mask, and the target's arguments.
-        answers: takes states and a mask; returns (K, labels or tokens), of which the most likely is
-            chosen, or the embedding, (K, H). A third argument is the target's position in the text,
-            if it has one.
-        variables: the variables that both read.
+        answers: takes states, a mask and, if the target has one, its position in the text; returns
+            (K, labels or tokens), of which the most likely is chosen, or the embedding, (K, H).
+        choose: takes the answers, and a number or another embedding; returns (K,).
+        variables: the variables that it reads.
+        arguments: shapes and dtypes of the position and of what is chosen.
     """
 
-    function: Callable
     answers: Callable
+    choose: Callable
     variables: list
+    arguments: list[tuple[tuple, str]]
+
+    def compute(self, states, mask, *others):
+        """Compute what is attributed, (K,); the last of `others` is what is chosen."""
+        return self.choose(self.answers(states, mask, *others[:-1]), others[-1])
 
 
-def build_labels(model: keras.Model, activation: str) -> TargetFunctions:
-    """Build the functions of a classifier's labels; "softmax", "sigmoid" or "logit"."""
+def build_labels(model: keras.Model, activation: str) -> Target:
+    """Build the target of a classifier's labels; "softmax", "sigmoid" or "logit"."""
     rest = cut_after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
         return _activate(_run(rest, states, mask), activation)
 
-    def function(states, mask, label):
-        return ops.take(answers(states, mask), label, axis=-1)
-
-    return TargetFunctions(function, answers, rest.variables)
+    return Target(answers, _take, rest.variables, [_NUMBER])
 
 
-def build_masked(model: keras.Model, activation: str) -> TargetFunctions:
-    """Build the functions of the tokens at a position; the head is computed only there."""
+def build_masked(model: keras.Model, activation: str) -> Target:
+    """Build the target of the tokens at a position; the head is computed only there."""
     blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
     rest = cut_after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
     dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
@@ -66,27 +70,25 @@ def build_masked(model: keras.Model, activation: str) -> TargetFunctions:
         logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
         return _activate(logits[:, 0], activation)
 
-    def function(states, mask, position, token):
-        return ops.take(answers(states, mask, position), token, axis=-1)
-
     layers = (rest, dense, norm, similarity, token_table)
     variables = {id(weight): weight for layer in layers for weight in layer.variables}
-    return TargetFunctions(function, answers, list(variables.values()))
+    return Target(answers, _take, list(variables.values()), [_NUMBER, _NUMBER])
 
 
-def build_cosine(model: keras.Model, settings: SentenceSettings) -> TargetFunctions:
-    """Build the functions of the cosine of a text's embedding with another embedding."""
+def build_cosine(model: keras.Model, settings: SentenceSettings) -> Target:
+    """Build the target of the cosine of a text's embedding with another embedding."""
     pooled = build_pooled(model, settings.pooling, dense=settings.dense).outputs[0]
     rest = cut_after_embeddings(model, pooled[:, : settings.dimensions])
+    width = rest.output.shape[-1]
+    return Target(functools.partial(_run, rest), _cosine, rest.variables, [((width,), "float32")])
 
-    def answers(states, mask):
-        return _run(rest, states, mask)
 
-    def function(states, mask, other):
-        own = answers(states, mask)
-        return ops.sum(own * other, axis=-1) / (ops.norm(own, axis=-1) * ops.norm(other))
+def _take(answers, number):
+    return ops.take(answers, number, axis=-1)
 
-    return TargetFunctions(function, answers, rest.variables)
+
+def _cosine(own, other):
+    return ops.sum(own * other, axis=-1) / (ops.norm(own, axis=-1) * ops.norm(other))
 
 
 def _run(rest: keras.Model, states, mask):

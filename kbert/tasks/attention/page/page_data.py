@@ -45,10 +45,10 @@ def page_data(
             "weights must be finite for a page, got NaN or infinity in them: "
             "load a model with finite weights"
         )
-    first = choose_head(attention, layers, heads)
-    arrays, of_weights = _encode_weights(attention)
-    queries, of_queries = _encode_queries(attention)
-    notes = [*of_weights.pop("notes"), *of_queries.pop("notes")]
+    first_layer, first_head = choose_head(attention, layers, heads)
+    arrays, weight_facts, notes = _encode_weights(attention)
+    queries, size, query_notes = _encode_queries(attention)
+    notes += query_notes
     if attention.truncated:
         count = len(attention.tokens)
         notes.insert(0, f"The text is longer: it was cut to {count} tokens, as the model reads it.")
@@ -60,8 +60,8 @@ def page_data(
         "layers": attention.layers,
         "heads": attention.heads,
         "start": {
-            "layer": first[0],
-            "head": first[1],
+            "layer": first_layer,
+            "head": first_head,
             "special": special or len(attention.special) == len(attention.tokens),
         },
         "steps": {"weight": WEIGHT_STEPS, "thumbnail": THUMBNAIL_STEPS},
@@ -76,32 +76,23 @@ def page_data(
             }
             for one in attention.statistics()
         ],
-        **of_weights,
-        **of_queries,
+        **weight_facts,
+        "vector_size": size,
         "notes": notes,
     }
-    encoded = {
-        name: base64.b64encode(array.tobytes()).decode()
-        for name, array in (arrays | queries).items()
-    }
-    return facts, encoded
+    both = arrays | queries
+    return facts, {name: base64.b64encode(both[name].tobytes()).decode() for name in both}
 
 
 def choose_head(
     attention: AttentionMap, layer: int | None = None, head: int | None = None
 ) -> tuple[int, int]:
-    """Choose the head that shows best how words attend to other words.
+    """Choose the head that shows best how words attend to other words; return its two indices.
 
     A head is better if the largest weight of a word on a distant word (neither the word itself nor
     its neighbours) is larger, on average over the words; [CLS] and [SEP] are no words. In a text
-    without such words it is the first head.
-
-    Args:
-        attention: from `kbert.attention`.
-        layer, head: indices to choose from; None: all.
-
-    Returns:
-        The layer's index and the head's.
+    without such words it is the first head. `layer` and `head` are indices to choose from; None:
+    all.
     """
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     heads = slice(None) if head is None else slice(head, head + 1)
@@ -115,11 +106,10 @@ def choose_head(
     return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
 
 
-def _encode_weights(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the weights' arrays and the facts about them."""
+def _encode_weights(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict, list[str]]:
+    """Return the weights' arrays, facts about them, and notes on what is left out."""
     if attention.weights.size <= WHOLE:
-        weights = _round(attention.weights, WEIGHT_STEPS, "<u2")
-        return {"weights": weights}, {"largest": None, "notes": []}
+        return {"weights": _round(attention.weights, WEIGHT_STEPS, "<u2")}, {"largest": None}, []
     columns, weights = find_largest(attention.weights)
     count, side = columns.shape[-1], min(SIDE, len(attention.tokens))
     note = (
@@ -134,7 +124,7 @@ def _encode_weights(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dic
         "thumbnails": draw_thumbnails(attention.weights),
         "plain-thumbnails": draw_thumbnails(attention.weights, attention.special),
     }
-    return arrays, {"largest": count, "side": side, "notes": [note]}
+    return arrays, {"largest": count, "side": side}, [note]
 
 
 def _round(weights: np.ndarray, steps: int, dtype: str) -> np.ndarray:
@@ -174,12 +164,14 @@ def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.n
     return _round(np.sqrt(pixels), THUMBNAIL_STEPS, "u1")
 
 
-def _encode_queries(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict]:
-    """Return arrays of queries and keys, if they were kept and are not too many, and the facts."""
+def _encode_queries(
+    attention: AttentionMap,
+) -> tuple[dict[str, np.ndarray], int | None, list[str]]:
+    """Return arrays of queries and keys, if there are not too many, their size, and notes."""
     queries, keys = attention.queries, attention.keys
     if queries is None or keys is None:
         note = "Queries and keys were not asked for: kbert.attention(…, vectors=True) keeps them."
-        return {}, {"vector_size": None, "notes": [note]}
+        return {}, None, [note]
     numbers = queries.size + keys.size
     if numbers > MAX_QUERY_BYTES:
         layers = len(attention.layers)
@@ -187,11 +179,11 @@ def _encode_queries(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dic
         if layers > 1 and numbers // layers <= MAX_QUERY_BYTES:
             fewer = "one layer (layer=3, --layer 3)"
         note = f"Queries and keys are left out: {numbers / 1e6:.1f} MB. A page of {fewer} has them."
-        return {}, {"vector_size": None, "notes": [note]}
+        return {}, None, [note]
     arrays = {}
     for name, array in (("queries", queries), ("keys", keys)):
         arrays[name], arrays[f"{name[0]}-scales"] = quantize(array)
-    return arrays, {"vector_size": queries.shape[-1], "notes": []}
+    return arrays, queries.shape[-1], []
 
 
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
