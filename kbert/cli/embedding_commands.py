@@ -6,7 +6,7 @@ import kbert
 from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.command import Choice, command
 from kbert.cli.console import say
-from kbert.cli.inputs import check_writable, open_checkpoint, read_lines, read_texts
+from kbert.cli.inputs import open_checkpoint, read_lines, read_texts
 from kbert.cli.options import (
     BATCH,
     JSON,
@@ -83,7 +83,6 @@ def embed(source, lines, output, **options):
     if output.suffix != ".npy":
         raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
     check_new_file(output)
-    check_writable(output)
     texts = read_lines(lines)
     with open_checkpoint(source) as bert:
         embeddings = kbert.embed(bert, texts, **options)

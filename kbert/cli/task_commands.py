@@ -5,7 +5,7 @@ import click
 import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say, say_json
-from kbert.cli.inputs import check_writable, open_checkpoint, read_texts
+from kbert.cli.inputs import open_checkpoint, read_texts
 from kbert.cli.options import (
     BATCH,
     JSON,
@@ -20,6 +20,7 @@ from kbert.cli.options import (
     takes,
 )
 from kbert.io import printable
+from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attribution import BASELINES, VALUES
 
@@ -197,10 +198,9 @@ def attention(source, text, pair, output, layer, head, special, precision):
     .npz             the numbers
     """
     from kbert.tasks.attention.attention_map import ENDINGS
-    from kbert.tasks.pictures import PICTURES, check_path
+    from kbert.tasks.pictures import PICTURES
 
-    picture = check_path(output, ENDINGS).suffix.lower() in PICTURES
-    check_writable(output)
+    picture = check_new_file(output, ENDINGS).suffix.lower() in PICTURES
     one = {"layer": layer, "head": head}
     with open_checkpoint(source) as bert:
         maps = kbert.attention(bert, text, pair, **one, vectors=not picture, precision=precision)
@@ -241,10 +241,8 @@ def attribute(source, text, pair, output, form, **options):
     """
     if output is not None:
         from kbert.tasks.attribution.attribution import ENDINGS
-        from kbert.tasks.pictures import check_path
 
-        check_path(output, ENDINGS)
-        check_writable(output)
+        check_new_file(output, ENDINGS)
     with open_checkpoint(source) as bert, progress("integrating"):
         attribution = kbert.attribute(bert, text, pair, **options)
     if form == "json":

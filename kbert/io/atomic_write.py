@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _OWNER = re.compile(r"\.([0-9a-f]{8})-(\d{1,9})\.")
@@ -45,11 +45,24 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
 
-def check_new_file(path: Path) -> None:
-    """Raise an OSError if no file can be written: its folder is missing, or it is a folder."""
+def check_new_file(
+    path: str | os.PathLike, endings: Sequence[str] = (), what: str = "path"
+) -> Path:
+    """Return the path if a file can be written there.
+
+    Raises:
+        ValueError: it ends otherwise than in one of `endings`.
+        OSError: its folder is missing or cannot be written in, or it is a folder.
+    """
+    path = Path(path)
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"{what} must end in {', '.join(endings)}, got {str(path)!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: no such folder. Create it first")
     _refuse_folder(path)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path.parent}: cannot write in this folder")
+    return path
 
 
 def _refuse_folder(path: Path) -> None:

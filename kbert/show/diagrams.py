@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from kbert.graph import closed_form, names
 from kbert.graph.closed_form import Row, sources
-from kbert.graph.config import BertConfig, write_atomically
+from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
 
@@ -132,15 +133,7 @@ def check_path(path: str | os.PathLike) -> Path:
         ValueError, OSError: an unknown ending; no file can be written there.
         ImportError: a .png, .svg or .pdf without Graphviz.
     """
-    path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"a diagram's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such folder for a diagram. Create it first")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: a diagram must be a file, got a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"{path.parent}: cannot write a diagram in")
+    path = check_new_file(path, ENDINGS, "a diagram's path")
     if path.suffix.lower() not in (".dot", ".mmd"):
         graphviz.command()
     return path

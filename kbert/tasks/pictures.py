@@ -2,24 +2,14 @@
 
 import contextlib
 import io
-import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.io.atomic_write import write_atomically
 
 PICTURES = (".png", ".svg", ".pdf")
 _DOTS_PER_INCH = 150
-
-
-def check_path(path: str | os.PathLike, endings: Sequence[str]) -> Path:
-    """Return the path; an error for another ending, or for a folder that does not exist."""
-    path = Path(path)
-    if path.suffix.lower() not in endings:
-        raise ValueError(f"path must end with one of {', '.join(endings)}, got {path.name!r}")
-    check_new_file(path)
-    return path
 
 
 @contextlib.contextmanager
@@ -27,7 +17,7 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
     """Yield an empty figure; write it to the path, which ends with one of `PICTURES`.
 
     Args:
-        path: from `check_path`; written atomically.
+        path: written atomically.
         font_size: points.
         most_pixels: maximum pixels of a side of a .png.
     """

@@ -87,13 +87,7 @@ def explore(
 
 def check_path(path: str | os.PathLike) -> Path:
     """Return the path if a page can be written there; else raise a ValueError or an OSError."""
-    path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"a page's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
-    check_new_file(path)
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"{path.parent}: cannot write in this folder")
-    return path
+    return check_new_file(path, ENDINGS, "a page's path")
 
 
 def is_checkpoint(source: object) -> bool:

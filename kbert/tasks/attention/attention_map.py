@@ -8,11 +8,11 @@ import numpy as np
 
 from kbert.data.tokenization.encodings import abbreviate_tokens
 from kbert.io import printable
-from kbert.io.atomic_write import atomic_file, write_atomically
+from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics
-from kbert.tasks.pictures import PICTURES, check_path
+from kbert.tasks.pictures import PICTURES
 
 PAGE, NUMBERS = ".html", ".npz"
 ENDINGS = (*PICTURES, PAGE, NUMBERS)
@@ -115,7 +115,7 @@ class AttentionMap:
         from kbert.tasks.attention.heat_map import draw
 
         _check_special(special)
-        path = check_path(path, PICTURES)
+        path = check_new_file(path, PICTURES)
         weights, tokens = self.mean(layer, head), self.tokens
         others = [index for index in range(len(tokens)) if index not in self.special]
         among = weights[np.ix_(others, others)]
@@ -164,7 +164,7 @@ class AttentionMap:
             OSError: the file cannot be written.
         """
         _check_special(special)
-        path = check_path(path, (PAGE, NUMBERS))
+        path = check_new_file(path, (PAGE, NUMBERS))
         if path.suffix.lower() == NUMBERS:
             names = ("tokens", "weights", "layers", "heads", "special", "segments")
             values = {name: getattr(self, name) for name in (*names, "queries", "keys")}

@@ -24,7 +24,6 @@ def draw(
         weights: from 0 to 1.
         tokens: names of the rows and columns.
         title: a text, which is cut to fit, a line break, and a caption.
-        path: from `check_path`.
         top: the weight at the end of the colour scale; larger ones are grey. None: the largest.
     """
     cell = min(_INCHES, _LONGEST / len(tokens))

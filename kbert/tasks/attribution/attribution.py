@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from kbert.io import printable
-from kbert.io.atomic_write import write_atomically
+from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.tasks.attribution import coloured_text
-from kbert.tasks.pictures import PICTURES, check_path
+from kbert.tasks.pictures import PICTURES
 
 ENDINGS = (".html", *PICTURES)
 
@@ -113,7 +113,7 @@ class Attribution:
             ValueError: another ending.
             OSError: the file cannot be written; an old one stays.
         """
-        path = check_path(path, ENDINGS)
+        path = check_new_file(path, ENDINGS)
         content = self.title(), self.notes(), self._spans()
         if path.suffix.lower() == ".html":
             write_atomically(path, coloured_text.write_page(*content).encode())
