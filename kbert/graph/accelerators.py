@@ -7,7 +7,7 @@ clock of a TPU. Datasheets say twice as much with sparsity, or with sums in floa
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from kbert.io.row_formats import read_package_table
@@ -106,15 +106,6 @@ def gpu(name: str, own: bool = False) -> Devices:
     if colon and not (count.isdecimal() and int(count)):
         raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
     return Devices(name, chip, int(count or 1))
-
-
-def replace_specs(devices: Devices, **specs) -> Devices:
-    """Return the devices with the user's own `peak_flops` and `memory` of a chip."""
-    if not specs:
-        return devices
-    names = " and ".join(name.replace("_flops", "") for name in specs)
-    source = f"{devices.accelerator.source}; {names} as given".removeprefix("; ")
-    return replace(devices, accelerator=replace(devices.accelerator, source=source, **specs))
 
 
 def _plain(name: str) -> str:

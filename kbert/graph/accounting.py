@@ -173,8 +173,14 @@ class Account:
     @property
     def groups(self) -> dict[str, Totals]:
         """Totals by group, for the groups of the graph, in its order."""
-        present = {row.group for row in self.rows}
-        return {group: self._totals(group) for group in closed_form.GROUPS if group in present}
+        counts = ("params", "flops", "activation_bytes")
+        wholes = [getattr(self, count) for count in counts]
+        groups = {}
+        for group in closed_form.GROUPS:
+            if layers := [row for row in self.rows if row.group == group]:
+                sums = [sum(getattr(row, count) for row in layers) for count in counts]
+                groups[group] = Totals(*sums, *map(Fraction, sums, wholes))
+        return groups
 
     @property
     def trainable_params(self) -> int:
@@ -219,13 +225,6 @@ class Account:
             queries = (self.packed_texts or self.batch_size) * self.selected
         width = DTYPES[self.dtype][3]
         return training_cost(self.rows, self.trained, tokens, queries, width)
-
-    def _totals(self, group: str) -> Totals:
-        counts = ("params", "flops", "activation_bytes")
-        layers = [row for row in self.rows if row.group == group]
-        sums = [sum(getattr(row, count) for row in layers) for count in counts]
-        wholes = [getattr(self, count) for count in counts]
-        return Totals(*sums, *map(Fraction, sums, wholes))
 
 
 @aliases.answer_old_names

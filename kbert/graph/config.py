@@ -126,9 +126,13 @@ class BertConfig:
             if not _is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{key} must be a positive number, got {js.short_repr(value)}")
         if self.hidden_size % self.num_attention_heads:
+            size, heads = self.hidden_size, self.num_attention_heads
+            small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+            fits = {*small, *(size // n for n in small)}
+            nearest = sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
             raise ValueError(
-                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
-                f"and {self.num_attention_heads}: {self._nearest_head_counts()}"
+                f"hidden_size must be a multiple of num_attention_heads, got {size} and {heads}: "
+                f"heads that divide it: {', '.join(map(str, nearest))}"
             )
         if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             raise ValueError(
@@ -180,7 +184,12 @@ class BertConfig:
 
     def replace(self, **changes: int | float | str | None) -> "BertConfig":
         """Return a copy with some values changed; raise a ValueError for an unknown key."""
-        _refuse_unknown(changes)
+        fields = [field.name for field in dataclasses.fields(self)]
+        if unknown := [key for key in changes if key not in fields]:
+            near = hint(unknown[0], fields, "the keys are")
+            raise ValueError(
+                f"the configuration has an unknown key {js.short_repr(unknown[0])}: {near}"
+            )
         return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
@@ -272,13 +281,6 @@ class BertConfig:
             write_atomically(path, text.encode())
         return text
 
-    def _nearest_head_counts(self) -> str:
-        size = self.hidden_size
-        small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-        fits = {*small, *(size // n for n in small)}
-        nearest = sorted(fits, key=lambda n: (abs(n - self.num_attention_heads), n))[:3]
-        return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
-
 
 def require_positive(name: str, value) -> int:
     """Return the value as an int; raise a ValueError unless it is a whole number of 1 to 2³¹ - 1.
@@ -295,15 +297,6 @@ def require_positive(name: str, value) -> int:
 
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _refuse_unknown(keys) -> None:
-    fields = [field.name for field in dataclasses.fields(BertConfig)]
-    if unknown := [key for key in keys if key not in fields]:
-        near = hint(unknown[0], fields, "the keys are")
-        raise ValueError(
-            f"the configuration has an unknown key {js.short_repr(unknown[0])}: {near}"
-        )
 
 
 def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:

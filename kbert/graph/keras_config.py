@@ -135,7 +135,11 @@ def _read_layers(values: dict, source: str) -> dict[str, dict]:
     if not js.matches(values, _MODEL):
         raise ValueError(f"{source} must hold a graph that kbert builds, got a {kind}")
     layers = values["config"]["layers"]
-    by_name = {str(layer.get("name", _own_name(layer))): layer for layer in layers}
+    own = [layer["config"] if js.OBJECT.fits(layer.get("config")) else {} for layer in layers]
+    by_name = {
+        str(layer.get("name", config.get("name"))): layer
+        for layer, config in zip(layers, own, strict=True)
+    }
     if names.TOKEN_EMBEDDING in by_name:
         js.check(values, _LAYERS, f"{source}: config.json")
         return by_name
@@ -149,11 +153,6 @@ def _read_layers(values: dict, source: str) -> dict[str, dict]:
             else f"with the layers {what[:200]}{' …' if len(what) > 200 else ''}"
         )
     )
-
-
-def _own_name(layer: dict):
-    config = layer.get("config")
-    return config.get("name") if isinstance(config, dict) else None
 
 
 def _read_dtype(layers: dict[str, dict]) -> str | None:
@@ -172,7 +171,7 @@ def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
         if name not in expected:
             differences.append(f"{name} ({layer['class_name']}) added")
             continue
-        row, connected = expected[name], _connections(layer)
+        row, connected = expected[name], _list_connections(layer)
         if layer["class_name"] != row.type:
             differences.append(f"{name} is a {layer['class_name']}, not a {row.type}")
         elif connected != row.connected_to:
@@ -182,22 +181,16 @@ def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
     return differences
 
 
-def _connections(layer: dict) -> str:
+def _list_connections(layer: dict) -> str:
     """Return the inputs as a summary writes them: name[node][tensor], joined by ", "."""
-    tensors = [
-        tensor
-        for node in layer["inbound_nodes"]
-        for argument in node["args"]
-        for tensor in (argument if isinstance(argument, list) else [argument])
-    ]
-    return ", ".join(map(_connection, tensors))
-
-
-def _connection(tensor) -> str:
-    if not js.matches(tensor, _TENSOR):
-        return f"{js.short_repr(tensor)}, which is no layer's output"
-    name, node, output = tensor["config"]["keras_history"]
-    return f"{name}[{node}][{output}]"
+    texts = []
+    for argument in (one for node in layer["inbound_nodes"] for one in node["args"]):
+        for tensor in argument if isinstance(argument, list) else [argument]:
+            if js.matches(tensor, _TENSOR):
+                texts.append("{}[{}][{}]".format(*tensor["config"]["keras_history"]))
+            else:
+                texts.append(f"{js.short_repr(tensor)}, which is no layer's output")
+    return ", ".join(texts)
 
 
 def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]:
@@ -223,6 +216,11 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
     of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
     rate = spec.classifier_rate if of_classifier else config.hidden_dropout_prob
     rate = spec.answer_rate if name == names.SPAN_DROPOUT else rate
+    is_own = "first_token" in spec.variant.parts
+    activations = {
+        names.MLM_DENSE: ACTIVATIONS[config.family.mlm_activation or config.hidden_act],
+        names.POOLER: config.family.pooled_activation if is_own else "tanh",
+    }
     attention = {
         "num_heads": config.num_attention_heads,
         "key_dim": config.head_size,
@@ -242,7 +240,7 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm | {"rms_scaling": False},
         "Dense": {
-            "activation": _activation(name, config, "first_token" in spec.variant.parts),
+            "activation": activations.get(name, "linear"),
             "use_bias": True,
         },
         "Gather": {"first": spec.selected_positions and spec.has_pooler},
@@ -250,14 +248,6 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})
-
-
-def _activation(name: str, config: BertConfig, is_own: bool) -> str:
-    if name == names.MLM_DENSE:
-        return ACTIVATIONS[config.family.mlm_activation or config.hidden_act]
-    if name != names.POOLER:
-        return "linear"
-    return config.family.pooled_activation if is_own else "tanh"
 
 
 def _plain(value):

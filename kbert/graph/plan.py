@@ -1,7 +1,7 @@
 """Planning of a pretraining on accelerators: memory, FLOPs and time, from the accounting."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from kbert.graph import accelerators, aliases, names
 from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION, Accelerator, Devices
@@ -248,7 +248,11 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
     if (tpu is None) == (gpu is None):
         raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
     devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), own)
-    devices = accelerators.replace_specs(devices, **specs)
+    if specs:
+        own_names = " and ".join(name.replace("_flops", "") for name in specs)
+        source = f"{devices.accelerator.source}; {own_names} as given".removeprefix("; ")
+        chip = replace(devices.accelerator, source=source, **specs)
+        devices = replace(devices, accelerator=chip)
     if precision not in PRECISIONS:
         raise ValueError(unknown_choice("precision", PRECISIONS, precision))
     if not devices.accelerator.computes(precision):

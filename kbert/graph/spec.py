@@ -50,10 +50,26 @@ class GraphSpec:
         self._set("head", aliases.resolve("head", self.head))
         if not isinstance(self.head, str) or self.head not in HEADS:
             raise ValueError(unknown_choice("head", HEADS, self.head))
+        positions, first = self.config.positions, self.config.first_position
         if self.seq_len is not None:
-            self._set("seq_len", self._check_length(self.seq_len))
+            self._set("seq_len", require_positive("seq_len", self.seq_len))
+            if self.seq_len > positions:
+                limit = "max_position_embeddings" + (f" - {first}" if first else "")
+                raise ValueError(
+                    f"seq_len must be at most {limit} = {positions}, got {self.seq_len}"
+                )
         if self.max_predictions is not None:
-            self._set("max_predictions", self._check_predictions(self.max_predictions))
+            if HEADS[self.head].reads != "predicted":
+                raise ValueError(
+                    f"max_predictions goes with head pretraining, got head {self.head!r}"
+                )
+            predictions = require_positive("max_predictions", self.max_predictions)
+            self._set("max_predictions", predictions)
+            most = self.seq_len or positions
+            if predictions > most:
+                raise ValueError(
+                    f"max_predictions must be at most seq_len = {most}, got {predictions}"
+                )
         labels = require_positive("num_labels", self.num_labels)
         head = HEADS[self.head]
         self._set("num_labels", labels if head.has_labels else head.num_outputs)
@@ -162,20 +178,3 @@ class GraphSpec:
 
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)
-
-    def _check_length(self, seq_len: int) -> int:
-        positions, first = self.config.positions, self.config.first_position
-        seq_len = require_positive("seq_len", seq_len)
-        if seq_len > positions:
-            limit = "max_position_embeddings" + (f" - {first}" if first else "")
-            raise ValueError(f"seq_len must be at most {limit} = {positions}, got {seq_len}")
-        return seq_len
-
-    def _check_predictions(self, predictions: int) -> int:
-        if HEADS[self.head].reads != "predicted":
-            raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
-        most = self.seq_len or self.config.positions
-        predictions = require_positive("max_predictions", predictions)
-        if predictions > most:
-            raise ValueError(f"max_predictions must be at most seq_len = {most}, got {predictions}")
-        return predictions

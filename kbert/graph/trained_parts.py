@@ -223,12 +223,10 @@ def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], s
 def _list_adapted(
     spec: GraphSpec, blocks: list[int], rank: int, on: str
 ) -> tuple[AdaptedMatrix, ...]:
-    letters = config_letters(spec.config)
+    letters, chosen = config_letters(spec.config), read_lora_targets(on)
+    sizes = {name: (letters[one.inputs], letters[one.outputs]) for name, one in MATRICES.items()}
     matrices = tuple(
-        AdaptedMatrix(block, name, letters[matrix.inputs], letters[matrix.outputs])
-        for block in blocks
-        for name, matrix in MATRICES.items()
-        if name in read_lora_targets(on)
+        AdaptedMatrix(block, name, *sizes[name]) for block in blocks for name in chosen
     )
     most = min(min(one.inputs, one.outputs) for one in matrices)
     if rank > most:

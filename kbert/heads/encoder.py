@@ -2,11 +2,6 @@
 
 from kbert.heads.head import Head, Use, Variant
 
-
-def _variant(family) -> Variant:
-    return Variant("encoder", ("pooler",)) if family.pooler else Variant("bare", ())
-
-
 HEAD = Head(
     name="encoder",
     title="sequence output and pooled output",
@@ -14,7 +9,9 @@ HEAD = Head(
         *("model", "base-model", "backbone", "feature-extraction", "sentence-similarity"),
         *("embed", "embedding", "embeddings", "sentence-transformer"),
     ),
-    variant=_variant,
+    variant=lambda family: (
+        Variant("encoder", ("pooler",)) if family.pooler else Variant("bare", ())
+    ),
     build_outputs="kbert.model.heads:apply_encoder",
     model_name="bert_encoder",
     public_builder="build_encoder",

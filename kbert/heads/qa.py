@@ -2,18 +2,14 @@
 
 from kbert.heads.head import Head, Use, Variant
 
-
-def _variant(family) -> Variant:
-    graph = "dropped-qa" if family.drops_answers else "qa"
-    return Variant(graph, ("qa",), ("Span-Start", "Span-End"))
-
-
 HEAD = Head(
     name="qa",
     title="start and end of an answer",
     aliases=("question-answering", "answer", "extractive-question-answering", "squad"),
     task="qa",
-    variant=_variant,
+    variant=lambda family: Variant(
+        "dropped-qa" if family.drops_answers else "qa", ("qa",), ("Span-Start", "Span-End")
+    ),
     build_outputs="kbert.model.heads:apply_span",
     model_name="bert_question_answering",
     public_builder="build_question_answering",

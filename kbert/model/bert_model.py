@@ -53,7 +53,12 @@ class BertModel(keras.Model):
         settings: the spec is then derived from them.
         """
         if self._spec is _UNREAD:
-            self._spec = _read_spec(self)
+            values = {"class_name": type(self).__name__, "config": self.get_config()}
+            try:
+                spec = read_graph(json.loads(json.dumps(values)), self.name)
+            except (TypeError, ValueError):  # layers of its user's among them
+                spec = None
+            self._spec = spec if spec and list(spec.outputs) == self.output_names else None
         return self._spec
 
     @aliases.answer_old_names
@@ -154,12 +159,3 @@ class BertModel(keras.Model):
 
 # Keras's .h5 has the class of the model without its package, and looks it up by that name.
 keras.saving.get_custom_objects().setdefault("BertModel", BertModel)
-
-
-def _read_spec(model) -> GraphSpec | None:
-    values = {"class_name": type(model).__name__, "config": model.get_config()}
-    try:
-        spec = read_graph(json.loads(json.dumps(values)), model.name)
-    except (TypeError, ValueError):  # layers of its user's among them
-        return None
-    return spec if list(spec.outputs) == model.output_names else None

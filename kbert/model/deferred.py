@@ -127,20 +127,16 @@ def cast_model(model, spec: GraphSpec, dtype: str):
 
     It shares no weight. The dtype is that of weights and computing, such as "bfloat16".
     """
-    casts = _casts.setdefault(model, {})
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # 0.2 to 0.5 s for base, two cores
-        checksums = list(pool.map(_checksum, model.weights))
-    if dtype not in casts or casts[dtype][0] != checksums:
-        casts[dtype] = (
-            checksums,
-            build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model)),
-        )
-    return casts[dtype][1]
-
-
-def _checksum(weight) -> int:
-    """Return the CRC-32 of a weight's bytes."""
     from keras import ops
 
-    array = np.ascontiguousarray(ops.convert_to_numpy(weight.value))
-    return zlib.crc32(array.reshape(-1).view("uint8").data)
+    def checksum(weight) -> int:
+        array = np.ascontiguousarray(ops.convert_to_numpy(weight.value))
+        return zlib.crc32(array.reshape(-1).view("uint8").data)
+
+    casts = _casts.setdefault(model, {})
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # 0.2 to 0.5 s for base, two cores
+        checksums = list(pool.map(checksum, model.weights))
+    if dtype not in casts or casts[dtype][0] != checksums:
+        new = build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
+        casts[dtype] = checksums, new
+    return casts[dtype][1]

@@ -22,8 +22,16 @@ from kbert.ops.activations import activation
 
 
 def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
-    predicted = _states_to_predict(spec, x, inputs)
-    mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
+    states, mask = x, list(inputs.values())[-1]  # what the MLM head reads, and where
+    if spec.max_predictions is not None and not spec.selected_positions:
+        states = Gather(**name_layer(spec, names.MLM_GATHER))([x, mask])
+    elif spec.max_predictions is not None and spec.has_pooler:
+        states = Slice(1, **name_layer(spec, names.MLM_SLICE))(x)
+    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
+    states = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(states)
+    states = make_norm(spec, names.MLM_NORM)(states)
+    logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([states, table])
+    mlm = Masked(**name_layer(spec, names.MLM))([logits, mask])
     if not spec.has_pooler:
         return [mlm]
     return [mlm, make_dense(spec, 2, names.NSP)(_pooler(spec, x))]
@@ -54,23 +62,6 @@ def apply_span(spec: GraphSpec, x, table, inputs: dict):
     start = Extract(0, axis=-1, **name_layer(spec, names.SPAN_START))(span)
     end = Extract(1, axis=-1, **name_layer(spec, names.SPAN_END))(span)
     return [start, end]
-
-
-def _states_to_predict(spec: GraphSpec, x, inputs: dict):
-    """Return the hidden states that the MLM head reads."""
-    if spec.max_predictions is None:
-        return x
-    if not spec.selected_positions:
-        return Gather(**name_layer(spec, names.MLM_GATHER))([x, inputs[names.MASKED_POSITIONS]])
-    return Slice(1, **name_layer(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
-
-
-def _mlm_head(spec: GraphSpec, x, table, mask):
-    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
-    x = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
-    x = make_norm(spec, names.MLM_NORM)(x)
-    logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([x, table])
-    return Masked(**name_layer(spec, names.MLM))([logits, mask])
 
 
 def _pooler(spec: GraphSpec, x):

@@ -77,11 +77,8 @@ def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
 
 def _third_input(model, token_ids: np.ndarray, values) -> np.ndarray:
     expected = model.inputs[-1]
-    width = expected.shape[1] or token_ids.shape[1]
-    shape = (len(token_ids), width)
-    if values is None:
-        return np.zeros(shape, "int32")
-    values = np.atleast_2d(_whole(values, "marks"))
+    shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
+    values = np.zeros(shape, "int32") if values is None else np.atleast_2d(_whole(values, "marks"))
     if values.shape != shape:
         raise ValueError(f"marks ({expected.name}) must have the shape {shape}, got {values.shape}")
     if expected.name == names.MASKED_POSITIONS:

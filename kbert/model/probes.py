@@ -174,11 +174,15 @@ def build_pooled(model: keras.Model, pooling, layers: int = 1, dense=(), skip: i
     """
     blocks = list(range(-layers, 0)) if pooling == "last" else [-1]
     states = build_hidden_states(model, blocks=blocks)
-    if pooling == "last":
-        embeddings = [TokenPooling("mean", skip)(state) for state in states.outputs]
-    else:
-        several = (pooling,) if isinstance(pooling, str) else pooling
-        embeddings = [_pool(model, states.outputs[0], how, skip) for how in several]
+    embeddings = []
+    for how in [pooling] if isinstance(pooling, str) else pooling:
+        if how == "last":
+            embeddings += [TokenPooling("mean", skip)(state) for state in states.outputs]
+        elif how == "pooler":
+            embeddings.append(model.get_layer(names.POOLER).output)
+        else:
+            pool = Extract() if how == "cls" and not skip else TokenPooling(how, skip)
+            embeddings.append(pool(states.outputs[0]))
     vector = keras.layers.Concatenate()(embeddings) if len(embeddings) > 1 else embeddings[0]
     for weights in dense:
         has_bias = weights.bias is not None
@@ -186,9 +190,3 @@ def build_pooled(model: keras.Model, pooling, layers: int = 1, dense=(), skip: i
         vector = layer(vector)
         layer.set_weights([weights.kernel, weights.bias][: 1 + has_bias])
     return BertModel(states.inputs, vector, spec=None)
-
-
-def _pool(model, state, how: str, skip: int):
-    if how == "pooler":
-        return model.get_layer(names.POOLER).output
-    return Extract()(state) if how == "cls" and not skip else TokenPooling(how, skip)(state)

@@ -17,19 +17,19 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: the model is not functional, so it has no graph.
     """
-    return tuple(_row(*one[:3]) for one in keras_internals.calls(model))
-
-
-def _row(operation, outputs, sources) -> Row:
-    shapes = [str(tuple(tensor.shape)) for tensor in outputs]
-    connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
-    return Row(
-        operation.name,
-        type(operation).__name__,
-        shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]",
-        operation.count_params() if hasattr(operation, "count_params") else 0,
-        ", ".join(connections),
-    )
+    rows = []
+    for operation, outputs, sources, *_ in keras_internals.calls(model):
+        shapes = [str(tuple(tensor.shape)) for tensor in outputs]
+        connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
+        row = Row(
+            operation.name,
+            type(operation).__name__,
+            shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]",
+            operation.count_params() if hasattr(operation, "count_params") else 0,
+            ", ".join(connections),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def trainable_mark(layer) -> str:

@@ -34,7 +34,10 @@ def account_text(title: str, full: Account, every_row: bool = False) -> str:
         sections.append(_layers(full))
     sections += [_groups(full), _training(full)]
     if full.head == "pretraining":
-        sections.append(_bridge(full.config))
+        steps = [
+            f"{one.sign + one.amount:>13}  {one.text}" for one in reconcile_totals(full.config)
+        ]
+        sections.append("\n".join(["FROM ONE TOTAL TO THE NEXT", *steps]))
     sections.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in full.conventions))
     return "\n\n".join(sections) + "\n"
 
@@ -95,7 +98,7 @@ def _groups(full: Account) -> str:
         )
     sums = (full.params, full.flops, full.activation_bytes)
     lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
-    half = _with(full, dtype="mixed_bfloat16").groups["encoder"].activation_bytes
+    half = _change(full, dtype="mixed_bfloat16").groups["encoder"].activation_bytes
     per_block = f"{half / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
     return f"{align(lines)}\nactivations in {full.dtype}; {per_block}"
 
@@ -120,7 +123,7 @@ def _training(full: Account) -> str:
     variants = {"": full}
     if full.head == "pretraining" and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
-        some = _with(full, max_predictions=predictions)
+        some = _change(full, max_predictions=predictions)
         variants = {"full": full, f"M={predictions}": some}
         lines.append(
             f"The MLM head on all {full.seq_len} positions (full), or on the {predictions} "
@@ -132,7 +135,7 @@ def _training(full: Account) -> str:
     table = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
     for dtype in DTYPES:
         for name, variant in variants.items():
-            memory = _with(variant, dtype=dtype).memory
+            memory = _change(variant, dtype=dtype).memory
             sizes = (memory.weights, memory.gradients, memory.adam, memory.activations)
             cells = (f"{size / 2**20:,.1f}" for size in (*sizes, memory.total))
             table.append((f"{dtype} {name}".strip(), *cells))
@@ -149,16 +152,10 @@ def _count_trained(full: Account) -> str:
     return _paragraph(text, 0)
 
 
-def _with(full: Account, **changes) -> Account:
+def _change(full: Account, **changes) -> Account:
     kept = {name: getattr(full, name) for name in ("head", "max_predictions", "dtype")}
     variant = account(full.config, full.seq_len, full.batch_size, **(kept | changes))
     return dataclasses.replace(variant, trained=full.trained)
-
-
-def _bridge(config: BertConfig) -> str:
-    lines = ["FROM ONE TOTAL TO THE NEXT"]
-    lines += [f"{step.sign + step.amount:>13}  {step.text}" for step in reconcile_totals(config)]
-    return "\n".join(lines)
 
 
 def params_text(config: BertConfig) -> str:

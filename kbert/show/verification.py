@@ -116,7 +116,7 @@ def verify(
     Raises:
         ValueError: the model has no graph, or no layer Embedding-Token.
     """
-    from kbert.model.summary import read_spec_arguments
+    from kbert.model.summary import model_rows, read_spec_arguments
 
     if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
         from kbert.model.deferred import build_outline
@@ -125,7 +125,10 @@ def verify(
         subject = build_outline(GraphSpec.of(config))
     config = config_of(subject) if config is None else get_config(config)
     arguments = read_spec_arguments(subject)
-    comparisons = [_compare_rows(subject, GraphSpec(config, **arguments))]
+    expected = closed_form.rows(GraphSpec(config, **arguments))
+    differences = compare_summaries(model_rows(subject), expected)
+    amount = f"{len(expected)} rows × 5 columns"
+    comparisons = [Comparison("graph", "closed forms", amount, differences)]
     comparisons.append(_compare_weights(subject, config))
     is_document = arguments == {"head": "pretraining", "seq_len": 512}
     if _sizes(config) != _sizes(base) or not is_document:
@@ -184,14 +187,6 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
             if wanted != value:
                 differences.append(Difference(name, column, wanted, value))
     return tuple(differences)
-
-
-def _compare_rows(model, spec: GraphSpec) -> Comparison:
-    from kbert.model.summary import model_rows
-
-    expected = closed_form.rows(spec)
-    differences = compare_summaries(model_rows(model), expected)
-    return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
 
 
 def _compare_weights(model, config: BertConfig) -> Comparison:

@@ -122,7 +122,14 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     return {
         "head": spec.head,
         "graphs": {
-            kind: {section: list(map(_row, layers)) for section, layers in graph.items()}
+            kind: {
+                section: [
+                    {key: value for key, value in asdict(row).items() if key != "graphs"}
+                    | {"kind": kind_of(row.name, row.type)}
+                    for row in layers
+                ]
+                for section, layers in graph.items()
+            }
             for kind, graph in graphs(spec).items()
         },
         "parts": [asdict(part) for part in ATTENTION_PARTS],
@@ -157,11 +164,6 @@ def _letters(config: BertConfig) -> dict[str, int]:
     return closed_form.config_letters(config) | {"G": config.type_vocab_size}
 
 
-def _row(row: Layer) -> dict:
-    values = asdict(row) | {"kind": kind_of(row.name, row.type)}
-    return {key: value for key, value in values.items() if key != "graphs"}
-
-
 def list_variables(head: str) -> list[dict]:
     """Return a head's variables, a block's as those of block {n}, layer {i} of a checkpoint.
 
@@ -171,27 +173,24 @@ def list_variables(head: str) -> list[dict]:
     variables = []
     labels = "K" if HEADS[head].has_labels else str(HEADS[head].num_outputs)
     for part in weight_names.parts_of(head, _SIZES):
-        shapes = {column: _shapes(part, column, labels) for column in weight_names.COLUMNS}
+        shapes = {
+            (column, entry.layer, entry.variable): _write_shape(entry.shape, labels)
+            for column in weight_names.COLUMNS
+            for entry in weight_names.entries([part], _SIZES, column, _LABELS)
+        }
         for row in weight_names.TABLE[part]:
-            key = (row.layer.replace("{n}", "1"), row.variable)
+            place = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
                 {
                     "layer": row.layer,
                     "variable": row.variable,
                     "names": {column: row.names.get(column) for column in weight_names.COLUMNS},
-                    "shapes": {column: shapes[column].get(key) for column in shapes},
+                    "shapes": {one: shapes.get((one, *place)) for one in weight_names.COLUMNS},
                 }
             )
     return variables
 
 
-def _shapes(part: str, column: str, labels: str) -> dict[tuple[str, str], str]:
-    return {
-        (entry.layer, entry.variable): _write_letters(entry.shape).replace("K", labels)
-        for entry in weight_names.entries([part], _SIZES, column, _LABELS)
-    }
-
-
-def _write_letters(shape: tuple[int, ...]) -> str:
-    letters = ", ".join(_LETTER_OF_SIZE[size] for size in shape)
+def _write_shape(shape: tuple[int, ...], labels: str) -> str:
+    letters = ", ".join(_LETTER_OF_SIZE[size] for size in shape).replace("K", labels)
     return f"({letters},)" if len(shape) == 1 else f"({letters})"
