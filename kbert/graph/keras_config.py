@@ -123,7 +123,7 @@ def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
         rate = settings.get(name, {}).get("rate")
         if rate not in (None, values.get("hidden_dropout_prob")):
             values["classifier_dropout"] = rate
-    initializer = settings[names.TOKEN_EMBEDDING].get("embeddings_initializer")
+    initializer = settings[names.TOKEN_EMBEDDING].get("embeddings_initializer", {})
     if js.matches(initializer, _INITIALIZER):
         values["initializer_range"] = initializer["config"]["stddev"]
     return BertConfig(**values)

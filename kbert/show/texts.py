@@ -132,7 +132,7 @@ def _training(full: Account) -> str:
     for name, variant in variants.items():
         flops = variant.training_flops_per_sequence
         lines.append(f"{name:<6}{flops:>22,} FLOPs per sequence ({flops:.4e})")
-    table = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
+    table: list[Sequence[str]] = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
     for dtype in DTYPES:
         for name, variant in variants.items():
             memory = _change(variant, dtype=dtype).memory
