@@ -21,18 +21,16 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """An accelerator in kbert's table.
+    """An accelerator in kbert's table, "TPU" or "GPU".
 
     Attributes:
-        kind: "TPU" or "GPU".
-        memory: memory of a chip, in bytes.
+        memory: bytes of a chip.
         peak_flops: peak FLOP/s of a chip.
         bandwidth: bytes per second between a chip and its memory; None: unknown.
         clock: cycles per second, derived from the peak: v5e has 4 arrays of 128 × 128
             multiply-adds, v4 and v5p 8, v6e 4 of 256 × 256; None: unknown.
         has_bfloat16: whether it multiplies bfloat16.
         slices: slices of a TPU, such as "4x4".
-        source: the source of these numbers.
     """
 
     name: str

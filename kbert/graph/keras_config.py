@@ -54,12 +54,9 @@ SETTINGS = {  # where a configuration's values are: the layer, and its setting
 
 
 def read_graph(values: dict, source: str, config: BertConfig | None = None) -> GraphSpec:
-    """Return the graph of a config.json.
+    """Return the graph of a config.json, which errors call `source`.
 
-    Args:
-        values: the file's content.
-        source: what errors call it.
-        config: the configuration, where it is known; None: as the layers tell.
+    `config` is the configuration, where it is known; None: as the layers tell.
 
     Raises:
         ValueError: no graph that kbert builds: what it is, or which layers differ.
@@ -102,9 +99,6 @@ def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
     """Return the configuration of a model from its layers' settings, by the layers' names.
 
     Values that no layer has are BERT base's.
-
-    Raises:
-        ValueError: values that no configuration can have.
     """
     values = {
         key: settings[layer][name]

@@ -17,10 +17,7 @@ _NOTEBOOK_WIDTH = 100  # what Jupyter shows of a line before it wraps, in the mi
 
 
 def width_shown() -> int | None:
-    """Return columns that a line printed now may have.
-
-    None in a pipe or a file: nothing bounds it.
-    """
+    """Return the columns of a line that is printed now; None in a pipe or a file: any number."""
     notebooks = sys.modules.get("ipykernel.iostream")  # Jupyter's, Colab's, Visual Studio Code's
     if notebooks is not None and isinstance(sys.stdout, notebooks.OutStream):
         return _NOTEBOOK_WIDTH
@@ -77,11 +74,7 @@ def trainable_columns(layers: Sequence[Row], trained: TrainedParts) -> dict:
 
 
 def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
-    """Return the rows from the first match of one pattern to the last match of the other.
-
-    Raises:
-        ValueError: not two patterns, or a pattern that no layer matches.
-    """
+    """Return the rows from the first match of one pattern to the last match of the other."""
     if layer_range is None:
         return tuple(layers)
     if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
@@ -113,11 +106,8 @@ def format_table(
 ) -> str:
     """Return the table, rules and header included; nothing is cut at any width.
 
-    Args:
-        layers: what to print.
-        width: of a line; None: as wide as the longest cells need.
-        positions: where columns end, as shares of the width or in characters.
-        trainable: marks for one more column.
+    A line is as wide as `width`, None: as the longest cells need. Columns end at `positions`, shares
+    of the width or characters. `trainable` are the marks of one more column.
     """
     header = [*_HEADER, "Trainable"] if trainable else [*_HEADER]
     cells = [

@@ -23,7 +23,6 @@ def training_cost(
 
     Args:
         layers: the graph's `LayerAccount`s, of a batch.
-        trained: what of it is trained.
         tokens: of the batch, B·S.
         queries: positions of the batch that the last block computes.
         width: bytes of a kept number.

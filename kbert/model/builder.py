@@ -190,9 +190,9 @@ def _inputs(spec: GraphSpec) -> dict:
 
 
 def _queries(spec: GraphSpec, x, inputs: dict) -> list:
-    """Return what attention takes besides x: the positions that the heads read, of x (B, S, H).
+    """Return what attention takes besides x (B, S, H): positions of x that the heads read.
 
-    Of packed rows, the places of the texts' first tokens follow.
+    Where texts are packed, the indices of their first tokens follow.
     """
     queries = name_layer(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
     if spec.packed:

@@ -82,14 +82,15 @@ def add_adapters(
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
     for number, matrix in enumerate(trained.adapted):
+        layer = model.get_layer(matrix.layer)
         if pairs is not None:
             a, b, _ = pairs[matrix.block, matrix.name]
         else:
             bound, random = matrix.inputs**-0.5, np.random.default_rng([seed, number])
             a = random.uniform(-bound, bound, (trained.rank, matrix.inputs))
             b = np.zeros((matrix.outputs, trained.rank))
-        dtype = model.get_layer(matrix.layer).dtype_policy
-        adapter = LoraAdapter(matrix, a, b, trained.alpha / trained.rank, dropout, dtype=dtype)
+        scale = trained.alpha / trained.rank
+        adapter = LoraAdapter(matrix, a, b, scale, dropout, dtype=layer.dtype_policy)
         with keras.name_scope(matrix.layer):
             adapter.build((None, None, matrix.inputs))
         added.setdefault(matrix.layer, {})[matrix.name] = adapter

@@ -60,8 +60,7 @@ def predict(
         inputs.append(_third_input(model, token_ids, marks))
     outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
     outputs = outputs if isinstance(outputs, list) else [outputs]
-    pairs = zip(model.output_names, outputs, strict=True)
-    return {name: np.asarray(value) for name, value in pairs}
+    return dict(zip(model.output_names, map(np.asarray, outputs), strict=True))
 
 
 def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:

@@ -18,8 +18,7 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
         ValueError: the model is not functional, so it has no graph.
     """
     rows = []
-    for one in keras_internals.calls(model):
-        operation, outputs, sources = one[:3]
+    for operation, outputs, sources, _ in keras_internals.calls(model):
         shapes = [str(tuple(tensor.shape)) for tensor in outputs]
         connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
         row = Row(

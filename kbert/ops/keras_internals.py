@@ -121,7 +121,7 @@ class Calls(NamedTuple):
 
     operation: Any
     outputs: list
-    sources: list[tuple[object, int, int]]
+    sources: list[tuple[Any, int, int]]
     inputs: list
 
 

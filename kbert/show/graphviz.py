@@ -47,11 +47,7 @@ def draw(dot: str, format: str) -> bytes:
 
 
 def layouts(dots: Sequence[str]) -> list[dict]:
-    """Lay out several graphs with one Graphviz process; return Graphviz's JSON of each.
-
-    Raises:
-        ImportError, RuntimeError: as `draw`.
-    """
+    """Lay out several graphs with one Graphviz process; return Graphviz's JSON of each."""
     text = _render(_NEXT.join(dots), "json0").decode()
     graphs, decoder = [], json.JSONDecoder()
     while text := text.lstrip():

@@ -139,12 +139,7 @@ def verify(
 
 
 def config_of(model) -> BertConfig:
-    """Return the configuration of a model, derived from its layers by their names.
-
-    Raises:
-        ValueError: there is no layer Embedding-Token.
-        TypeError: the argument is not a model.
-    """
+    """Return the configuration of a model, derived from its layers by their names."""
     if not hasattr(model, "layers"):
         raise TypeError(
             "expected a keras.Model, a preset's name, a path to a JSON file or a BertConfig, got "

@@ -20,6 +20,14 @@ class Maskless(keras.layers.Layer):
         return None
 
 
+class _MaskedOutput(keras.layers.Layer):
+    """A layer whose output has a mask of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+
 @_register
 class Extract(Maskless):
     """One element of an axis, 1 or the last: the first token by default."""
@@ -64,7 +72,7 @@ class Slice(Maskless):
 
 
 @_register
-class GatherFirsts(keras.layers.Layer):
+class GatherFirsts(_MaskedOutput):
     """The hidden state of each packed text's first token, (N, 1, H).
 
     Its mask is that token's own: which tokens of its row belong to the same text.
@@ -72,10 +80,6 @@ class GatherFirsts(keras.layers.Layer):
     Call arguments:
         inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def call(self, inputs):
         return self._take(*inputs)
@@ -126,12 +130,8 @@ class Gather(Maskless):
 
 
 @_register
-class EmbeddingSimilarity(keras.layers.Layer):
+class EmbeddingSimilarity(_MaskedOutput):
     """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, input_shape):
         self.bias = self.add_weight(shape=(input_shape[1][0],), initializer="zeros", name="bias")
@@ -148,20 +148,16 @@ class EmbeddingSimilarity(keras.layers.Layer):
 
 
 @_register
-class Masked(keras.layers.Layer):
-    """A layer that adds a mask to logits, so that Keras averages losses over the marked positions.
+class Masked(_MaskedOutput):
+    """A layer that adds a mask to logits, so that Keras averages losses and metrics over it.
 
-    The same holds for Keras's metrics. A position counts if it is marked (not 0) and is not
-    padding, as in keras_bert. With the gathered MLM head the marks are the positions themselves: 0,
-    the [CLS] token, is never predicted and pads a batch.
+    A position counts if it is marked (not 0) and is not padding, as in keras_bert. With the
+    gathered MLM head the marks are the positions themselves: 0, the [CLS] token, is never predicted
+    and pads a batch.
 
     Call arguments:
         inputs: [float (B, S, T), int32 marks (B, S)].
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def call(self, inputs):
         # A tensor of its own (no copy once compiled): Keras does not replace the mask of a tensor

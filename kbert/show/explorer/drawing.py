@@ -39,9 +39,6 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
 
     `size` is (width, height); `nodes` and `frames` have [left, top, width, height] by name; `edges`
     are [from, to, output, points], the corners of a line, or of a curve its Bézier points.
-
-    Raises:
-        ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
     """
     layouts = graphviz.layouts([_dot(drawing) for drawing in drawings.values()])
     return {

@@ -35,11 +35,7 @@ STATES = {"closed": (False, False, False, False)} | {
 
 
 def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]:
-    """Return the geometry of each graph in each state, by "graph/state".
-
-    Raises:
-        ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
-    """
+    """Return the geometry of each graph in each state, by "graph/state"."""
     return geometries(
         {
             f"{kind}/{key}": _draw(layers, *state)

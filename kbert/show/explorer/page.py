@@ -24,10 +24,7 @@ _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin let
 def write_page(title: str, data: dict, formulas: list[str]) -> str:
     """Return the page's HTML.
 
-    Args:
-        title: what the page is of.
-        data: what the scripts read as DATA.
-        formulas: those that they compute as FORMULAS and show as MATHML.
+    Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
     font = base64.b64encode((_FOLDER / _FONT).read_bytes()).decode()
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}

@@ -21,11 +21,7 @@ _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
 def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
-    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
-
-    Raises:
-        FileNotFoundError, ValueError: as `kbert.load`.
-    """
+    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable"."""
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(checkpoint.source)

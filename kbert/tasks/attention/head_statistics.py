@@ -51,10 +51,8 @@ def head_statistics(
 ) -> list[HeadStatistics]:
     """Return the statistics of each head, layer by layer, over all tokens.
 
-    Args:
-        weights: float (layers, heads, S, S): rows attend to columns, and sum to 1.
-        layers, heads: the numbers of those layers and heads.
-        special: the indices of [CLS], which is the first token, and of [SEP].
+    `weights` are float (layers, heads, S, S): rows attend to columns, and sum to 1. `special` has
+    the indices of [CLS], which is the first token, and of [SEP].
     """
     return [
         _describe_head(layer, head, one, special)

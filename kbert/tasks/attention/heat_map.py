@@ -18,13 +18,10 @@ _PIXELS = 6000  # a side of a PNG, at most
 def draw(
     weights: np.ndarray, tokens: list[str], title: str, path: Path, top: float | None = None
 ) -> None:
-    """Write the picture of weights (S, S), rows attend to columns.
+    """Write the picture of weights (S, S), from 0 to 1; rows attend to columns.
 
-    Args:
-        weights: from 0 to 1.
-        tokens: names of the rows and columns.
-        title: a text, which is cut to fit, a line break, and a caption.
-        top: the weight at the end of the colour scale; larger ones are grey. None: the largest.
+    `title` is a text, which is cut to fit, a line break, and a caption. The colour scale ends at
+    the weight `top`, None: the largest; larger weights are grey.
     """
     cell = min(_INCHES, _LONGEST / len(tokens))
     side = _MARGIN + cell * len(tokens)

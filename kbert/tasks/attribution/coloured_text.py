@@ -41,13 +41,9 @@ h1 {{ margin: 0; font: 600 1.3rem/1.3 system-ui, sans-serif }}
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a text.
+    """A piece of a text: its tokens, mostly one, or none for the text between tokens.
 
-    Attributes:
-        text: the characters.
-        tokens: its tokens, mostly one; none for the text between tokens.
-        score: the sum of the tokens' scores.
-        strength: the score / the largest of the text, −1 … 1.
+    `score` is the sum of the tokens' scores; `strength` is the score / the largest of the text.
     """
 
     text: str
@@ -71,11 +67,8 @@ def split_text(
 ) -> list[Span]:
     """Split a text into spans, in order, up to its last token.
 
-    Args:
-        text: the text.
-        tokens: (start, end, token, score), ascending. Tokens that share characters, such as two of
-            one character, are one span.
-        truncated: whether there is more text: an ellipsis shows it.
+    `tokens` are (start, end, token, score), ascending; those that share characters, such as two of
+    one character, are one span. If the text was truncated, an ellipsis shows it.
     """
     groups: list[tuple[int, int, tuple[str, ...], float]] = []
     for start, end, token, score in tokens:

@@ -54,9 +54,9 @@ def integrate(
 
     Args:
         function: from `kbert.model.gradients.with_gradient`, of points (K, S, H), a mask (K, S) and
-            `others`.
+            arguments that every point shares.
         x, baseline: float32 (S, H).
-        others: the mask (S,), then arguments that every point shares.
+        others: the mask (S,), then the shared arguments.
         steps: number of points; None: `STEPS`, doubled until the sum is near enough.
     """
     size = max(2, min(10, _TOKENS // len(x)))  # points per call: a compiled function of one shape

@@ -30,13 +30,8 @@ def page_data(
 ) -> tuple[dict, dict[str, str]]:
     """Return the page's facts, which become JSON, and its arrays by name, as base64.
 
-    Args:
-        attention: from `kbert.attention`.
-        layer, head: the ones that the page shows first; None: see `choose_head`.
-        special: whether it shows [CLS] and [SEP] at first, if there are other tokens.
-
-    Raises:
-        ValueError: a layer or head that the map does not have; a weight that is not finite.
+    The page shows that layer and head first (None: see `choose_head`), and with `special` [CLS] and
+    [SEP].
     """
     layers = None if layer is None else index_of(attention.layers, layer, "layer")
     heads = None if head is None else index_of(attention.heads, head, "head")
