@@ -58,13 +58,6 @@ def _in_a_list(title: str) -> str:
 
 
 def _published(total: PublishedTotal) -> tuple:
-    config = BertConfig(
-        vocab_size=total.vocab_size,
-        num_hidden_layers=total.layers,
-        hidden_size=total.hidden,
-        num_attention_heads=total.heads,
-        intermediate_size=total.feed_forward,
-    )
-    counted = account(config, head="encoder").params
+    counted = account(total.config, head="encoder").params
     source = re.sub(r"document (\d+)", lambda match: _in_a_list(TEXTS[match[1]]), total.source)
     return (f"`{total.model}`", source, total.params_encoder_and_pooler, counted)

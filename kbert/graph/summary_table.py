@@ -106,8 +106,8 @@ def format_table(
 ) -> str:
     """Return the table, rules and header included; nothing is cut at any width.
 
-    A line is as wide as `width`, None: as the longest cells need. Columns end at `positions`, shares
-    of the width or characters. `trainable` are the marks of one more column.
+    A line is as wide as `width`, None: as the longest cells need. Columns end at `positions`,
+    shares of the width or characters. `trainable` are the marks of one more column.
     """
     header = [*_HEADER, "Trainable"] if trainable else [*_HEADER]
     cells = [

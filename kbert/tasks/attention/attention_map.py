@@ -11,7 +11,7 @@ from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
-from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics
+from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics, index_of
 from kbert.tasks.pictures import PICTURES
 
 PAGE, NUMBERS = ".html", ".npz"
@@ -186,13 +186,6 @@ class AttentionMap:
     def __repr__(self) -> str:
         tokens = printable.line(abbreviate_tokens(self.tokens))
         return f"AttentionMap({tokens}; weights {self.weights.shape})"
-
-
-def index_of(numbers: tuple[int, ...], number, name: str) -> int:
-    """Return the index of a layer's or head's number; a ValueError for a number that is missing."""
-    if isinstance(number, bool) or number not in numbers:
-        raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {number!r}")
-    return numbers.index(number)
 
 
 def _check_special(special: str) -> None:

@@ -84,3 +84,10 @@ def _describe_head(
             for name, column in zip(TARGETS, columns, strict=True)
         },
     )
+
+
+def index_of(numbers: tuple[int, ...], number, name: str) -> int:
+    """Return the index of a layer's or head's number; a ValueError for a number that is missing."""
+    if isinstance(number, bool) or number not in numbers:
+        raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {number!r}")
+    return numbers.index(number)

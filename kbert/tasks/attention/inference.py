@@ -8,7 +8,8 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
 from kbert.model.probes import build_attention_maps
-from kbert.tasks.attention.attention_map import AttentionMap, index_of
+from kbert.tasks.attention.attention_map import AttentionMap
+from kbert.tasks.attention.head_statistics import index_of
 from kbert.tasks.running import get_function, list_texts, run_texts
 
 _BATCH = 4  # maps are large: L · A · S² numbers each

@@ -10,8 +10,7 @@ import base64
 import numpy as np
 
 from kbert.io import printable
-from kbert.tasks.attention.attention_map import AttentionMap, index_of
-from kbert.tasks.attention.head_statistics import LOOKS, TARGETS
+from kbert.tasks.attention.head_statistics import LOOKS, TARGETS, index_of
 
 WHOLE = 2**20  # weights of a page that has them all: base to 85 tokens, a page of 3 MB
 MAX_QUERY_BYTES = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
@@ -23,12 +22,12 @@ VECTOR_STEPS = 127  # a number x is round(x / scale), 8 bits; the largest of its
 
 
 def page_data(
-    attention: AttentionMap,
+    attention,
     layer: int | None = None,
     head: int | None = None,
     special: bool = False,
 ) -> tuple[dict, dict[str, str]]:
-    """Return the page's facts, which become JSON, and its arrays by name, as base64.
+    """Return the facts of an `AttentionMap`, which become JSON, and arrays by name, as base64.
 
     The page shows that layer and head first (None: see `choose_head`), and with `special` [CLS] and
     [SEP].
@@ -79,9 +78,7 @@ def page_data(
     return facts, {name: base64.b64encode(both[name].tobytes()).decode() for name in both}
 
 
-def choose_head(
-    attention: AttentionMap, layer: int | None = None, head: int | None = None
-) -> tuple[int, int]:
+def choose_head(attention, layer: int | None = None, head: int | None = None) -> tuple[int, int]:
     """Choose the head that shows best how words attend to other words; return its two indices.
 
     A head is better if the largest weight of a word on a distant word (neither the word itself nor
@@ -101,7 +98,7 @@ def choose_head(
     return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
 
 
-def _encode_weights(attention: AttentionMap) -> tuple[dict[str, np.ndarray], dict, list[str]]:
+def _encode_weights(attention) -> tuple[dict[str, np.ndarray], dict, list[str]]:
     """Return the weights' arrays, facts about them, and notes on what is left out."""
     if attention.weights.size <= WHOLE:
         return {"weights": _round(attention.weights, WEIGHT_STEPS, "<u2")}, {"largest": None}, []
@@ -160,7 +157,7 @@ def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.n
 
 
 def _encode_queries(
-    attention: AttentionMap,
+    attention,
 ) -> tuple[dict[str, np.ndarray], int | None, list[str]]:
     """Return arrays of queries and keys, if there are not too many, their size, and notes."""
     queries, keys = attention.queries, attention.keys

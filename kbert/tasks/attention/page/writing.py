@@ -4,7 +4,6 @@ import html
 from importlib.resources import files
 
 from kbert.io import pages, printable
-from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.page.page_data import page_data
 
 _FOLDER = files(__package__)
@@ -16,12 +15,12 @@ _SCRIPTS = (
 
 
 def write_page(
-    attention: AttentionMap,
+    attention,
     layer: int | None = None,
     head: int | None = None,
     special: bool = False,
 ) -> str:
-    """Return the page as self-contained HTML; see `page_data` for the arguments and errors."""
+    """Return an `AttentionMap` as self-contained HTML; the arguments are those of `page_data`."""
     facts, arrays = page_data(attention, layer, head, special)
     slots = {
         "TITLE": html.escape(printable.cut(facts["text"], 60) or "no text"),
@@ -36,7 +35,7 @@ def write_page(
     return pages.fill_page(_FOLDER, slots)
 
 
-def write_frame(attention: AttentionMap) -> str:
+def write_frame(attention) -> str:
     """Return the page as a frame for a notebook's cell, isolated from the notebook."""
     title = f"Attention of {len(attention.tokens)} tokens"
     return pages.write_frame(write_page(attention), title, "48rem", 'sandbox="allow-scripts"')
