@@ -1,12 +1,15 @@
-"""Presets have their published sizes; a configuration is an immutable value."""
+"""Presets have their published sizes; a configuration is a value, built as it is or refused."""
 
 import dataclasses
+import json
 import pickle
 import re
 
+import numpy as np
 import pytest
 from helpers.sizes import ODD_CONFIG
 
+import kbert
 from kbert import PRESETS, BertConfig, base, get_config
 
 # T, L, H, A. Shapes: google-research/bert, README, "Pre-trained models", and the paper, section 3.
@@ -43,27 +46,14 @@ def test_presets_are_the_releases_and_no_others():
 @pytest.mark.parametrize("name", [*RELEASED, *MINIATURES])
 def test_preset_has_the_published_sizes(name):
     config = PRESETS[name]
-    sizes = (
-        config.vocab_size,
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.num_attention_heads,
-    )
-    assert sizes == (RELEASED | MINIATURES)[name]
+    sizes = (config.vocab_size, config.num_hidden_layers, config.hidden_size)
+    assert (*sizes, config.num_attention_heads) == (RELEASED | MINIATURES)[name]
     assert config.intermediate_size == 4 * config.hidden_size
     assert config.head_size == 64
     assert (config.max_position_embeddings, config.type_vocab_size) == (512, 2)
     assert (config.hidden_act, config.layer_norm_eps) == ("gelu", 1e-12)
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
     assert (config.initializer_range, config.pad_token_id) == (0.02, 0)
-
-
-def test_named_miniatures_equal_those_of_the_table():
-    assert PRESETS["tiny"] == PRESETS["L2_H128"]
-    assert PRESETS["mini"] == PRESETS["L4_H256"]
-    assert PRESETS["small"] == PRESETS["L4_H512"]
-    assert PRESETS["medium"] == PRESETS["L8_H512"]
-    assert PRESETS["L12_H768"] == PRESETS["base_uncased"]
 
 
 def test_base_equals_the_call_of_document_004(shared):
@@ -135,3 +125,44 @@ def test_get_config_takes_a_configuration_a_name_or_a_file(tmp_path, small):
     assert get_config(small) is small
     assert get_config("base") is base
     assert get_config(str(path)) == get_config(path) == small
+
+
+def test_classifier_dropout_overrides_hidden_dropout(small):
+    """transformers: classifier_dropout, and hidden_dropout_prob where that is null."""
+    own = small.replace(classifier_dropout=0.3)
+    for build, layer in (
+        (kbert.build_classifier, "Classifier-Dropout"),
+        (kbert.build_token_classifier, "TokenClassifier-Dropout"),
+    ):
+        assert build(own).get_layer(layer).rate == 0.3
+        assert build(small).get_layer(layer).rate == small.hidden_dropout_prob
+
+
+def test_numpy_integers_are_accepted_as_sizes(small, tmp_path):
+    config = small.replace(hidden_size=np.int64(24), vocab_size=np.int32(99))
+    assert config == small
+    assert json.loads(config.to_json(tmp_path / "config.json"))["hidden_size"] == 24
+    model = kbert.build_bert(small, seq_len=np.int64(7))
+    assert kbert.model_rows(model)[0].output_shape == "(None, 7)"
+    assert kbert.account(small, np.int64(7), np.int64(13)).batch_size == 13
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"vocab_size": 99, "vocab_size": 98}', "'vocab_size' stands twice"),
+        ('{"vocab_size": 99, "pruned_heads": {"1": [2]}}', "pruned_heads must be"),
+        ('{"vocab_size": 99, "classifier_dropout": 1.5}', "classifier_dropout must be a rate"),
+    ],
+)
+def test_ambiguous_or_unsupported_key_is_refused(tmp_path, content, said):
+    path = tmp_path / "config.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        BertConfig.from_json(path)
+
+
+def test_file_with_a_byte_order_mark_is_read(small, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(small.to_json(), encoding="utf-8-sig")
+    assert BertConfig.from_json(path) == small

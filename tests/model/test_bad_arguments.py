@@ -277,3 +277,25 @@ def test_models_that_are_not_bert_are_refused():
 def test_missing_encoder_block_is_named(model, blocks):
     with pytest.raises(ValueError, match=rf"blocks must be 0 … 3 .*got {blocks[-1]}$"):
         kbert.build_hidden_states(model, blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: account(c, head=["encoder"]), "head must be one of"),
+        (lambda c: account(c, dtype=["float32"]), "dtype must be one of"),
+        (lambda c: kbert.compare_heads(c, length=0), "length must be a whole number"),
+        (lambda c: predict("base", [[1]]), "model must be one that kbert built, .* got str"),
+        (lambda c: predict(kbert.build_encoder(c), [[1]], batch_size=0), "batch_size must"),
+        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), blocks=3), "blocks must be"),
+        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), blocks=[]), "blocks must be"),
+        (lambda c: kbert.build_attention_maps(kbert.build_encoder(c), blocks=[0]), "1 … 3 .*got 0"),
+        (
+            lambda c: kbert.build_encoder(c).summary(layer_range=["(", "MLM"]),
+            r"layer_range must be patterns, got '\('",
+        ),
+    ],
+)
+def test_invalid_argument_is_named(small, call, said):
+    with pytest.raises(ValueError, match=said):
+        call(small)

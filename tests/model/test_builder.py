@@ -13,20 +13,13 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.deferred import build_outline
 
 
-def test_base_graph_has_document_004s_112_rows(base_model):
+def test_base_is_document_004s_functional_graph(base_model):
     rows = kbert.model_rows(base_model)
-    assert len(rows) == 112
-    assert rows == document_004()
+    assert len(rows) == 112 and rows == document_004()
     assert base_model.count_params() == 109_705_010
-
-
-def test_layers_and_operations_have_document_004s_names(base_model):
-    names = [row.layer for row in document_004()]
+    names = [row.layer for row in rows]
     assert [layer.name for layer in base_model.layers] == names
     assert [operation.name for operation in base_model.operations] == names
-
-
-def test_base_is_functional_with_document_004s_inputs_outputs(base_model):
     assert isinstance(base_model, keras.Model)
     assert "Functional" in [kind.__name__ for kind in type(base_model).__mro__]
     inputs = [(tensor.name, tensor.shape, tensor.dtype) for tensor in base_model.inputs]

@@ -115,9 +115,22 @@ def fonts():
     return [ImageFont.truetype(folder / face, 100) for face in faces]
 
 
-@pytest.mark.parametrize("collapse", [True, False])
-def test_nothing_is_cut_off_in_the_svg(drawn, fonts, collapse):
-    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
+@pytest.fixture(params=[True, False], ids=["collapsed", "whole"])
+def collapse(request):
+    return request.param
+
+
+@pytest.fixture
+def root(drawn, collapse):
+    """Base's diagram as SVG."""
+    return ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
+
+
+def groups_of(root, *kinds: str) -> list:
+    return [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] in kinds]
+
+
+def test_nothing_is_cut_off_in_the_svg(root, fonts, collapse):
     left, top, width, height = map(float, root.get("viewBox").split())
     assert float(root.get("width")[:-2]) == pytest.approx(width, abs=1)
     assert float(root.get("height")[:-2]) == pytest.approx(height, abs=1)
@@ -133,10 +146,8 @@ def test_nothing_is_cut_off_in_the_svg(drawn, fonts, collapse):
     assert background[2] - background[0] == pytest.approx(width, abs=1)
 
 
-@pytest.mark.parametrize("collapse", [True, False])
-def test_text_stays_inside_its_box(drawn, fonts, collapse):
-    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
-    boxes = [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] in ("node", "cluster")]
+def test_text_stays_inside_its_box(root, fonts, collapse):
+    boxes = groups_of(root, "node", "cluster")
     assert len(boxes) == (26 if collapse else 112)
     for group in boxes:
         left, top, right, bottom = bounds(group.find(f"{SVG}path"), fonts)
@@ -146,11 +157,9 @@ def test_text_stays_inside_its_box(drawn, fonts, collapse):
             assert top - 1 <= b and d <= bottom + 1, text.text
 
 
-@pytest.mark.parametrize("collapse", [True, False])
-def test_text_stands_in_the_middle_of_its_box_in_any_font(drawn, fonts, collapse):
+def test_text_stands_in_the_middle_of_its_box_in_any_font(root, fonts, collapse):
     """Browsers and rsvg set the text anew: anchored in its middle, another width moves nothing."""
-    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
-    boxes = [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] == "node"]
+    boxes = groups_of(root, "node")
     assert len(boxes) == (25 if collapse else 112)
     for group in boxes:
         left, _, right, _ = bounds(group.find(f"{SVG}path"), fonts)
@@ -161,13 +170,11 @@ def test_text_stands_in_the_middle_of_its_box_in_any_font(drawn, fonts, collapse
             assert a - left >= 6 and right - c >= 6, text.text  # points to the border
 
 
-@pytest.mark.parametrize("collapse", [True, False])
-def test_every_edge_goes_up(drawn, fonts, collapse):
+def test_every_edge_goes_up(root, fonts, collapse):
     """As in Figure 1 of the paper, and in the explorer."""
-    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
-    groups = [(g.get("class").split()[0], g) for g in root.iter(f"{SVG}g")]
-    tops = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts)[1] for k, g in groups if k == "node"}
-    edges = [ends(g.find(f"{SVG}title").text) for kind, g in groups if kind == "edge"]
+    nodes = groups_of(root, "node")
+    tops = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts)[1] for g in nodes}
+    edges = [ends(g.find(f"{SVG}title").text) for g in groups_of(root, "edge")]
     assert len(edges) > 24 and all(tops[source] > tops[target] for source, target in edges)
 
 
@@ -184,14 +191,13 @@ def along(path):
 
 
 @pytest.mark.parametrize("collapse", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_edges_run_clear_of_boxes_and_of_the_frames_text(drawn, fonts, collapse):
-    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
-    groups = [(g.get("class").split()[0], g) for g in root.iter(f"{SVG}g")]
-    boxes = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts) for k, g in groups if k == "node"}
-    frame = [text for k, g in groups if k == "cluster" for text in g.iter(f"{SVG}text")]
+def test_edges_run_clear_of_boxes_and_of_the_frames_text(root, fonts, collapse):
+    nodes = groups_of(root, "node")
+    boxes = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts) for g in nodes}
+    frame = [text for g in groups_of(root, "cluster") for text in g.iter(f"{SVG}text")]
     boxes |= {text.text: bounds(text, fonts) for text in frame}
     assert len(boxes) == (25 + 4 if collapse else 112)
-    for title, group in ((g.find(f"{SVG}title").text, g) for k, g in groups if k == "edge"):
+    for title, group in ((g.find(f"{SVG}title").text, g) for g in groups_of(root, "edge")):
         for name, (left, top, right, bottom) in boxes.items():
             apart = -1 if name in ends(title) else 2  # points
             for x, y in along(group.find(f"{SVG}path")):
