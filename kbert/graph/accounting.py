@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kbert.graph import aliases, closed_form
+from kbert.graph.closed_form import Layer
+from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
-from kbert.graph.layer_table import Layer
-from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts

@@ -1,11 +1,40 @@
-"""The rows of the graph in closed form."""
+"""The graph in closed form: its layers as formulas, and the rows of its summary.
+
+The table is layers.tsv, one row per layer in the order of the summary. It is derived from the
+papers alone, without Keras and without the builder, so that comparing the two is a test of
+both. Letters are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
+
+- `graphs`: "embeddings", "unsegmented" where there are no segments; "packed" where rows hold
+  several texts; "block", once for each encoder block; "selected-block", the last one where it
+  computes selected positions, after the "queries-…" of its graph; "first-tokens" of packed texts
+  where it computes all; else the heads whose graphs have the row, "gathered" for pretraining whose
+  MLM head sees only the positions to predict, "selected" for pretraining with selected positions,
+  "mlm", "mlm-gathered" and "mlm-selected" where there is no next sentence, "bare" (no row) for an
+  encoder with no pooler, "dense-classifier" for one whose first dense layer is its own and no
+  pooler's, "dropped-classifier" for such a one that drops out before it too, "dropped-qa" for the
+  head qa of a family that drops out before that.
+- `flops`: forward, matrix products only, a multiply-add is 2 (PaLM, arXiv 2204.02311, appendix B).
+- `kept`: bytes that the backward pass needs, w bytes a number, dropout masks 1 byte, ids and the
+  logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1); `note` says
+  of what.
+
+In braces stands what differs from row to row or graph to graph: {n} the block, {hidden} the hidden
+state that goes in, {residual} the one that is added to attention, {R} the positions that the block
+computes of a sequence and {positions} of the batch, {texts} how many texts the batch has, {packed}
+and {firsts} the further inputs of packed rows, {segments} and {labels} how many there are, {summed}
+and {first} what the positions and the pooler are computed from; and of the MLM head {S} the
+positions that it sees, {states} what it is computed from, {marks} the input that says where.
+"""
 
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
 
+from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.formulas import compute, put_in_numbers
-from kbert.graph.layer_table import layers
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 
 GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens", "qa")
 
@@ -67,3 +96,106 @@ def sources(row) -> list[tuple[str, int]]:
         name, _, tensor = connection.rstrip("]").split("[")
         pairs.append((name, int(tensor)))
     return pairs
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A row of the table, its braces filled in; its shape and costs are formulas."""
+
+    graphs: str
+    group: str
+    name: str
+    type: str
+    output_shape: str
+    params: str
+    connected_to: str
+    flops: str
+    kept: str
+
+
+def layers(spec: GraphSpec) -> list[Layer]:
+    """Return the graph's layers in the order of the summary."""
+    blocks = spec.config.num_hidden_layers
+    segments = spec.config.type_vocab_size if spec.config.family.segments else None
+    result = embedding_layers(segments, spec.packed)
+    for n in range(1, blocks):
+        result += encoder_block(n, names.encoder_output(n - 1))
+    result += _last_block(spec, blocks, names.encoder_output(blocks - 1))
+    last, mlm_input = names.encoder_output(blocks), "all"
+    if spec.max_predictions is not None:
+        mlm_input = "selected" if spec.selected_positions else "gathered"
+    if spec.packed and spec.has_pooler and not spec.selected_positions:
+        result += _fill("first-tokens", n=blocks)
+        last = names.FIRST_TOKENS
+    texts = "X" if spec.packed else "B"
+    return result + head_layers(spec.variant.graph, mlm_input, last, spec.num_labels, texts)
+
+
+def embedding_layers(segments: int | str | None, packed: bool = False) -> list[Layer]:
+    """Return the embeddings' layers; `segments` is a number, its letter, or None without any."""
+    graphs = ["unsegmented" if segments is None else "embeddings"] + ["packed"] * packed
+    inputs = (names.PACKED_POSITIONS, names.PACKED_TEXTS) if packed else ()
+    return _fill(
+        *graphs,
+        segments=segments,
+        summed=names.TOKEN_EMBEDDING if segments is None else names.TOKEN_PLUS_SEGMENT,
+        packed="".join(f", {name}[0][0]" for name in inputs),
+    )
+
+
+def encoder_block(n: int | str, hidden: str) -> list[Layer]:
+    """Return the layers of encoder block n, which reads the hidden state `hidden`."""
+    return _fill("block", n=n, hidden=hidden, residual=hidden, R="S", positions="B·S")
+
+
+def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
+    """Return the layers of the last block, which may compute selected positions alone."""
+    if not spec.selected_positions:
+        return encoder_block(n, hidden)
+    return _fill(
+        f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
+        "selected-block",
+        n=n,
+        hidden=hidden,
+        residual=names.encoder(n, names.QUERIES),
+        firsts=f", {names.PACKED_FIRSTS}[0][0]" if spec.packed else "",
+        R="R",
+        positions="X" if spec.packed else "B·R",
+        texts="X" if spec.packed else "B",
+    )
+
+
+def head_layers(
+    graph_name: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
+) -> list[Layer]:
+    """Return the layers of a head, which reads the last hidden state, `hidden`.
+
+    Args:
+        graph_name: as in `kbert.heads.head.Variant`.
+        mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
+            or "selected" in the last block.
+        labels: how many there are, or their letter.
+        texts: the letter for the number of texts.
+    """
+    dropped = graph_name == "dropped-classifier"
+    first = names.FIRST_TOKEN_DROPOUT if dropped else names.FIRST_TOKEN
+    braces = {"hidden": hidden, "labels": labels, "first": first, "texts": texts}
+    if mlm_input == "all":
+        return _fill(graph_name, S="S", states=hidden, marks=names.MASKED, **braces)
+    states = names.MLM_GATHER
+    if mlm_input == "selected":
+        states = hidden if graph_name == "mlm" else names.MLM_SLICE
+    graph = f"mlm-{mlm_input}" if graph_name == "mlm" else mlm_input
+    return _fill(graph, S="M", states=states, marks=names.MASKED_POSITIONS, **braces)
+
+
+def _fill(*graphs: str, **braces) -> list[Layer]:
+    templates = [row for row in _table() if not set(graphs).isdisjoint(row[0].split())]
+    return [Layer(*(text.format(**braces) for text in row)) for row in templates]
+
+
+@cache
+def _table() -> list[list[str]]:
+    """Return the rows as they stand in the file, without their notes."""
+    text = files("kbert.graph").joinpath("layers.tsv").read_text(encoding="utf-8")
+    return [line.split("\t")[:-1] for line in text.splitlines()[1:]]

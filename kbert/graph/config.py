@@ -42,15 +42,6 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 
-_SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 _MISSPELLED = 0.85  # how alike a key and a field's name are, 0 to 1
 _SHOWN_KEYS = 20  # of a configuration, in an error
 _HEADS_RATES = ("classifier_dropout", "qa_dropout")
@@ -109,8 +100,10 @@ class BertConfig:
 
     def __post_init__(self):
         check_model_type(self.model_type, "model_type")
-        for key in _SIZES:  # NumPy's integers become Python's, which JSON can hold
-            object.__setattr__(self, key, require_positive(key, getattr(self, key)))
+        for field in dataclasses.fields(self):
+            if field.type is int and field.name != "pad_token_id":  # a size; NumPy's becomes an int
+                size = require_positive(field.name, getattr(self, field.name))
+                object.__setattr__(self, field.name, size)
         if self.num_hidden_layers > bounds.DEEPEST:
             raise ValueError(
                 f"num_hidden_layers must be at most {bounds.DEEPEST:,}, got "

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kbert.graph import names
 from kbert.graph.closed_form import config_letters
+from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.config import require_positive
-from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 
 FREEZABLE = ("embeddings", "encoder", "pooler", "head")  # that `freeze` names, beside blocks

@@ -10,7 +10,7 @@ from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert, merge_adapter
 from kbert.graph.accounting import account
-from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.trained_parts import TrainedParts, learning_rate_factors, part_of
 from kbert.model.lora import adapters_of, add_adapters, is_adapter
 

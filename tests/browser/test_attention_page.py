@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.attention_maps import random_map
 
-from kbert.tasks.attention.page import page_data
+from kbert.tasks.attention.page import writing
 
 pytestmark = pytest.mark.full
 
@@ -211,7 +211,7 @@ def test_heads_with_a_pattern_are_marked_on_the_page(open_page, tmp_path):
 
 
 def test_page_of_many_tokens_draws_what_it_holds(open_page, tmp_path, monkeypatch):
-    monkeypatch.setattr(page_data, "WHOLE", 1000)
+    monkeypatch.setattr(writing, "WHOLE", 1000)
     found = random_map(50, 34)
     page = open_page(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))
     assert "87 tokens are many" in page.locator("#notes").inner_text()

@@ -11,14 +11,14 @@ from helpers.attention_maps import facts_of, part_of, random_map
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kbert.tasks.attention.attention_map import AttentionMap
-from kbert.tasks.attention.page import page_data
+from kbert.tasks.attention.page import writing
 from kbert.tasks.attention.page.writing import write_page
 
 
 @pytest.fixture
 def many(monkeypatch):
     """A map of 87 tokens, of which a page has the largest weights only."""
-    monkeypatch.setattr(page_data, "WHOLE", 1000)
+    monkeypatch.setattr(writing, "WHOLE", 1000)
     return random_map(50, 34)
 
 
@@ -83,7 +83,7 @@ def test_thumbnail_pixel_is_largest_weight_of_its_block(many, name):
 
 def test_thumbnail_of_fewer_tokens_than_pixels(monkeypatch):
     """Many heads of a text of 12 tokens: 12 × 12 pixels, and rows whole in order."""
-    monkeypatch.setattr(page_data, "WHOLE", 10)
+    monkeypatch.setattr(writing, "WHOLE", 10)
     found = random_map(10)
     text = write_page(found)
     assert facts_of(text)["largest"] == facts_of(text)["side"] == 12
@@ -110,7 +110,7 @@ def test_a_page_of_base_and_512_tokens_is_under_ten_megabytes(tmp_path):
 
 
 def test_page_says_what_it_leaves_out(monkeypatch):
-    monkeypatch.setattr(page_data, "MAX_QUERY_BYTES", 300)
+    monkeypatch.setattr(writing, "MAX_QUERY_BYTES", 300)
     found = random_map(9, truncated=True)  # 2 × 2 × 3 × 11 × 7 numbers
     assert facts_of(write_page(found))["notes"] == [
         "The text is longer: it was cut to 11 tokens, as the model reads it.",
@@ -140,7 +140,7 @@ NASTY = "</script><script>alert(1)</script><!-- <b>&amp; \u2028 \x1b[2J \ud800"
 
 
 def test_a_page_asks_for_nothing_and_no_text_ends_a_script(monkeypatch):
-    monkeypatch.setattr(page_data, "WHOLE", 1000)
+    monkeypatch.setattr(writing, "WHOLE", 1000)
     plain, nasty = random_map(), random_map(text=NASTY)
     nasty.tokens[1] = NASTY
     one, other = Elements(write_page(plain)), Elements(write_page(nasty))

@@ -7,10 +7,10 @@ of segments, K that of labels: the page fills in the numbers.
 from dataclasses import asdict, dataclass
 
 from kbert.checkpoints import weight_names
-from kbert.graph import closed_form, layer_table
+from kbert.graph import closed_form
 from kbert.graph.accounting import CONVENTIONS, DTYPES
+from kbert.graph.closed_form import Layer
 from kbert.graph.config import BertConfig
-from kbert.graph.layer_table import Layer
 from kbert.graph.presets import PRESETS
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
@@ -56,7 +56,7 @@ class AttentionPart:
     Attributes:
         name: its variables' path in the layer: `query` has `query/kernel` and `query/bias`.
         title: its name in the paper (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2).
-        params, flops, kept: formulas, as in `kbert.graph.layer_table.Layer`.
+        params, flops, kept: formulas, as in `kbert.graph.closed_form.Layer`.
         note: the tensors that `kept` counts.
     """
 
@@ -98,9 +98,9 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
     labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
-            BEFORE: layer_table.embedding_layers("G"),
-            BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
-            AFTER: layer_table.head_layers(spec.variant.graph, kind, "{last}", labels),
+            BEFORE: closed_form.embedding_layers("G"),
+            BLOCK: closed_form.encoder_block("{n}", "{hidden}"),
+            AFTER: closed_form.head_layers(spec.variant.graph, kind, "{last}", labels),
         }
         for kind in kinds
     }

@@ -7,7 +7,7 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.text_columns import ColumnBatches
 from kbert.graph import names
-from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.closed_form import layers as graph_layers
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation

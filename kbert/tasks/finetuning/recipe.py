@@ -20,7 +20,7 @@ from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import cheapest_lengths, lengths_up_to
-from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.heads import HEADS
