@@ -297,7 +297,7 @@ def _build(
     """Build a checkpoint's model; `elsewhere` names layers whose weights an adapter brings."""
     from kbert.model import builder
 
-    with deferred.without_values():
+    with deferred.defer_values():
         model = builder.build(spec)
     not_finite = transfer.fill(model, fit.entries, fit.tensors)
     report = _make_report(checkpoint, fit, model, not_finite)

@@ -129,7 +129,7 @@ def _rebuild(
     if length is not None:
         length = min(length, config.positions)
     spec = dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
-    with deferred.without_values():
+    with deferred.defer_values():
         model = builder.build(spec)
     values: dict[str, Callable[[], np.ndarray]] = {}
     for weight in bert.model.weights:

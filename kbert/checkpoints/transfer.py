@@ -81,7 +81,7 @@ def problems(
 
 
 def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list[str]:
-    """Fill a model that was built within `deferred.without_values`; return what is not finite.
+    """Fill a model that was built within `deferred.defer_values`; return what is not finite.
 
     Threads read the checked tensors meanwhile. They begin after the model is built: they and
     Keras's Python would wait for each other.

@@ -121,7 +121,7 @@ class GraphSpec:
 
     @property
     def variant(self) -> Variant:
-        """What the head has in the graph of the configuration's family."""
+        """The parts of the head in the graph of the configuration's family."""
         return HEADS[self.head].variant(self.config.family)
 
     @property

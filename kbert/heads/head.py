@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Variant(NamedTuple):
-    """What a head has in the graph of one family of models.
+    """The parts of a head in the graph of one family of models.
 
     Attributes:
         graph: its name in the column `graphs` of `kbert/graph/layers.tsv`, its closed form.

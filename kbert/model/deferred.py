@@ -26,7 +26,7 @@ _casts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def without_values(forever: bool = False):
+def defer_values(forever: bool = False):
     """Models built within have no values until `fill` gives them theirs; with `forever` never."""
     import keras
 
@@ -44,7 +44,7 @@ def without_values(forever: bool = False):
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
-    """Give a model built within `without_values` its values, one at a time.
+    """Give a model built within `defer_values` its values, one at a time.
 
     `values` has functions that read a variable's value, in its shape, by the variable's path. Other
     variables get what their initializers draw.
@@ -84,7 +84,7 @@ def build_outline(spec: GraphSpec):
     """
     from kbert.model import builder  # imports Keras
 
-    with without_values(forever=True):
+    with defer_values(forever=True):
         return builder.build(spec)
 
 
@@ -99,7 +99,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
     if not layers:
         return builder.build(spec)
     values: dict[str, Callable[[], np.ndarray]] = {}
-    with without_values():
+    with defer_values():
         model = builder.build(spec)
         for layer in model.layers:
             if layer.weights and (source := layers[layer.name]):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 
-def with_gradient(
+def value_and_grad(
     function: Callable, variables: Sequence, shapes: Sequence[tuple[tuple, str]]
 ) -> Callable:
     """Return a compiled function of NumPy arrays: values (B,), and gradients to the first argument.

@@ -1,4 +1,4 @@
-"""What follows the encoder: one function per head, from the encoder's output to the outputs.
+"""The layers after the encoder: one function per head, from the encoder's output to the outputs.
 
 `kbert.heads` names these functions. Each takes the spec, the last hidden state x, the token table
 and the inputs by name.

@@ -1,4 +1,4 @@
-"""What a built model tells of its graph: summary rows, the spec, the ids."""
+"""Read a built model: its summary rows, its spec, its ids."""
 
 from typing import TYPE_CHECKING
 

@@ -153,8 +153,8 @@ def _count_trained(full: Account) -> str:
 
 
 def _change(full: Account, **changes) -> Account:
-    kept = {name: getattr(full, name) for name in ("head", "max_predictions", "dtype")}
-    variant = account(full.config, full.seq_len, full.batch_size, **(kept | changes))
+    arguments = {name: getattr(full, name) for name in ("head", "max_predictions", "dtype")}
+    variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
     return dataclasses.replace(variant, trained=full.trained)
 
 

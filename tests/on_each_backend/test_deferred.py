@@ -17,7 +17,7 @@ from kbert.training.runner import seed_weights
 
 
 def build(small):
-    with deferred.without_values():
+    with deferred.defer_values():
         return kbert.build_bert(small, seq_len=None)
 
 
@@ -69,7 +69,7 @@ def test_failed_build_leaves_keras_unchanged(small):
 
     with pytest.raises(ValueError, match="a damaged tensor"):
         deferred.fill(model, {"Embedding-Token/embeddings": fails})
-    with pytest.raises(ZeroDivisionError), deferred.without_values():
+    with pytest.raises(ZeroDivisionError), deferred.defer_values():
         kbert.build_encoder(small)
         _ = 1 / 0
     with keras.StatelessScope():  # at its end Keras fills what waits for a value

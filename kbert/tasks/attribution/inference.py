@@ -12,7 +12,7 @@ from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.io.wording import unknown_choice
-from kbert.model.gradients import with_gradient
+from kbert.model.gradients import value_and_grad
 from kbert.model.probes import cut_embeddings
 from kbert.tasks.attribution import BASELINES, VALUES, targets
 from kbert.tasks.attribution.attribution import Attribution
@@ -166,7 +166,7 @@ def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, ta
         target = build(model, options)
         states = ((None, None, bert.config.hidden_size), "float32")
         shapes = [states, ((None, None), "bool"), *target.arguments]
-        functions[key] = with_gradient(target.compute, target.variables, shapes), target
+        functions[key] = value_and_grad(target.compute, target.variables, shapes), target
     return functions[key]
 
 

@@ -53,7 +53,7 @@ def integrate(
     """Return the attributions of one sequence.
 
     Args:
-        function: from `kbert.model.gradients.with_gradient`, of points (K, S, H), a mask (K, S) and
+        function: from `gradients.value_and_grad`, of points (K, S, H), a mask (K, S) and
             arguments that every point shares.
         x, baseline: float32 (S, H).
         others: the mask (S,), then the shared arguments.
