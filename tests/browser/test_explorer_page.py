@@ -65,13 +65,8 @@ def test_block_7_opens_into_its_eight_rows(open_page, base):
     assert page.locator("[data-layer^='Encoder-6-']").count() == 0
     page.locator("[data-act='attention']").first.click()
     parts = page.locator("[data-layer^='Encoder-7-MultiHeadSelfAttention/']")
-    assert [one.get_attribute("data-layer").split("/")[1] for one in parts.all()] == [
-        "query",
-        "key",
-        "value",
-        "heads",
-        "attention_output",
-    ]
+    drawn = [one.get_attribute("data-layer").split("/")[1] for one in parts.all()]
+    assert drawn == ["query", "key", "value", "heads", "attention_output"]
     assert page.locator("[data-head]").count() == 12
     page.locator("[data-head$='head-3']").click()
     assert "Columns 128 … 191 of W_Q" in page.locator("#panel").inner_text()
@@ -498,8 +493,5 @@ def test_three_pages_of_a_notebook_do_not_disturb_each_other(open_page, tmp_path
     counts = [kbert.account(one).params for one in ("tiny", "base")]
     counts.append(kbert.account(kbert.PRESETS["mini"].replace(num_hidden_layers=9)).params)
     assert shown == [f"{count:,}" for count in counts]
-    assert [frame.locator("[data-layer^='Encoder-7-']").count() for frame in frames] == [
-        0,
-        8,
-        0,
-    ]
+    opened = [frame.locator("[data-layer^='Encoder-7-']").count() for frame in frames]
+    assert opened == [0, 8, 0]

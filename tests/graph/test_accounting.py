@@ -232,13 +232,6 @@ def test_reconciliation_has_every_published_total(shared):
     """The totals that errata.md reconciles, each of them and in one chain."""
     errata = (shared / "reference" / "errata.md").read_text(encoding="utf-8")
     totals = [step.amount for step in reconcile_totals(PRESETS["base"]) if not step.sign]
-    assert totals == [
-        "109,705,010",
-        "110,106,428",
-        "109,482,240",
-        "110M",
-        "335,141,888",
-        "336,226,108",
-        "340M",
-    ]
+    base, large = "109,705,010 110,106,428 109,482,240 110M", "335,141,888 336,226,108 340M"
+    assert totals == [*base.split(), *large.split()]
     assert all(total in errata for total in totals)

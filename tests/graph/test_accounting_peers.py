@@ -79,25 +79,3 @@ def test_memory_equals_keras_variables_in_bytes(dtype_policy):
     assert memory.adam == size(moments)
     compute = model.get_layer("Encoder-1-FeedForward").compute_dtype
     assert DTYPES[dtype_policy][3] == {"float32": 4, "bfloat16": 2, "float16": 2}[compute]
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_rows_equal_those_of_the_built_model(head):
-    from kbert import model_rows
-    from kbert.model import builder
-
-    build, options = {
-        "pretraining": (builder.build_bert, {}),
-        "encoder": (builder.build_encoder, {}),
-        "classifier": (builder.build_classifier, {"num_labels": LABELS}),
-        "tokens": (builder.build_token_classifier, {"num_labels": LABELS}),
-        "qa": (builder.build_question_answering, {}),
-    }[head]
-    config = BertConfig(**ODD)
-    model = build(config, seq_len=LENGTH, **options)
-    found = account(config, LENGTH, head=head, num_labels=LABELS).rows
-    columns = ("layer", "type", "output_shape", "params", "connected_to")
-    assert [[getattr(row, column) for column in columns] for row in found] == [
-        [getattr(row, column) for column in columns] for row in model_rows(model)
-    ]
-    assert sum(row.params for row in found) == model.count_params()

@@ -30,19 +30,11 @@ GOOGLE_MULTILINGUAL = """{
   "vocab_size": 119547
 }
 """
-# The attributes of BertConfig in google-research/bert, modeling.py.
+# The attributes of BertConfig in google-research/bert, modeling.py: the file has more.
 GOOGLE_KEYS = {
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "hidden_act",
-    "intermediate_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
+    key
+    for key in json.loads(GOOGLE_MULTILINGUAL)
+    if not key.startswith(("pooler", "directionality"))
 }
 # What transformers 2 wrote into a BERT's config.json besides the keys of today.
 TRANSFORMERS_2 = {

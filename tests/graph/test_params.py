@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.command_line import kbert
+from helpers.command_line import kbert, read_table
 
 from kbert import PRESETS, BertConfig, base, named_parameters
 from kbert.graph import reference
@@ -124,23 +124,12 @@ def test_every_format_holds_the_same_rows(capsys, form):
         for entry in reference.named_parameters("base_uncased")
     ]
     out = kbert(capsys, "params", "base_uncased", "--format", form).out
-    if form == "json":
-        records = json.loads(out)
-        rows = [(row["parameter"], tuple(row["shape"]), row["numel"]) for row in records]
-    else:
-        cells = {
-            "tsv": lambda line: line.split("\t"),
-            "markdown": lambda line: [cell.strip() for cell in line.strip("|").split("|")],
-            "text": lambda line: LINE.match(line).groups(),
-        }[form]
-        lines = [
-            line for line in out.splitlines() if re.match(r"(\| )?(embed|enc|pool)\w+\.", line)
-        ]
-        rows = [
-            (name, tuple(map(int, re.findall(r"\d+", shape))), int(numel.replace(",", "")))
-            for name, shape, numel in map(cells, lines)
-        ]
-    assert rows == expected
+    lines = LINE.findall(out) if form == "text" else read_table(out, form)
+    assert [
+        (name, tuple(map(int, re.findall(r"\d+", str(shape)))), int(str(numel).replace(",", "")))
+        for name, shape, numel in lines
+        if numel
+    ] == expected
 
 
 @pytest.mark.parametrize("sizes", ["odd", "one block"])

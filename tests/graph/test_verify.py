@@ -74,10 +74,6 @@ def test_every_head_equals_its_closed_form(build, seq_len, small):
     assert report.ok, str(report)
 
 
-def test_gathered_head_equals_its_closed_form(small):
-    assert kbert.verify(kbert.build_bert(small, seq_len=11, max_predictions=5)).ok
-
-
 def test_configuration_is_read_from_the_layers(small):
     changed = small.replace(
         hidden_act="relu", layer_norm_eps=1e-5, hidden_dropout_prob=0.3, pad_token_id=4

@@ -1,5 +1,8 @@
 """`kbert …` in this process: as the console script runs it, without starting another Python."""
 
+import csv
+import io
+import json
 from typing import NamedTuple
 
 from kbert.cli.main import main
@@ -23,3 +26,15 @@ def kbert(capsys, *arguments) -> Done:
         status = exit_.code or 0
     out, err = capsys.readouterr()
     return Done(status, out, err)
+
+
+def read_table(out: str, form: str) -> list[list]:
+    """The cells of a printed table, without its header; `form` is "tsv", "json" or "markdown"."""
+    if form == "json":
+        rows = json.loads(out)
+        return [list(row.values()) for row in (rows if isinstance(rows, list) else rows["rows"])]
+    if form == "tsv":
+        return list(csv.reader(io.StringIO(out), delimiter="\t"))[1:]
+    _, rule, *lines = [line for line in out.splitlines() if line.startswith("|")]
+    assert set(rule) <= set("|-: ")
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -5,20 +5,12 @@ import math
 import keras
 import numpy as np
 import pytest
+from helpers.sizes import SIZES
 
 import kbert
 from kbert import BertConfig, account, base, build_bert, get_config, predict
 from kbert.model.predict import check_ids
 
-SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 NO_SIZE = [0, -1, True, 2.0, "2", None, math.nan, math.inf]
 

@@ -45,11 +45,6 @@ def test_verify_and_plot_by_name_initialize_no_weights(config_file, small, tmp_p
         assert kbert.plot(subject, tmp_path / "a.mmd").read_text()
 
 
-def test_plot_by_name_equals_plot_of_the_built_model(small, tmp_path):
-    built = kbert.plot(kbert.build_bert(small), tmp_path / "built.dot")
-    assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
-
-
 def test_outline_has_the_rows_and_counts_of_the_model(small, capsys):
     spec = GraphSpec(small)
     outline, built = build_outline(spec), builder.build(spec)

@@ -1,15 +1,13 @@
 """Options of a summary, in Python and on the command line, do what Keras's do."""
 
-import csv
 import inspect
-import io
 import json
 from collections import Counter
 
 import keras
 import numpy as np
 import pytest
-from helpers.command_line import kbert
+from helpers.command_line import kbert, read_table
 from helpers.parse_summary import expected, parse, parse_keras
 from helpers.sizes import BATCH, LENGTH
 
@@ -175,18 +173,10 @@ def test_every_format_holds_the_same_rows(capsys, config_file, model, form):
         assert parse(out).rows == expected(model_rows(model))
         return
     if form == "json":
-        record = json.loads(out)
-        assert record["total_params"] == model.count_params()
-        found = [list(row.values()) for row in record["rows"]]
-    elif form == "tsv":
-        _, *found = csv.reader(io.StringIO(out), delimiter="\t")
-    else:
-        _, rule, *lines = out.splitlines()
-        assert set(rule) <= set("|-: ")
-        found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        assert json.loads(out)["total_params"] == model.count_params()
     assert [
         [name, kind, shape, int(str(params).replace(",", "")), connected]
-        for name, kind, shape, params, connected in found
+        for name, kind, shape, params, connected in read_table(out, form)
     ] == [
         [row.layer, row.type, row.output_shape, row.params, row.connected_to]
         for row in model_rows(model)

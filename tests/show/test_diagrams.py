@@ -73,10 +73,10 @@ def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("build", ["build_encoder", "build_classifier", "build_question_answering"])
-def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
+def test_every_head_is_drawn_from_its_blocks_output(build, small, tmp_path):
     import kbert
 
-    model = getattr(kbert, build)(kbert.BertConfig(**SMALL))
+    model = getattr(kbert, build)(small)
     for ending in READERS:
         text = plot(model, tmp_path / f"a.{ending}").read_text(encoding="utf-8")
         nodes, edges, frames = READERS[ending](text)
@@ -87,30 +87,18 @@ def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
 
 
 @pytest.mark.parametrize("collapse", [True, False])
-def test_config_and_built_model_draw_the_same_diagram(tmp_path, collapse):
+def test_config_and_built_model_draw_the_same_diagram(small, tmp_path, collapse):
     import kbert
     from kbert.graph.spec import GraphSpec
     from kbert.model.builder import build
 
-    config = kbert.BertConfig(**SMALL)
-    spec = GraphSpec.of(config, "tokens", num_labels=5, seq_len=7)
-    for given, model in ((config, kbert.build_bert(config)), (spec, build(spec))):
+    spec = GraphSpec.of(small, "tokens", num_labels=5, seq_len=7)
+    for given, model in ((small, kbert.build_bert(small)), (spec, build(spec))):
         for ending in ("dot", "mmd"):
             paths = [tmp_path / f"{name}.{ending}" for name in ("given", "built")]
             plot(given, paths[0], collapse=collapse)
             plot(model, paths[1], collapse=collapse)
             assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-SMALL = {
-    "vocab_size": 99,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 17,
-    "type_vocab_size": 3,
-}
 
 
 def test_foreign_model_is_drawn_whole(tmp_path):
@@ -139,6 +127,24 @@ def changed(layer, **values):
     return tuple(replace(row, **values) if row.layer == layer else row for row in DOCUMENT)
 
 
+def rewired(layer, source):
+    return changed(layer, connected_to=f"{source}[0][0]")
+
+
+def in_all(pattern, text, within=""):
+    """Rows with another text in names and connections, of the layers that begin with `within`."""
+    return tuple(
+        replace(
+            row,
+            layer=re.sub(pattern, text, row.layer),
+            connected_to=re.sub(pattern, text, row.connected_to),
+        )
+        if row.layer.startswith(within)
+        else row
+        for row in DOCUMENT
+    )
+
+
 OTHER_BLOCKS = {
     "a type": changed("Encoder-7-FeedForward", type="Dense"),
     "a shape": changed("Encoder-7-FeedForward", output_shape="(None, 512, 769)"),
@@ -147,14 +153,12 @@ OTHER_BLOCKS = {
         "Encoder-7-FeedForward-Add",
         connected_to="Encoder-7-MultiHeadSelfAttention[0][0], Encoder-7-FeedForward-Dropout[0][0]",
     ),
-    "a skip from the embeddings": changed(
-        "Encoder-7-MultiHeadSelfAttention", connected_to="Embedding-Norm[0][0]"
+    "a skip from the embeddings": rewired("Encoder-7-MultiHeadSelfAttention", "Embedding-Norm"),
+    "a skip over a block": rewired(
+        "Encoder-7-MultiHeadSelfAttention", "Encoder-5-FeedForward-Norm"
     ),
-    "a skip over a block": changed(
-        "Encoder-7-MultiHeadSelfAttention", connected_to="Encoder-5-FeedForward-Norm[0][0]"
-    ),
-    "block 1 that reads something else": changed(
-        "Encoder-1-MultiHeadSelfAttention", connected_to="Embedding-Dropout[0][0]"
+    "block 1 that reads something else": rewired(
+        "Encoder-1-MultiHeadSelfAttention", "Embedding-Dropout"
     ),
     "a layer missing": tuple(
         row
@@ -164,31 +168,14 @@ OTHER_BLOCKS = {
         )
         if row.layer != "Encoder-7-FeedForward-Dropout"
     ),
-    "a head on a middle block": changed("Extract", connected_to="Encoder-6-FeedForward-Norm[0][0]"),
-    "a head on the inside of the last block": changed(
-        "Extract", connected_to="Encoder-12-MultiHeadSelfAttention-Norm[0][0]"
+    "a head on a middle block": rewired("Extract", "Encoder-6-FeedForward-Norm"),
+    "a head on the inside of the last block": rewired(
+        "Extract", "Encoder-12-MultiHeadSelfAttention-Norm"
     ),
-    "blocks side by side": tuple(
-        replace(
-            row,
-            connected_to=re.sub(
-                r"(Embedding-Norm|Encoder-\d+-FeedForward-Norm)\[",
-                "Embedding-Dropout[",
-                row.connected_to,
-            ),
-        )
-        if row.layer.startswith("Encoder")
-        else row
-        for row in DOCUMENT
+    "blocks side by side": in_all(
+        r"(Embedding-Norm|Encoder-\d+-FeedForward-Norm)(?=\[)", "Embedding-Dropout", "Encoder"
     ),
-    "a number missing": tuple(
-        replace(
-            row,
-            layer=row.layer.replace("Encoder-12-", "Encoder-13-"),
-            connected_to=row.connected_to.replace("Encoder-12-", "Encoder-13-"),
-        )
-        for row in DOCUMENT
-    ),
+    "a number missing": in_all("Encoder-12-", "Encoder-13-"),
 }
 
 

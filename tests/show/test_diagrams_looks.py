@@ -130,7 +130,7 @@ def groups_of(root, *kinds: str) -> list:
     return [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] in kinds]
 
 
-def test_nothing_is_cut_off_in_the_svg(root, fonts, collapse):
+def test_nothing_is_cut_off_in_the_svg(root, fonts):
     left, top, width, height = map(float, root.get("viewBox").split())
     assert float(root.get("width")[:-2]) == pytest.approx(width, abs=1)
     assert float(root.get("height")[:-2]) == pytest.approx(height, abs=1)
@@ -170,7 +170,7 @@ def test_text_stands_in_the_middle_of_its_box_in_any_font(root, fonts, collapse)
             assert a - left >= 6 and right - c >= 6, text.text  # points to the border
 
 
-def test_every_edge_goes_up(root, fonts, collapse):
+def test_every_edge_goes_up(root, fonts):
     """As in Figure 1 of the paper, and in the explorer."""
     nodes = groups_of(root, "node")
     tops = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts)[1] for g in nodes}

@@ -171,14 +171,9 @@ def in_numbers(shape: str, values: dict) -> str:
 def test_unknown_layer_name_has_no_connections():
     values = in_the_page(kbert.base, {"seq_len": 512, "batch_size": 1, "dtype": "float32"})
     attention = "Encoder-12-MultiHeadSelfAttention"
-    for name in ("Encoder-13-FeedForward", "Encoder-0-FeedForward", "FeedForward", "", "NSP/query"):
-        assert engine()("layerOf", values, name) is None, name
-    for name in (
-        f"{attention}/head-13",
-        f"{attention}/head-0",
-        f"{attention}/other",
-        "Input-Positions",
-    ):
+    unknown = ["Encoder-13-FeedForward", "Encoder-0-FeedForward", "FeedForward", "", "NSP/query"]
+    unknown += [f"{attention}/{part}" for part in ("head-13", "head-0", "other")]
+    for name in (*unknown, "Input-Positions"):
         assert engine()("layerOf", values, name) is None, name
     assert engine()("layerOf", values, f"{attention}/head-12")["head"] == 12
 
