@@ -203,7 +203,7 @@ def plan(
     needed = ChipMemory(
         training.weights,
         training.adam,
-        training.gradients * (2 if accumulation_steps > 1 else 1),
+        training.gradients * (1 + (accumulation_steps > 1)),
         activations * (batch_size // shards),
         capacity,
         training.gradients,

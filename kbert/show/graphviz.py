@@ -93,7 +93,8 @@ def lend_to_pydot() -> None:
             "program on PATH (kbert.plot needs neither)",
             pydot.__version__,
         )
-    if by_program is None or hasattr(by_program, "__wrapped__"):
+        return
+    if hasattr(by_program, "__wrapped__"):
         return
 
     @functools.wraps(by_program)

@@ -44,8 +44,7 @@ def compare_heads(
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         length: number of tokens of the random input (1, length, H).
-        built: whether the whole layer is built by Keras; else NumPy computes the same equations,
-            without Keras.
+        built: whether the whole layer is Keras's; else NumPy computes the same equations.
 
     Returns:
         A `HeadsReport`: for W_Q, W_K, W_V the difference of X·W and [X·W_1 … X·W_A]; for the layer,
@@ -55,18 +54,17 @@ def compare_heads(
     length = require_positive("length", length)
     heads, size = config.num_attention_heads, config.head_size
     x = np.random.default_rng(0).standard_normal((length, config.hidden_size), "float32")
-    kernels, output_kernel, output = (_compute_with_keras if built else _compute_with_numpy)(
-        x, heads, size
-    )
-    differences, projected = {}, {}
+    compute = _compute_with_keras if built else _compute_with_numpy
+    kernels, output_kernel, output = compute(x, heads, size)
+    differences, projected = {}, []
     for name, kernel in zip(MATRICES, kernels, strict=True):  # (H, A, D)
         whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
         by_head = [x @ kernel[:, head] for head in range(heads)]  # A times (S, D)
-        projected[name] = by_head
+        projected.append(by_head)
         differences[f"W_{name[0].upper()}"] = _gap(whole, np.concatenate(by_head, axis=-1))
     summed = sum(
-        _attend(*(projected[name][head] for name in MATRICES)) @ output_kernel[head]
-        for head in range(heads)
+        _attend(*parts) @ output_kernel[head]
+        for head, parts in enumerate(zip(*projected, strict=True))
     )
     differences["layer"] = _gap(output, summed)  # a new layer's biases are 0
     slices = tuple((head + 1, head * size, (head + 1) * size - 1) for head in range(heads))
@@ -75,18 +73,20 @@ def compare_heads(
 
 def _compute_with_keras(x, heads: int, size: int):
     """Return a new layer's query, key, value and output kernels, and its output for x."""
+    from keras.ops import convert_to_numpy
+
     from kbert.model.layers.encoder import MultiHeadAttention
 
     layer = MultiHeadAttention(heads, size)
-    output = _array(layer(x[None]))[0]
-    kernels = [_array(getattr(layer, f"{name}_dense").kernel) for name in MATRICES]
-    return kernels, _array(layer.output_dense.kernel), output
+    output = convert_to_numpy(layer(x[None]))[0]
+    dense = (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense)
+    *kernels, output_kernel = (convert_to_numpy(one.kernel) for one in dense)
+    return kernels, output_kernel, output
 
 
 def _compute_with_numpy(x, heads: int, size: int):
     """Compute the same with NumPy: all heads at once, with whole matrices."""
     random, hidden = np.random.default_rng(1), x.shape[-1]
-
     width = np.float32((12 / hidden) ** 0.5)  # of a uniform distribution of variance 1/H
 
     def draw(*shape):  # a normal distribution takes five times as long
@@ -104,12 +104,6 @@ def _attend(query, key, value):
     scores = query @ key.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # (…, S, S)
     return weights / weights.sum(-1, keepdims=True) @ value
-
-
-def _array(tensor) -> np.ndarray:
-    import keras
-
-    return keras.ops.convert_to_numpy(tensor)
 
 
 def _gap(a, b) -> float:

@@ -108,18 +108,16 @@ def is_checkpoint(source: object) -> bool:
 def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     if isinstance(source, GraphSpec):
         return _explore_spec(source, batch_size, title or "a GraphSpec")
-    if not is_checkpoint(source) and isinstance(source, (str, os.PathLike, BertConfig)):
+    from_file = is_checkpoint(source)
+    if not from_file and isinstance(source, (str, os.PathLike, BertConfig)):
         own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
         return _explore_spec(create_spec(source), batch_size, title or own)
     from kbert.show.explorer.weights import read_checkpoint, read_model
 
-    if is_checkpoint(source):
-        spec, facts = read_checkpoint(source)
-        return _explore_spec(spec, batch_size, title or Path(source).name, facts)
-    known, facts = read_model(source)
-    name = title or facts["name"]
-    if known is not None:
-        return _explore_spec(known, batch_size, name, facts)
+    spec, facts = read_checkpoint(source) if from_file else read_model(source)
+    name = title or (Path(source).name if from_file else facts["name"])
+    if spec is not None:
+        return _explore_spec(spec, batch_size, name, facts)
     title = f"{name}: not a graph of kbert's"
     return Explorer(title, write_page(title, facts | {"title": name}, []))
 

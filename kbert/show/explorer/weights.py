@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 20  # numbers that fit the caches
 _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
-def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
+def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec | None, dict]:
     """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable"."""
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
@@ -40,11 +40,7 @@ def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
 
 
 def read_model(model) -> tuple[GraphSpec | None, dict]:
-    """Return the graph of a `Bert` or a model, None if it is not kbert's, and its variables' data.
-
-    Raises:
-        ValueError: no functional `keras.Model`, or one of more than `MOST_LAYERS` layers.
-    """
+    """Return the graph of a `Bert` or a model, None: not kbert's, and its variables' data."""
     spec: GraphSpec | None = getattr(model, "spec", None)
     model = model.model if isinstance(model, Bert) else model
     if not hasattr(model, "layers"):

@@ -33,11 +33,9 @@ def draw(
         _draw_colours(figure, axes, weights, top)
         _draw_labels(axes, [printable.line(token) for token in tokens], cell)
         letters = int(72 * figure.get_figwidth() / (0.62 * font_size))
-        text, _, shown = title.rpartition("\n")
-        text = printable.line(" ".join(text.split()))
-        text = text if len(text) <= letters else f"{text[: letters - 1]}…"
-        title = f"{text}\n{shown}" if text else shown
-        figure.suptitle(title, fontsize=font_size, parse_math=False)
+        text, _, caption = title.rpartition("\n")
+        lines = [printable.cut(" ".join(text.split()), letters), caption]
+        figure.suptitle("\n".join(filter(None, lines)), fontsize=font_size, parse_math=False)
 
 
 def _draw_colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
@@ -50,15 +48,8 @@ def _draw_colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
     image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
     beyond = weights.max() > scale.vmax
     grey = f"\n(grey: above {top:.2g}, up to {weights.max():.2g})" if beyond else ""
-    figure.colorbar(
-        image,
-        ax=axes,
-        shrink=0.7,
-        aspect=30,
-        pad=0.02,
-        extend="max" if beyond else "neither",
-        label=f"attention weight{grey}",
-    )
+    options = {"shrink": 0.7, "aspect": 30, "pad": 0.02, "extend": "max" if beyond else "neither"}
+    figure.colorbar(image, ax=axes, label=f"attention weight{grey}", **options)
 
 
 def _draw_labels(axes, tokens: list[str], cell: float) -> None:
