@@ -3,11 +3,11 @@
 import html
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from helpers.attention_maps import facts_of, part_of, random_map
+from helpers.page_elements import Elements
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kbert.tasks.attention.attention_map import AttentionMap
@@ -121,21 +121,6 @@ def test_page_says_what_it_leaves_out(monkeypatch):
     assert note.endswith("kbert.attention(…, vectors=True) keeps them.")
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and the content of its scripts and styles."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.found, self.code = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.code += data
-
-
 NASTY = "</script><script>alert(1)</script><!-- <b>&amp; \u2028 \x1b[2J \ud800"
 
 
@@ -150,7 +135,7 @@ def test_a_page_asks_for_nothing_and_no_text_ends_a_script(monkeypatch):
         assert not {"src", "href", "action", "srcset", "data"} & set(attributes)
         assert not [name for name in attributes if name.startswith("on")]
     assert not re.search(
-        r"@import|url\(|https?://(?!www\.w3\.org/2000/svg)|fetch\(|XMLHttp|require\(", other.code
+        r"@import|url\(|https?://(?!www\.w3\.org/2000/svg)|fetch\(|XMLHttp|require\(", other.text
     )
     policy = [a["content"] for t, a in other.found if t == "meta" and "http-equiv" in a]
     assert policy and policy[0].startswith("default-src 'none'")

@@ -3,11 +3,11 @@
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from helpers.command_line import kbert as run_kbert
+from helpers.page_elements import Elements
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -23,19 +23,6 @@ from kbert.show.explorer.weights import describe_tensor
 LOADS = {"src", "href", "srcset", "data", "poster", "action", "background", "xlink:href"}
 
 
-class Loads(HTMLParser):
-    """What a page would load, by its elements."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.found, self.tags = [], set()
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.found += [value for name, value in attrs if name in LOADS]
-
-
 def data_of(page: str) -> dict:
     """The page's data, as its scripts read it."""
     return json.loads(re.search(r"^const DATA = (.*);$", page, re.MULTILINE)[1])
@@ -47,8 +34,9 @@ def base():
 
 
 def test_a_page_needs_nothing_but_itself(base):
-    seen = Loads(base)
-    assert seen.found == [] and not seen.tags & {"link", "iframe", "object", "embed", "img", "base"}
+    for tag, attributes in Elements(base).found:
+        assert tag not in ("link", "iframe", "object", "embed", "img", "base")
+        assert not LOADS & set(attributes)
     assert all(url.startswith("data:") for url in re.findall(r"url\(([^)]*)\)", base))
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", base))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing loads
@@ -72,16 +60,10 @@ print(sorted({{"keras", "tensorflow", "numpy", "matplotlib"}} & set(sys.modules)
 
 
 def test_a_notebook_gets_one_frame_with_the_whole_page_in_it(base):
-    class Frame(HTMLParser):
-        def handle_starttag(self, tag, attrs):
-            assert tag == "iframe"
-            self.page = dict(attrs)["srcdoc"]
-
     shown = kbert.explore(GraphSpec.of("base"), title="base")
     assert shown.html == base  # the same graph gives the same bytes
-    frame = Frame()
-    frame.feed(shown._repr_html_())
-    assert frame.page == base
+    ((tag, attributes),) = Elements(shown._repr_html_()).found
+    assert tag == "iframe" and attributes["srcdoc"] == base
     assert repr(shown) == (
         "Explorer('base: BERT with head pretraining, 109,705,010 parameters', "
         f"{len(base.encode()):,} bytes)"
