@@ -212,8 +212,8 @@ class Account:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
-        parts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
-        return (*CONVENTIONS, *(text for text, is_used in parts.items() if is_used))
+        texts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
+        return (*CONVENTIONS, *(text for text, is_used in texts.items() if is_used))
 
     @property
     def _training_cost(self) -> tuple[int, int]:

@@ -58,14 +58,14 @@ def _add_heads(config: BertConfig, without: str, both: str) -> list[Step]:
     for row in account(config).rows:
         if row.params and row.group in ("MLM", "NSP"):
             heads.setdefault(row.group, []).append(row)
-    own = sum(row.params for rows in heads.values() for row in rows)
+    own = sum(row.params for layers in heads.values() for row in layers)
     steps = [
         Step(
             "+",
-            f"{sum(row.params for row in rows):,}",
-            f"{group}: {' + '.join(row.formula for row in rows)}",
+            f"{sum(row.params for row in layers):,}",
+            f"{group}: {' + '.join(row.formula for row in layers)}",
         )
-        for group, rows in heads.items()
+        for group, layers in heads.items()
     ]
     first = Step("", f"{account(config).params - own:,}", without)
     return [first, *steps, _total(config, both)]

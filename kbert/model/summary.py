@@ -17,7 +17,7 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: the model is not functional, so it has no graph.
     """
-    rows = []
+    result = []
     for operation, outputs, sources, _ in keras_internals.calls(model):
         shapes = [str(tuple(tensor.shape)) for tensor in outputs]
         connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
@@ -28,8 +28,8 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
             operation.count_params() if hasattr(operation, "count_params") else 0,
             ", ".join(connections),
         )
-        rows.append(row)
-    return tuple(rows)
+        result.append(row)
+    return tuple(result)
 
 
 def trainable_mark(layer) -> str:

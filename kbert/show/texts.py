@@ -91,8 +91,8 @@ def _groups(full: Account) -> str:
     lines: list[Sequence[str]] = [header]
     for name, one in full.groups.items():
         counts = (one.params, one.flops, one.activation_bytes)
-        shares = (one.params_share, one.flops_share, one.activation_share)
-        pairs = zip(counts, shares, strict=True)
+        fractions = (one.params_share, one.flops_share, one.activation_share)
+        pairs = zip(counts, fractions, strict=True)
         lines.append(
             [name, *(cell for n, share in pairs for cell in (f"{n:,}", f"{float(share):.1%}"))]
         )

@@ -44,7 +44,7 @@ class Erratum:
 
 def errata() -> tuple[Erratum, ...]:
     """Return every known erratum, its arithmetic done on the documents' own tables."""
-    numbers = _count_rows() | _count_parameters()
+    numbers = _count_summary() | _count_parameters()
     result = []
     for row in read_package_table("kbert.graph.reference", "errata.tsv"):
         document, says, true, arithmetic, checks, layers, preset = row
@@ -55,21 +55,21 @@ def errata() -> tuple[Erratum, ...]:
     return tuple(result)
 
 
-def _count_rows() -> dict:
+def _count_summary() -> dict:
     """Return what the summary of document 004 has, by the names of errata.tsv."""
-    rows = document_004()
-    layers, types = {row.layer: row for row in rows}, [row.type for row in rows]
+    summary = document_004()
+    layers, types = {row.layer: row for row in summary}, [row.type for row in summary]
     encoder = sum(name.startswith("Encoder-") for name in layers)
     before = sum(name.startswith(("Input-T", "Input-S", "Embedding-")) for name in layers)
-    inputs = [row.layer for row in rows if row.type == "InputLayer"]
+    inputs = [row.layer for row in summary if row.type == "InputLayer"]
     similarity = layers["MLM-Sim"]
     return {
-        "row": rows,
-        "rows": len(rows),
+        "row": summary,
+        "rows": len(summary),
         "block": sum(name.startswith("Encoder-1-") for name in layers),
         "encoder": encoder,
         "before": before,
-        "after": len(rows) - encoder - before,
+        "after": len(summary) - encoder - before,
         "inputs": inputs,
         "number of inputs": len(inputs),
         "first Dropout": types.index("Dropout") + 1,
@@ -79,7 +79,7 @@ def _count_rows() -> dict:
         "similarity": similarity,
         "biases": similarity.params,
         "similarity outputs": int(similarity.output_shape.strip(")").split(", ")[-1]),
-        "document": sum(row.params for row in rows),
+        "document": sum(row.params for row in summary),
     }
 
 

@@ -179,13 +179,13 @@ def list_variables(head: str) -> list[dict]:
             for entry in weight_names.entries([part], _SIZES, column, _LABELS)
         }
         for row in weight_names.TABLE[part]:
-            place = (row.layer.replace("{n}", "1"), row.variable)
+            key = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
                 {
                     "layer": row.layer,
                     "variable": row.variable,
                     "names": {column: row.names.get(column) for column in weight_names.COLUMNS},
-                    "shapes": {one: shapes.get((one, *place)) for one in weight_names.COLUMNS},
+                    "shapes": {one: shapes.get((one, *key)) for one in weight_names.COLUMNS},
                 }
             )
     return variables

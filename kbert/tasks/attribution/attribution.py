@@ -114,13 +114,13 @@ class Attribution:
             OSError: the file cannot be written; an old one stays.
         """
         path = check_new_file(path, ENDINGS)
-        content = self.title(), self.notes(), self._spans()
+        page = self.title(), self.notes(), self._spans()
         if path.suffix.lower() == ".html":
-            write_atomically(path, coloured_text.write_page(*content).encode())
+            write_atomically(path, coloured_text.write_page(*page).encode())
         else:
             from kbert.tasks.attribution.picture import draw
 
-            draw(*content, path)
+            draw(*page, path)
         return path
 
     def to_dict(self) -> dict:
