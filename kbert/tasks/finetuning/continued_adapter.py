@@ -15,7 +15,7 @@ from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.names import ModelName
-from kbert.graph.layer_table import layers
+from kbert.graph.closed_form import layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import (
     AdaptedMatrix,
