@@ -7,7 +7,7 @@ from from_code.steps import STEPS
 from from_code.table import cell, table
 from kbert.graph.accounting import LayerAccount, account
 from kbert.graph.reference.errata import errata as known_errata
-from kbert.show.explorer.page import notes_data
+from kbert.show.explorer.writing import notes_data
 
 _LENGTHS = (128, 256, 512)
 _BATCHES = (8, 32, 128)

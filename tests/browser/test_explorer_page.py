@@ -18,8 +18,8 @@ import kbert
 from kbert.graph.closed_form import Row
 from kbert.graph.reference import document_004
 from kbert.io import row_formats
-from kbert.show.explorer.page import write_page
 from kbert.show.explorer.weights import describe_layers
+from kbert.show.explorer.writing import write_page
 
 pytestmark = pytest.mark.full
 

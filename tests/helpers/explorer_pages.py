@@ -11,11 +11,11 @@ from safetensors.numpy import save_file
 from kbert.checkpoints.weight_names import entries_of
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer import counting, page
+from kbert.show.explorer import counting, writing
 
 
 def counting_data(spec: GraphSpec) -> dict:
-    data = counting.counting_data(spec, 1) | page.notes_data()
+    data = counting.counting_data(spec, 1) | writing.notes_data()
     return data | {"variables": counting.list_variables(spec.head)}
 
 
@@ -51,7 +51,7 @@ def engine(head: str = "pretraining"):
 
     context = MiniRacer()
     spec = GraphSpec.of("base", head)
-    script = page.counting_script(
+    script = writing.counting_script(
         counting_data(spec), counting.list_formulas(counting.graphs(spec))
     )
     context.eval(script + _ASKED)

@@ -15,7 +15,7 @@ from kbert.io import pages
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
-from kbert.show.explorer.page import notes_data, write_page
+from kbert.show.explorer.writing import notes_data, write_page
 
 if TYPE_CHECKING:
     import keras
