@@ -19,9 +19,9 @@ def read_files(folder: Traversable, *names: str) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8").rstrip() for name in names)
 
 
-def to_script(value) -> str:
+def to_script(value, separators: tuple[str, str] = (", ", ": ")) -> str:
     """Return JSON that ends neither the script that it is in nor a line of it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, separators=separators, allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

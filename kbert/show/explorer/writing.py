@@ -18,6 +18,7 @@ _SCRIPTS = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
     *("fields.js", "totals.js", "search.js", "table.js", "downloads.js", "main.js"),
 )
+_COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
@@ -29,7 +30,7 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
     font = base64.b64encode((_FOLDER / _FONT).read_bytes()).decode()
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     scripts = [
-        f"const MATHML = {pages.to_script(mathml)};",
+        f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
         pages.read_files(_FOLDER, *_SCRIPTS),
     ]
@@ -48,7 +49,7 @@ def counting_script(data: dict, formulas: list[str]) -> str:
         f'"{text}": {formula_code.javascript(text)}' for text in sorted(set(formulas))
     )
     return (
-        f"const DATA = {pages.to_script(data)};\n"
+        f"const DATA = {pages.to_script(data, _COMPACT)};\n"
         f"const FORMULAS = {{\n{functions}\n}};\n"
         f"{pages.read_files(_FOLDER, *_COUNTING)}"
     )
