@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.checkpoints.exports import serving
 from kbert.checkpoints.sentence_settings import SentenceDense
+from kbert.io import extras
 
 SHAPES = [(13, 7), (1, 11), (5, 17), (2, 1)]  # batch, length; 17 are all positions
 # Each head and each activation once; swish and gelu_pytorch_tanh are others' functions.
@@ -403,6 +404,7 @@ def test_all_missing_packages_of_an_extra_are_one_line(tmp_path, monkeypatch):
 def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch, form):
     bert, _ = bert_of()
     monkeypatch.setattr(serving, "_LARGEST", 4 * bert.model.count_params() - 1)
+    monkeypatch.setattr(extras, "is_installed", lambda module: True)  # refused before any is used
     with pytest.raises(ValueError, match=r"must be smaller than 2 GiB.*SavedModel"):
         written(form, bert, tmp_path / "bert")
 
