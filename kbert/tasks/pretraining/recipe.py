@@ -66,7 +66,7 @@ class Pretraining(Recipe):
         super().__init__(settings, sources)
         check_teacher(settings, sources.get("teacher") is not None)
         self._preset = config
-        self._own_config: BertConfig | None = None  # of a resumed run
+        self.resumed_config: BertConfig | None = None
         init = sources.get("init")
         self.base_address = init if init and "://" in init else None
         for name in ("freeze", "lora_rank"):
@@ -88,7 +88,7 @@ class Pretraining(Recipe):
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
             raise FileNotFoundError(f"{shards}: {how}")
         recipe = cls(settings, sources)
-        recipe._own_config = BertConfig.from_dict(run.settings["config"])
+        recipe.resumed_config = BertConfig.from_dict(run.settings["config"])
         return recipe
 
     def read(self) -> None:
@@ -101,7 +101,7 @@ class Pretraining(Recipe):
         held_out = self.held_out and self.held_out.fingerprint
         self.dev_name = "held-out documents" if self.held_out else None
         self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
-        self.config = self._own_config or self._check_config()
+        self.config = self.resumed_config or self._check_config()
 
     def _check_config(self) -> BertConfig:
         """Return the configuration of a new run, checked against its data."""
