@@ -4,6 +4,7 @@ kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +101,7 @@ def evaluate(
 
 
 @dataclass(eq=False)
-class Evaluation:
+class Evaluation(ABC):
     """Data, and the metrics of a model's outputs for them.
 
     Attributes:
@@ -125,6 +126,7 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @abstractmethod
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         """Compute the metrics.
 
@@ -132,7 +134,6 @@ class Evaluation:
             predict: returns the outputs, a list of arrays (B, …), for inputs by name.
             outputs: the names of the outputs.
         """
-        raise NotImplementedError
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, see `kbert.tasks.encoding.predict_sequences`."""
