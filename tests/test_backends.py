@@ -1,6 +1,6 @@
 """Run the tests in ops and on_each_backend on JAX and torch, one process per backend and round.
 
-Those in on_torch run on torch only.
+Those in on_torch run on torch only, and the code on most pages.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ ROUNDS = {
 }
 FOLDERS = {
     "jax": ["ops", "on_each_backend"],
-    "torch": ["ops", "on_each_backend", "on_torch"],
+    "torch": ["ops", "on_each_backend", "on_torch", "project/test_page_code.py"],
 }
 WITHOUT_TENSORFLOW = """
 import importlib.machinery

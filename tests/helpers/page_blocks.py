@@ -26,6 +26,8 @@ from helpers.hub_cache import add_minilm, make_snapshot, use_cache
 from helpers.sizes import ROOT, SHARED
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_NOT_OURS = ("docs/_generated/", "docs/notebooks/", "docs/benchmarks/", "docs/contributing/")
+OURS = [page for page in PAGES if not page.relative_to(ROOT).as_posix().startswith(_NOT_OURS)]
 _FENCE = re.compile(
     r"(?P<marks>(?:<!--[^>]*-->\n)*)```(?P<kind>[^\n]*)\n(?P<text>.*?)```\n", re.DOTALL
 )
@@ -44,6 +46,10 @@ class Block:
     marks: dict[str, list[str]] = field(default_factory=dict)
     shown: "Block | None" = None
     place: tuple[int, int] = (0, 0)  # of the text, in the page
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page: Path) -> list[Block]:
