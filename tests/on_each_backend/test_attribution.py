@@ -9,7 +9,6 @@ from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.tasks.attribution.inference import attribute
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +22,14 @@ def found_for(case: str, folders):
     if case.startswith("label"):
         bert = kbert.load(folders / "BertForSequenceClassification")
         if case == "label":
-            return attribute(bert, TEXT, PAIR, target="white", steps=STEPS)
-        return attribute(bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS)
+            return kbert.attribute(bert, TEXT, PAIR, target="white", steps=STEPS)
+        return kbert.attribute(
+            bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS
+        )
     if case == "token-logit":
         bert = kbert.load(folders / "BertForMaskedLM")
-        return attribute(bert, MASKED, target="cat", mask=2, value="logit", steps=STEPS)
-    return attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
+        return kbert.attribute(bert, MASKED, target="cat", mask=2, value="logit", steps=STEPS)
+    return kbert.attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
 
 
 @full_on("jax")
@@ -54,12 +55,12 @@ def berts(small):
 @pytest.mark.full
 def test_integrated_gradients_sum_to_the_difference(berts):
     """Completeness: their proposition 1. With two points the sum is off, and by what it says."""
-    found = attribute(berts["classifier"], "the red cat sees dogs", "big moon!")
+    found = kbert.attribute(berts["classifier"], "the red cat sees dogs", "big moon!")
     label, *_ = kbert.classify(berts["classifier"], "the red cat sees dogs", "big moon!")
     assert (found.target, round(found.value, 5)) == (label.label, round(label.probability, 5))
     difference = found.value - found.baseline_value
     assert abs(found.scores.sum() - difference) <= 0.01 * abs(difference) + 1.01e-4
     assert found.scores[0] == 0 and found.scores[found.tokens.index("[SEP]")] == 0
-    rough = attribute(berts["classifier"], "the red cat sees dogs", "big moon!", steps=1)
+    rough = kbert.attribute(berts["classifier"], "the red cat sees dogs", "big moon!", steps=1)
     assert_allclose(rough.scores.sum() - difference, rough.error, atol=1e-5)
     assert abs(rough.error) > abs(found.error)

@@ -5,7 +5,7 @@ import random
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on
+from helpers.backends import full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -40,6 +40,7 @@ def test_given_weights_are_set_and_others_initialized(small):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_deferred_model_computes_trains_and_saves(small, tmp_path):
     model, usual = build(small), kbert.build_bert(small, seq_len=None)
     values = {w.path: keras.ops.convert_to_numpy(w) for w in usual.weights}

@@ -9,8 +9,6 @@ from helpers.labelled_texts import read_texts, write_texts
 from helpers.peer_tasks import VOCABULARY
 
 import kbert
-from kbert.tasks.finetuning.evaluate import evaluate
-from kbert.tasks.finetuning.finetune import finetune
 
 
 @full_on("tensorflow")
@@ -24,7 +22,7 @@ def test_finetuning_learns_and_saved_model_scores_equal(small, tmp_path):
     keras.utils.set_random_seed(5)
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
     source = kbert.Bert(config, "encoder", kbert.build_encoder(config, seq_len=None), tokenizer)
-    tuned = finetune(
+    tuned = kbert.finetune(
         source,
         "classify",
         train=tmp_path / "train.tsv",
@@ -41,7 +39,7 @@ def test_finetuning_learns_and_saved_model_scores_equal(small, tmp_path):
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
     assert tuned.metrics["accuracy"] > 0.9
     saved = kbert.load(tmp_path / "run" / "model.keras")
-    assert evaluate(saved, "classify", tmp_path / "dev.tsv") == pytest.approx(tuned.metrics)
+    assert kbert.evaluate(saved, "classify", tmp_path / "dev.tsv") == pytest.approx(tuned.metrics)
     texts, labels = read_texts(tmp_path / "dev.tsv")
     said = [found[0].label for found in kbert.classify(saved, texts)]
     assert np.mean(np.equal(said, labels)) == pytest.approx(tuned.metrics["accuracy"])

@@ -6,7 +6,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on
+from helpers.backends import full_on, nightly_on
 from helpers.engines import build_engine, largest_difference, small_config
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
@@ -43,7 +43,10 @@ def batch(head) -> TrainingBatch:
 
 
 @full_on("jax")
-@pytest.mark.parametrize("head", ["pretraining", pytest.param("tokens", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "head",
+    ["pretraining", pytest.param("tokens", marks=[pytest.mark.full, nightly_on("jax")])],
+)
 def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
     given = batch(head)
     kept = engine_of(head).gradients(given, 3)

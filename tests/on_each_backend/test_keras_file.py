@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kbert
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.keras import file as keras_file
-from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.model import builder
@@ -71,7 +70,7 @@ def plain(small, tmp_path_factory):
 def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
     labels = LABELS if head in ("classifier", "tokens") else None
     model = model_of(small, head, seq_len=11)
-    sentence = SentenceSettings("cls", True, 9)
+    sentence = kbert.SentenceSettings("cls", True, 9)
     bert = kbert.Bert(small, head, model, tokenizer, labels=labels, sentence=sentence)
     keras_file.write(bert, tmp_path / "bert.keras")
     assert [file.name for file in tmp_path.iterdir()] == ["bert.keras"]
@@ -176,7 +175,8 @@ def test_gathered_mlm_head_is_recognized(small, tmp_path):
         assert found.tensors.keys() == arrays_of(model).keys()
 
 
-@full_on("jax", "torch")
+@full_on("torch")
+@nightly_on("jax")
 def test_bfloat16_weights_are_read_as_bfloat16(small, tmp_path):
     import keras
 
@@ -377,6 +377,7 @@ def test_layer_with_other_inputs_is_named(plain, tmp_path):
 
 
 @pytest.mark.full
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("layer", "part"),
     [

@@ -8,7 +8,7 @@ import pytest
 from helpers.backends import nightly_on
 from helpers.sizes import TESTS
 
-# 20 models that an engine trains, then 10 that `fit` trains: after each, the custom gradients in
+# Models that an engine trains, then others that `fit` trains: after each, the custom gradients in
 # TensorFlow's registry, and MiB of the process. A plain Keras model leaves 2.5 MiB per `fit`.
 _TRAINING = """
 import gc, sys
@@ -50,23 +50,30 @@ def train_by_fit():
     for _ in range(2):
         model.fit(inputs, labels, verbose=0)
 
-for train in [train_by_engine] * 20 + [train_by_fit] * 10:
+for train in [train_by_engine] * int(sys.argv[1]) + [train_by_fit] * int(sys.argv[2]):
     train()
     gc.collect()
     print(registered(), resident(), flush=True)
 """
 
 
-@pytest.mark.full
-@nightly_on("jax", "torch")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's count of pages")
-def test_memory_is_flat_over_twenty_models():
+@pytest.mark.parametrize(
+    ("engines", "fits", "by_engine", "by_fit"),
+    [
+        pytest.param(9, 5, 8, 16, marks=[pytest.mark.full, nightly_on("jax", "torch")]),
+        pytest.param(20, 10, 20, 30, marks=pytest.mark.nightly),
+    ],
+)
+def test_memory_is_flat_over_many_models(engines, fits, by_engine, by_fit):
+    """From the fifth model on, and from the third that `fit` trains, in MiB."""
     paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
     options = {"env": environment, "capture_output": True, "text": True, "check": True}
-    found = subprocess.run([sys.executable, "-c", _TRAINING], **options).stdout
-    pairs = [[int(number) for number in line.split()] for line in found.splitlines()[-30:]]
-    gradients, memory = zip(*pairs, strict=True)
-    assert len(set(gradients[:20])) == len(set(gradients[20:])) == 1, gradients
-    assert memory[19] - memory[4] < 20, memory
-    assert memory[29] - memory[22] < 30, memory
+    command = [sys.executable, "-c", _TRAINING, str(engines), str(fits)]
+    found = subprocess.run(command, **options).stdout
+    pairs = [[int(number) for number in line.split()] for line in found.splitlines()]
+    gradients, memory = zip(*pairs[-engines - fits :], strict=True)
+    assert len(set(gradients[:engines])) == len(set(gradients[engines:])) == 1, gradients
+    assert memory[engines - 1] - memory[4] < by_engine, memory
+    assert memory[-1] - memory[engines + 2] < by_fit, memory

@@ -105,7 +105,8 @@ def fit(bert, learning_rate=0.5):
     bert.model.fit([batch.token_ids, batch.segment_ids], labels, batch_size=13, verbose=0)
 
 
-@full_on("jax", "tensorflow")
+@full_on("tensorflow")
+@nightly_on("jax")
 def test_head_trained_by_fit_counts_as_trained(berts, tmp_path):
     """And not before: neither just loaded, nor fitted with a rate of zero."""
     folder = saved(berts["encoder"], tmp_path / "bert")

@@ -77,6 +77,7 @@ def test_packed_gradients_equal_unpacked(head, micro_batches):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_packed_graph_layers_with_xla_equal_unpacked():
     given, compiled = batch("classifier"), keras.backend.backend() != "torch"
     padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)

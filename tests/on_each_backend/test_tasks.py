@@ -9,12 +9,6 @@ from helpers.peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.tasks.answering.inference import answer
-from kbert.tasks.attention.inference import attention
-from kbert.tasks.classification.inference import classify, next_sentence
-from kbert.tasks.embedding.inference import embed
-from kbert.tasks.fill_mask.inference import fill_mask
-from kbert.tasks.tagging.inference import tag
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,7 @@ def encoder(folders):
 
 
 def test_fill_mask_equals_transformers(folders, expected):
-    found = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
+    found = kbert.fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
     for filled, wanted in zip(found, expected["masks"], strict=True):
         assert len(filled) == len(wanted)
         for candidates, best in zip(filled, wanted, strict=True):
@@ -47,7 +41,7 @@ def test_fill_mask_equals_transformers(folders, expected):
 
 
 def test_next_sentence_equals_label_0_of_transformers(folders, expected):
-    found = next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
+    found = kbert.next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
     assert np.ptp(expected["next"]) > 0.1
     assert_allclose(found, expected["next"], atol=1e-5)
 
@@ -55,14 +49,14 @@ def test_next_sentence_equals_label_0_of_transformers(folders, expected):
 @pytest.mark.parametrize("kind", ["single", "pairs"])
 def test_classify_equals_transformers(folders, expected, kind):
     bert = kbert.load(folders / "BertForSequenceClassification")
-    found = classify(bert, TEXTS, PAIRS if kind == "pairs" else None)
+    found = kbert.classify(bert, TEXTS, PAIRS if kind == "pairs" else None)
     for labels, wanted in zip(found, expected["labels"][kind], strict=True):
         assert [one.label for one in labels] == [label for label, _ in wanted]
         assert_allclose([one.probability for one in labels], [p for _, p in wanted], atol=1e-5)
 
 
 def test_tag_equals_transformers(folders, expected):
-    found = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
+    found = kbert.tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
     assert sum(map(len, found)) > 15
     for words, wanted in zip(found, expected["words"], strict=True):
         plain = [[word.word, word.label, word.start, word.end] for word in words]
@@ -74,7 +68,7 @@ def test_tag_equals_transformers(folders, expected):
 
 def test_answer_is_the_best_span_of_all_windows(folders, expected):
     bert = kbert.load(folders / "BertForQuestionAnswering")
-    found = answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
+    found = kbert.answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
     for one, (text, score, start, end) in zip(found, expected["answers"], strict=True):
         assert (one.text, one.start, one.end) == (text, start, end)
         assert_allclose(one.score, score, atol=1e-5)
@@ -84,18 +78,18 @@ def test_answer_is_the_best_span_of_all_windows(folders, expected):
 def test_embeddings_equal_transformers_hidden_states_pooled(folders, encoder, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     layers = 2 if pooling == "last" else None
-    found = embed(encoder, TEXTS, pooling=pooling, layers=layers, batch_size=4)
+    found = kbert.embed(encoder, TEXTS, pooling=pooling, layers=layers, batch_size=4)
     assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
     assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_attention_maps_equal_transformers(folders, encoder):
     wanted = np.load(folders / "vectors.npz")
-    for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
+    for place, found in enumerate(kbert.attention(encoder, TEXTS, PAIRS)):
         assert_allclose(found.weights, wanted[f"map{place}"], atol=1e-6)
         figures = [(one.entropy, one.distance) for one in found.statistics()]
         assert_allclose(figures, wanted[f"figures{place}"], atol=1e-5)
-    one = attention(encoder, TEXTS[0], PAIRS[0], layer=2, head=3)
+    one = kbert.attention(encoder, TEXTS[0], PAIRS[0], layer=2, head=3)
     assert_allclose(one.weights[0, 0], wanted["map0"][1, 2], atol=1e-6)
     assert_allclose(one.queries[0, 0], wanted["query"][1, 2], atol=1e-5)
 
@@ -103,9 +97,9 @@ def test_attention_maps_equal_transformers(folders, encoder):
 def test_queries_and_keys_equal_transformers(folders, encoder):
     """Of one text; of a list where they are asked for."""
     wanted = np.load(folders / "vectors.npz")
-    one = attention(encoder, TEXTS[0], PAIRS[0])
+    one = kbert.attention(encoder, TEXTS[0], PAIRS[0])
     assert_allclose(one.queries, wanted["query"], atol=1e-5)
     assert_allclose(one.keys, wanted["key"], atol=1e-5)
-    assert attention(encoder, TEXTS[:2])[0].queries is None
-    listed = attention(encoder, TEXTS, PAIRS, vectors=True)[0]
+    assert kbert.attention(encoder, TEXTS[:2])[0].queries is None
+    listed = kbert.attention(encoder, TEXTS, PAIRS, vectors=True)[0]
     assert_allclose(listed.keys, wanted["key"], atol=1e-5)

@@ -304,7 +304,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
-@full_on("jax")
+@nightly_on("jax")
 def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     engine, batches = about_to_fail(), Batches()
     begun = engine.state.all()

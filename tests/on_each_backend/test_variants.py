@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on
+from helpers.backends import full_on, nightly_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
@@ -68,7 +68,9 @@ def test_selected_positions_give_the_outputs_of_all(family, head):
 
 
 @full_on("jax")
-@pytest.mark.parametrize("head", ["pretraining", "classifier"])
+@pytest.mark.parametrize(
+    "head", ["pretraining", pytest.param("classifier", marks=nightly_on("jax"))]
+)
 def test_a_training_step_on_selected_positions_equals_that_of_all(head):
     keras.utils.set_random_seed(5)
     plain, selected = specs("bert", head)
