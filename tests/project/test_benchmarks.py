@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.sizes import TESTS
 
+import kbert
 from benchmarks import __main__ as program
 from benchmarks import machine, report
 from benchmarks.claims import Bound, Claim, Growth, Share
@@ -303,7 +304,6 @@ def small_works(folder):
 
 @pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.nightly)])
 def test_checkpoint_pause_of_training_is_measured(more, capsys):
-    import kbert
     from benchmarks import saving
 
     assert saving.main(["--size", "tiny", "--batch", "1", "--saves", "2", "--json", *more]) == 0
@@ -336,11 +336,10 @@ def test_every_benchmark_runs_at_tiny_size(theme, tmp_path):
 
 
 def checkpoint_with_words(folder):
-    import kbert
-    from kbert.data.tokenization.tokenizer import Tokenizer
+
     from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
     words = [*SPECIAL_TOKENS.values(), "a", "good", "bad", "dull", "fine", "film"]
-    tokenizer = Tokenizer.from_vocab(dict.fromkeys(words), lowercase=True)
+    tokenizer = kbert.Tokenizer.from_vocab(dict.fromkeys(words), lowercase=True)
     config = kbert.get_config("tiny").replace(vocab_size=len(words))
     kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer), folder)

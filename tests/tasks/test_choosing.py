@@ -13,13 +13,10 @@ from helpers.peer_tasks import VOCABULARY
 import kbert
 from kbert.checkpoints import transfer, weight_names
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
-from kbert.graph.accounting import account
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.show.verification import verify
 from kbert.tasks.choosing import TASK, Question
-from kbert.tasks.resume import resume
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -105,8 +102,8 @@ def test_values_files_and_counts_equal_transformers(peer, tmp_path):
     expected = model(**to_peer(ids, segments, model)).logits.detach().numpy()
     np.testing.assert_allclose(compute_logits(bert, ids, segments), expected, atol=1e-5)
     count = sum(parameter.numel() for parameter in model.parameters())
-    assert account(bert.config, head=type(model).__name__).params == count
-    assert bert.model.count_params() == count and verify(bert.model).ok
+    assert kbert.account(bert.config, head=type(model).__name__).params == count
+    assert bert.model.count_params() == count and kbert.verify(bert.model).ok
     kbert.save(bert, tmp_path / "saved")
     assert "She walks in." in bert_card(bert)
     again = type(model).from_pretrained(tmp_path / "saved").eval()
@@ -186,7 +183,7 @@ def test_right_endings_are_learned(tuned):
 
 def test_crashed_run_resumes_with_equal_weights(tuned):
     done, folder = tuned
-    resumed = resume(folder / "crashed", **QUIET)
+    resumed = kbert.resume(folder / "crashed", **QUIET)
     assert_states_equal(folder / "run", folder / "crashed", 72)
     assert resumed.metrics == done.metrics and resumed.intervals == done.intervals
 

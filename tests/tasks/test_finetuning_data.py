@@ -11,7 +11,7 @@ import pytest
 from helpers.peer_tasks import VOCABULARY
 from helpers.sizes import ROOT
 
-from kbert import Tokenizer
+import kbert
 from kbert.data.labelled.columns import NAMES, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, pick_length
@@ -44,7 +44,7 @@ def write(tmp_path):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    return kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
 
 
 @pytest.fixture(scope="module")
@@ -307,11 +307,6 @@ def test_labels_that_hardly_repeat_are_refused(write):
     ):
         CLASSIFY.take(numbers[:15], "train")
     assert len(CLASSIFY.read(file, ColumnOptions(known_labels=["film 0"]))) == 13
-
-
-def test_columns_that_are_not_read_are_named(write, caplog):
-    CLASSIFY.read(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
-    assert "line 1: these columns are ignored: category\n" in caplog.text
 
 
 def test_csv_is_read(write):

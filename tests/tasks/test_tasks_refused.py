@@ -7,21 +7,15 @@ from helpers.peer_tasks import VOCABULARY
 
 import kbert
 from kbert.checkpoints.transfer import TransferReport
-from kbert.tasks.answering.inference import answer
-from kbert.tasks.attention.inference import attention
-from kbert.tasks.classification.inference import classify, next_sentence
-from kbert.tasks.embedding.inference import embed, similarity
-from kbert.tasks.fill_mask.inference import fill_mask
-from kbert.tasks.tagging.inference import tag
 
 CALLS = {
-    "fill_mask": ("pretraining", lambda bert, texts: fill_mask(bert, texts)),
-    "next_sentence": ("pretraining", lambda bert, texts: next_sentence(bert, texts, texts)),
-    "classify": ("classifier", lambda bert, texts: classify(bert, texts)),
-    "tag": ("tokens", lambda bert, texts: tag(bert, texts)),
-    "answer": ("qa", lambda bert, texts: answer(bert, texts, texts)),
-    "embed": ("encoder", lambda bert, texts: embed(bert, texts)),
-    "attention": ("encoder", lambda bert, texts: attention(bert, texts)),
+    "fill_mask": ("pretraining", lambda bert, texts: kbert.fill_mask(bert, texts)),
+    "next_sentence": ("pretraining", lambda bert, texts: kbert.next_sentence(bert, texts, texts)),
+    "classify": ("classifier", lambda bert, texts: kbert.classify(bert, texts)),
+    "tag": ("tokens", lambda bert, texts: kbert.tag(bert, texts)),
+    "answer": ("qa", lambda bert, texts: kbert.answer(bert, texts, texts)),
+    "embed": ("encoder", lambda bert, texts: kbert.embed(bert, texts)),
+    "attention": ("encoder", lambda bert, texts: kbert.attention(bert, texts)),
 }
 
 
@@ -78,32 +72,38 @@ def test_a_head_with_random_weights_is_refused(berts, task, layer):
 def test_random_or_missing_pooler_is_refused(berts):
     report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
-    assert embed(bert, "cat").shape == (24,)
+    assert kbert.embed(bert, "cat").shape == (24,)
     with pytest.raises(ValueError, match="weights of NSP-Dense"):
-        embed(bert, "cat", pooling="pooler")
+        kbert.embed(bert, "cat", pooling="pooler")
     with pytest.raises(ValueError, match=r"needs a model with a pooler, got one with .*'qa'"):
-        embed(berts["qa"], "cat", pooling="pooler")
+        kbert.embed(berts["qa"], "cat", pooling="pooler")
 
 
 def test_bad_task_arguments_are_one_line(berts):
     mlm, qa = berts["pretraining"], berts["qa"]
     for call, says in (
-        (lambda: fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
-        (lambda: fill_mask(mlm, ["[MASK]", "cat"]), r"texts\[1\] must have a \[MASK\]"),
-        (lambda: fill_mask(mlm, "cat " * 16 + "[MASK]"), "in its first 17 tokens, got 0 of 1"),
+        (lambda: kbert.fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
+        (lambda: kbert.fill_mask(mlm, ["[MASK]", "cat"]), r"texts\[1\] must have a \[MASK\]"),
         (
-            lambda: fill_mask(mlm, ["[MASK]", "[MASK] " + "cat [MASK]" * 15]),
+            lambda: kbert.fill_mask(mlm, "cat " * 16 + "[MASK]"),
+            "in its first 17 tokens, got 0 of 1",
+        ),
+        (
+            lambda: kbert.fill_mask(mlm, ["[MASK]", "[MASK] " + "cat [MASK]" * 15]),
             r"texts\[1\] must have every \[MASK\] in its first 17 tokens, got 8 of 16 there",
         ),
-        (lambda: fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
-        (lambda: next_sentence(mlm, "a", ["b"]), "got a str and a list: give two texts"),
-        (lambda: next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
-        (lambda: answer(qa, "cat " * 15, "dog"), "question must leave room"),
-        (lambda: answer(qa, "cat", " "), "context must have a token"),
-        (lambda: similarity(berts["encoder"], "cat"), "texts must be a list of str, got one str"),
-        (lambda: attention(mlm, "cat", layer=3), "layer must be one of 1 … 2, got 3"),
-        (lambda: attention(mlm, "cat", head=0), "head must be one of 1 … 4, got 0"),
-        (lambda: attention(mlm, "cat", layer=True), "layer must be one of 1 … 2, got True"),
+        (lambda: kbert.fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
+        (lambda: kbert.next_sentence(mlm, "a", ["b"]), "got a str and a list: give two texts"),
+        (lambda: kbert.next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
+        (lambda: kbert.answer(qa, "cat " * 15, "dog"), "question must leave room"),
+        (lambda: kbert.answer(qa, "cat", " "), "context must have a token"),
+        (
+            lambda: kbert.similarity(berts["encoder"], "cat"),
+            "texts must be a list of str, got one str",
+        ),
+        (lambda: kbert.attention(mlm, "cat", layer=3), "layer must be one of 1 … 2, got 3"),
+        (lambda: kbert.attention(mlm, "cat", head=0), "head must be one of 1 … 4, got 0"),
+        (lambda: kbert.attention(mlm, "cat", layer=True), "layer must be one of 1 … 2, got True"),
     ):
         with pytest.raises(ValueError, match=says) as raised:
             call()
@@ -141,13 +141,13 @@ def test_a_tokenizer_of_another_model_is_refused(berts, small):
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
     other = dataclasses.replace(berts["encoder"], tokenizer=tokenizer)
     with pytest.raises(ValueError, match=r"within the embedding, 0 … 98.*another model's"):
-        embed(other, "elephant")
+        kbert.embed(other, "elephant")
 
 
 def test_two_texts_need_two_segments(berts, small):
     config = small.replace(type_vocab_size=1)
     model = kbert.build_encoder(config, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], config=config, model=model)
-    assert attention(bert, "cat").tokens
+    assert kbert.attention(bert, "cat").tokens
     with pytest.raises(ValueError, match="two segments, got type_vocab_size = 1"):
-        attention(bert, "cat", "dog")
+        kbert.attention(bert, "cat", "dog")

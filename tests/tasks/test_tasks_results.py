@@ -8,29 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import AttentionMap, attention
-from kbert.tasks.classification.inference import classify
-from kbert.tasks.fill_mask.inference import fill_mask
 
 
 @pytest.fixture
 def bert(berts):
     return berts["encoder"]
-
-
-def test_every_mask_is_filled_from_its_own_logits(berts):
-    bert = berts["pretraining"]
-    text = "cat [MASK] sun [MASK] ."
-    ids = bert.tokenizer.encode(text).ids
-    logits = kbert.predict(bert.model, [ids])["MLM"][0]
-    found = fill_mask(bert, text, top_k=99)
-    for place, candidates in zip((2, 4), found, strict=True):
-        powers = np.exp(logits[place].astype("float64") - logits[place].max())
-        wanted = powers / powers.sum()
-        assert len(candidates) == 99
-        assert_allclose([c.probability for c in candidates], np.sort(wanted)[::-1], atol=1e-5)
-        assert candidates[0].token == bert.tokenizer.token_of(int(wanted.argmax()))
 
 
 def test_a_model_of_few_predictions_fills_masks_too(berts, small):
@@ -39,7 +22,7 @@ def test_a_model_of_few_predictions_fills_masks_too(berts, small):
     other = dataclasses.replace(berts["pretraining"], model=gathered)
     text = "cat [MASK] sun"
     for one, same in zip(
-        fill_mask(other, text)[0], fill_mask(berts["pretraining"], text)[0], strict=True
+        kbert.fill_mask(other, text)[0], kbert.fill_mask(berts["pretraining"], text)[0], strict=True
     ):
         assert one.token == same.token
         assert_allclose(one.probability, same.probability, atol=1e-6)
@@ -48,23 +31,13 @@ def test_a_model_of_few_predictions_fills_masks_too(berts, small):
 def test_classify_with_own_labels_and_multi_label(berts, small):
     bert = berts["classifier"]
     (logits,) = kbert.predict(bert.model, [bert.tokenizer.encode("cat").ids])["Classifier"]
-    each = classify(bert, "cat", multi_label=True)
+    each = kbert.classify(bert, "cat", multi_label=True)
     assert_allclose(
         sorted(one.probability for one in each), np.sort(1 / (1 + np.exp(-logits))), atol=1e-6
     )
     assert {one.label for one in each} == {f"LABEL_{n}" for n in range(5)}
     named = dataclasses.replace(bert, labels=("a", "b", "c", "d", "e"))
-    assert classify(named, "cat")[0].label == "abcde"[logits.argmax()]
-
-
-def test_an_answer_is_found_in_any_window(berts):
-    bert = berts["qa"]
-    context = "the cat sat on the mat . " * 6
-    found = answer(bert, "who?", context, stride=2)
-    assert context[found.start : found.end] == found.text
-    assert 0 < found.score <= 1
-    short = answer(bert, "who?", context, max_answer_tokens=1)
-    assert len(short.text.split()) == 1
+    assert kbert.classify(named, "cat")[0].label == "abcde"[logits.argmax()]
 
 
 def test_attention_map_between_tokens(bert):

@@ -16,14 +16,7 @@ import kbert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.data.padding import windows
 from kbert.tasks import running
-from kbert.tasks.answering.inference import answer
-from kbert.tasks.attention.inference import attention
-from kbert.tasks.attribution.inference import attribute
-from kbert.tasks.classification.inference import classify, next_sentence
-from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.embedding.texts import prepare_texts
-from kbert.tasks.fill_mask.inference import fill_mask
-from kbert.tasks.tagging.inference import tag
 
 
 @pytest.fixture
@@ -45,27 +38,27 @@ def outputs_of(bert, ids: list[int]) -> list[np.ndarray]:
     "batch_size", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 32))]
 )
 def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
-    found = embed(bert, TEXTS, batch_size=batch_size)
+    found = kbert.embed(bert, TEXTS, batch_size=batch_size)
     for text, vector in zip(TEXTS, found, strict=True):
         ids = bert.tokenizer.encode(text).ids
         assert_allclose(vector, outputs_of(bert, ids)[0].mean(0), atol=1e-5)
 
 
 def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
-    whole = embed(bert, TEXTS)
+    whole = kbert.embed(bert, TEXTS)
     monkeypatch.setattr(running, "CHUNK", 5)
-    assert_allclose(embed(bert, TEXTS), whole, atol=1e-6)
-    assert_allclose(embed(bert, TEXTS, long="window"), whole, atol=1e-6)
-    words = [[word.word for word in words] for words in tag(berts["tokens"], TEXTS)]
+    assert_allclose(kbert.embed(bert, TEXTS), whole, atol=1e-6)
+    assert_allclose(kbert.embed(bert, TEXTS, long="window"), whole, atol=1e-6)
+    words = [[word.word for word in words] for words in kbert.tag(berts["tokens"], TEXTS)]
     assert words == [text.split() for text in TEXTS]
 
 
 def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
     """Bit for bit; and what fails in one of them is raised."""
-    found = embed(bert, TEXTS, batch_size=2)
+    found = kbert.embed(bert, TEXTS, batch_size=2)
     computed = running._compute_batches
     monkeypatch.setattr(running, "_compute_batches", lambda *a: computed(*a[:2], False))
-    assert (embed(bert, TEXTS, batch_size=2) == found).all()
+    assert (kbert.embed(bert, TEXTS, batch_size=2) == found).all()
 
     def fails(ids, segment_ids):
         raise MemoryError(f"{len(ids)} rows")
@@ -75,17 +68,17 @@ def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
 
 
 def test_one_text_gives_one_result(berts):
-    assert embed(berts["encoder"], "cat").shape == (24,)
-    assert isinstance(next_sentence(berts["pretraining"], "cat", "dog"), float)
-    assert next_sentence(berts["pretraining"], ["cat"], ["dog"]).shape == (1,)
-    assert len(classify(berts["classifier"], "cat")) == 5
-    assert len(classify(berts["classifier"], ["cat"])) == 1
-    assert tag(berts["tokens"], "cat")[0].word == "cat"
-    assert tag(berts["tokens"], ["cat"])[0][0].word == "cat"
-    assert answer(berts["qa"], "who?", "cat").text == "cat"
-    assert answer(berts["qa"], ["who?"], ["cat"])[0].text == "cat"
-    assert attention(berts["encoder"], "cat").tokens == ["[CLS]", "cat", "[SEP]"]
-    assert len(fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
+    assert kbert.embed(berts["encoder"], "cat").shape == (24,)
+    assert isinstance(kbert.next_sentence(berts["pretraining"], "cat", "dog"), float)
+    assert kbert.next_sentence(berts["pretraining"], ["cat"], ["dog"]).shape == (1,)
+    assert len(kbert.classify(berts["classifier"], "cat")) == 5
+    assert len(kbert.classify(berts["classifier"], ["cat"])) == 1
+    assert kbert.tag(berts["tokens"], "cat")[0].word == "cat"
+    assert kbert.tag(berts["tokens"], ["cat"])[0][0].word == "cat"
+    assert kbert.answer(berts["qa"], "who?", "cat").text == "cat"
+    assert kbert.answer(berts["qa"], ["who?"], ["cat"])[0].text == "cat"
+    assert kbert.attention(berts["encoder"], "cat").tokens == ["[CLS]", "cat", "[SEP]"]
+    assert len(kbert.fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
 
 
 def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
@@ -93,9 +86,11 @@ def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
     fixed = kbert.build_encoder(small, seq_len=9)
     fixed.set_weights(bert.model.get_weights())
     fixed = dataclasses.replace(bert, model=fixed)
-    assert_allclose(embed(fixed, TEXTS), embed(bert, TEXTS, max_length=9), atol=1e-5)
+    assert_allclose(kbert.embed(fixed, TEXTS), kbert.embed(bert, TEXTS, max_length=9), atol=1e-5)
     assert_allclose(
-        attention(fixed, "cat sees dog").weights, attention(bert, "cat sees dog").weights, atol=1e-6
+        kbert.attention(fixed, "cat sees dog").weights,
+        kbert.attention(bert, "cat sees dog").weights,
+        atol=1e-6,
     )
 
 
@@ -119,7 +114,7 @@ def test_bad_embed_options_are_refused(bert):
         ({"long": "cut"}, "long must be one of truncate, window, got 'cut'"),
     ):
         with pytest.raises(ValueError, match=says):
-            embed(bert, "cat", **options)
+            kbert.embed(bert, "cat", **options)
 
 
 # the compiled functions
@@ -130,11 +125,11 @@ def test_compiled_function_is_freed_with_its_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     for texts in ("cat", TEXTS, TEXTS[:3]):
-        embed(bert, texts)
-        attention(bert, texts)
+        kbert.embed(bert, texts)
+        kbert.attention(bert, texts)
     functions = dict(running._functions[model])
     assert len(functions) == 3  # attention's of one text has queries and keys as well
-    embed(bert, TEXTS)
+    kbert.embed(bert, TEXTS)
     assert running._functions[model] == functions
     kept = weakref.ref(model)
     del bert, model, functions
@@ -145,10 +140,10 @@ def test_compiled_function_is_freed_with_its_model(small, berts):
 def test_new_weights_reach_compiled_functions(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
-    before = embed(bert, "cat")
+    before = kbert.embed(bert, "cat")
     model.set_weights(berts["encoder"].model.get_weights())
-    assert np.abs(embed(bert, "cat") - before).max() > 0.1
-    assert_allclose(embed(bert, "cat"), embed(berts["encoder"], "cat"), atol=1e-6)
+    assert np.abs(kbert.embed(bert, "cat") - before).max() > 0.1
+    assert_allclose(kbert.embed(bert, "cat"), kbert.embed(berts["encoder"], "cat"), atol=1e-6)
 
 
 def test_one_trace_serves_all_batch_shapes(bert):
@@ -177,9 +172,9 @@ def test_tasks_do_not_change_the_models_summary(berts):
     bert = berts["pretraining"]
     before = kbert.model_rows(bert.model)
     for pooling in kbert.checkpoints.sentence_settings.POOLINGS:
-        embed(bert, "cat", pooling=pooling, layers=2 if pooling == "last" else None)
-    fill_mask(bert, "[MASK]")
-    attention(bert, "cat")
+        kbert.embed(bert, "cat", pooling=pooling, layers=2 if pooling == "last" else None)
+    kbert.fill_mask(bert, "[MASK]")
+    kbert.attention(bert, "cat")
     assert kbert.model_rows(bert.model) == before
 
 
@@ -190,11 +185,11 @@ def test_pooling_of_the_checkpoint_is_the_default(bert):
     own = dataclasses.replace(
         bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
     )
-    wanted = embed(bert, TEXTS, pooling="max", max_length=6)
+    wanted = kbert.embed(bert, TEXTS, pooling="max", max_length=6)
     wanted /= np.sqrt((wanted**2).sum(1, keepdims=True))
-    assert_allclose(embed(own, TEXTS), wanted, atol=1e-6)
-    plain = embed(own, TEXTS, pooling="mean", normalize=False, max_length=17)
-    assert_allclose(plain, embed(bert, TEXTS), atol=1e-6)
+    assert_allclose(kbert.embed(own, TEXTS), wanted, atol=1e-6)
+    plain = kbert.embed(own, TEXTS, pooling="mean", normalize=False, max_length=17)
+    assert_allclose(plain, kbert.embed(bert, TEXTS), atol=1e-6)
     assert np.abs(np.linalg.norm(plain, axis=1) - 1).max() > 0.1
 
 
@@ -208,10 +203,13 @@ def test_bad_uses_of_a_prompt_are_refused(bert, berts, caplog):
     )
     own = dataclasses.replace(bert, sentence=sentence)
     for call, says in (
-        (lambda: embed(own, "cat", max_length=3, prompt="a red "), "the prompt's 3 tokens, got 3"),
-        (lambda: embed(own, "cat", long="window"), "long='window' needs a model that pools"),
         (
-            lambda: attribute(own, "cat", similar_to="dog"),
+            lambda: kbert.embed(own, "cat", max_length=3, prompt="a red "),
+            "the prompt's 3 tokens, got 3",
+        ),
+        (lambda: kbert.embed(own, "cat", long="window"), "long='window' needs a model that pools"),
+        (
+            lambda: kbert.attribute(own, "cat", similar_to="dog"),
             "similar_to needs a model that tokenizes texts",
         ),
         (lambda: kbert.evaluate(own, "embed", [("a", "b"), ("c", "d")]), "include_prompt=False"),
@@ -265,9 +263,9 @@ def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens)
         own = {"mean": states.mean(0), "cls": states[0], "max": states.max(0), "pooler": pooled}
         vectors.append(own[pooling])
     wanted = np.mean(vectors, axis=0)
-    found = embed(bert, ["cat", text], pooling=pooling, long="window")
+    found = kbert.embed(bert, ["cat", text], pooling=pooling, long="window")
     assert_allclose(found[1], wanted, atol=1e-5)
-    normal = embed(bert, text, pooling=pooling, long="window", normalize=True)
+    normal = kbert.embed(bert, text, pooling=pooling, long="window", normalize=True)
     assert_allclose(normal, wanted / np.sqrt((wanted**2).sum()), atol=1e-5)
 
 
@@ -288,28 +286,28 @@ def test_one_warning_counts_the_texts_that_were_cut(bert, caplog, monkeypatch):
     monkeypatch.setattr(running, "CHUNK", 5)
     long = ["cat " * 16, *TEXTS, "sun " * 99]
     with caplog.at_level(logging.WARNING, "kbert"):
-        embed(bert, long)
+        kbert.embed(bert, long)
     (record,) = caplog.records
     assert "2 of 15 texts cut to 17 tokens" in record.getMessage()
     caplog.clear()
-    embed(bert, TEXTS)
-    embed(bert, long, long="window")
+    kbert.embed(bert, TEXTS)
+    kbert.embed(bert, long, long="window")
     assert not caplog.records
 
 
 def test_similarity_is_the_cosine(bert):
-    vectors = embed(bert, TEXTS).astype("float64")
+    vectors = kbert.embed(bert, TEXTS).astype("float64")
     lengths = np.sqrt((vectors**2).sum(1))
-    found = similarity(bert, TEXTS)
+    found = kbert.similarity(bert, TEXTS)
     assert_allclose(found, vectors @ vectors.T / np.outer(lengths, lengths), atol=1e-5)
     assert np.abs(found).max() <= 1
 
 
 def test_progress_is_shown_only_when_it_takes_long(bert, capfd, monkeypatch):
-    embed(bert, TEXTS)
+    kbert.embed(bert, TEXTS)
     assert capfd.readouterr().err == ""
     monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 0.0)
-    embed(bert, TEXTS)
+    kbert.embed(bert, TEXTS)
     assert f"0/{len(TEXTS)}" in capfd.readouterr().err
 
 
@@ -327,5 +325,5 @@ def test_many_models_in_one_process_bring_no_warning(berts, caplog):
     with caplog.at_level(logging.WARNING):
         for pooling in ("mean", "cls", "max", "pooler"):
             for head in ("encoder", "pretraining", "classifier"):
-                embed(berts[head], ["cat", "dog sees"], pooling=pooling)
+                kbert.embed(berts[head], ["cat", "dog sees"], pooling=pooling)
     assert not caplog.records

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbert import BertConfig, account
+import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves, ticks
 from kbert.training.run.report_page import _describe_settings, write_report
@@ -20,7 +20,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 PEAK = "the fastest of 3 products of 2 × 2 matrices"
 ENVIRONMENT = {"devices": ["CPU"], "cpu_cores": 13, "replicas": 1, "processes": 1}
 ENVIRONMENT |= {"backend": "jax", "peak_flops": 7e9, "peak_flops_source": PEAK}
-SPEC = GraphSpec(BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4))
+SPEC = GraphSpec(kbert.BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4))
 PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
 TITLES = {"pretrain": ("Pretraining a BERT", "loss")}
 TITLES |= {"finetune": ("Fine-tuning a classifier", "accuracy")}
@@ -110,7 +110,7 @@ def both(request, tmp_path_factory):
 
 def test_report_facts_match_the_run(both):
     page, lines, task = both
-    params = account(SPEC.config, 1, head=SPEC.head).params
+    params = kbert.account(SPEC.config, 1, head=SPEC.head).params
     assert f"3 layers × 24, 4 heads; {params:,} parameters" in page.text
     assert "2m15s" in page.text  # 90 times 1.5 seconds
     speed = statistics.median(line["tokens_per_second"] for line in lines)

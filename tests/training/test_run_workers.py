@@ -12,7 +12,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
 from test_training_processes import environments
 
-from kbert import BertConfig
+import kbert
 
 KINDS = {"tensorflow": "workers", "jax": "jax_hosts", "torch": "torch_processes"}
 QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep-checkpoints")
@@ -23,7 +23,7 @@ class Runs:
 
     def __init__(self, folder: Path, backend: str, forks: Forks):
         self.folder, self.backend, self.forks = folder, backend, forks
-        (self.folder / "config.json").write_text(BertConfig(**CONFIG).to_json())
+        (self.folder / "config.json").write_text(kbert.BertConfig(**CONFIG).to_json())
         make_shards(folder)
 
     def start(self, run: str) -> list[int]:

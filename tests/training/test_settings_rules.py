@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 
+import kbert
 from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.cli.pretraining_commands import pretrain as pretrain_command
-from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -111,9 +110,12 @@ WAYS = {
     "FinetuningSettings": (FinetuningSettings, fields_of(FinetuningSettings)),
     "RunOptions": (RunOptions, AROUND),
     "prepare": (of_prepare, PREPARED),
-    "pretrain": (in_a_run(pretrain, "no/shards", steps=9), fields_of(PretrainingSettings) | AROUND),
+    "pretrain": (
+        in_a_run(kbert.pretrain, "no/shards", steps=9),
+        fields_of(PretrainingSettings) | AROUND,
+    ),
     "finetune": (
-        in_a_run(finetune, "no/source", "classify", train="no.tsv"),
+        in_a_run(kbert.finetune, "no/source", "classify", train="no.tsv"),
         fields_of(FinetuningSettings) | AROUND,
     ),
 }
