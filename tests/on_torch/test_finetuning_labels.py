@@ -108,24 +108,6 @@ def test_saved_model_keeps_its_problem_type(tuned, form):
     assert kbert.evaluate(again, task, folder / "dev.tsv") == pytest.approx(done.metrics, rel=1e-5)
 
 
-@pytest.mark.full
-def test_head_of_the_same_task_is_reused(tuned, capsys):
-    task, folder, done = tuned
-    more = kbert.finetune(
-        done.bert,
-        task,
-        train=folder / "train.tsv",
-        dev=folder / "dev.tsv",
-        **SETTINGS | {"epochs": 1},
-    )
-    # several: the batches differ, and how easy one of them is
-    first, before = (
-        np.mean([update["Classifier_loss"] for update in run.history.updates[:3]])
-        for run in (more, done)
-    )
-    assert first < 0.75 * before
-
-
 def test_regress_command_prints_the_number(tuned, capsys):
     task, folder, done = tuned
     said = kbert_command(capsys, "regress", folder / "run" / "model", "a cat .")

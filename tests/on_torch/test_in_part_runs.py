@@ -1,7 +1,6 @@
 """Sentence embeddings and pretraining train with LoRA or frozen layers."""
 
 import dataclasses
-import importlib.util
 import json
 
 import numpy as np
@@ -12,7 +11,6 @@ from helpers.small_berts import small_bert
 
 import kbert
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of PEFT's
 QUIET = {"progress": False, "peak_flops": 1e9}
 WORDS = ("cat", "dog", "sun", "moon", "tree", "mat")
 PAIRS = [
@@ -52,29 +50,10 @@ def test_sentence_embeddings_train_with_lora(source, tmp_path):
     assert changed(base.model, done.bert.model) == parts
     texts = ["the cat", "a dog"]
     again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
-    vectors = kbert.embed(again, texts, pooling="mean")
-    np.testing.assert_allclose(vectors, kbert.embed(done.bert, texts), atol=1e-6)
+    vectors = [kbert.embed(again, texts, pooling="mean"), kbert.embed(done.bert, texts)]
+    np.testing.assert_allclose(*vectors, atol=1e-6)
     opened = kbert.resume(tmp_path / "run", source=source, train=PAIRS, **QUIET)
     assert sorted(opened.bert.adapter.pairs) == [(n, m) for n in (1, 2) for m in ("key", "output")]
-    if importlib.util.find_spec("peft") is not None:
-        np.testing.assert_allclose(by_peft(source, tmp_path / "run", texts), vectors, atol=1e-5)
-
-
-def by_peft(source, run, texts):
-    """Mean vectors of PEFT's model."""
-    import peft
-    import torch
-    import transformers
-
-    base = transformers.BertModel.from_pretrained(source)
-    model = peft.PeftModel.from_pretrained(base, run / "adapter").eval()
-    tokenizer = kbert.load(source).tokenizer
-    found = []
-    for text in texts:
-        ids = torch.tensor([tokenizer.encode(text).ids])
-        with torch.no_grad():
-            found.append(model(input_ids=ids).last_hidden_state.mean(1)[0].numpy())
-    return np.stack(found)
 
 
 @pytest.mark.full
@@ -123,23 +102,6 @@ def test_continued_pretraining_in_part(pretrained, tmp_path, part):
     assert layers - attention == heads and len(attention) == first.config.num_hidden_layers
     again = kbert.load(folder / "first", adapter=tmp_path / "run" / "adapter")
     assert again.head == "pretraining" and changed(done.bert.model, again.model) == set()
-    if importlib.util.find_spec("peft") is not None:
-        compare_with_peft(folder / "first", tmp_path / "run", done.bert)
-
-
-def compare_with_peft(source, run, bert):
-    import peft
-    import torch
-    import transformers
-
-    base = transformers.BertForPreTraining.from_pretrained(source)
-    model = peft.PeftModel.from_pretrained(base, run / "adapter").eval()
-    ids = np.random.default_rng(3).integers(5, bert.config.vocab_size, (5, 7))
-    with torch.no_grad():
-        theirs = model(input_ids=torch.tensor(ids))
-    ours = kbert.predict(bert.model, ids)
-    np.testing.assert_allclose(ours["MLM"], theirs.prediction_logits.numpy(), atol=1e-5)
-    np.testing.assert_allclose(ours["NSP"], theirs.seq_relationship_logits.numpy(), atol=1e-5)
 
 
 @pytest.mark.full

@@ -187,12 +187,3 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
         assert recipe.bert.source == f"hf://org/base@{commit}"
         bert = dataclasses.replace(recipe.bert, adapter=recipe.adapter)
         assert peft_folder._config(bert, recipe.adapter)["revision"] == commit
-
-
-@pytest.mark.full
-def test_peft_reads_the_base_and_its_revision(hub, folder, tmp_path):
-    peft = pytest.importorskip("peft")
-    commit = hub.add("org/base", folder / "source")
-    tune(folder, tmp_path / "run", "org/base", epochs=1, **LORA)
-    config = peft.PeftConfig.from_pretrained(tmp_path / "run/adapter")
-    assert (config.base_model_name_or_path, config.revision) == ("org/base", commit)

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import shutil
 
 import keras
 import numpy as np
@@ -267,22 +266,6 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
     assert (status, states(tmp_path / "all")) == (0, [])
     again = kbert.resume(tmp_path / "all", **QUIET)
     assert [line["step"] for line in again.history.updates] == [1, 2, 3, 4]
-
-
-@pytest.mark.full
-def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
-    """Killed before its states were removed, or of a release that said nothing of it."""
-    run = shutil.copytree(stopped, tmp_path / "run")
-    file = run / "settings.json"
-    content = json.loads(file.read_text())
-    before = states(run)
-    for keep, expected in ((None, before), (False, [])):
-        said = {} if keep is None else {"keep_checkpoints": keep}
-        content = {name: content[name] for name in content if name != "keep_checkpoints"} | said
-        file.write_text(json.dumps(content))
-        kbert.resume(run, **QUIET)
-        assert states(run) == expected
-    assert len(before) == 2
 
 
 def test_unfinished_run_keeps_its_states(folder, tmp_path):

@@ -316,16 +316,3 @@ def test_bad_pretrain_arguments_leave_no_run(data, tmp_path, changes, message):
         kbert.pretrain(data / "shards", config, output=tmp_path / "r", **QUIET, **(QUICK | changes))
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "r" / "settings.json").exists()
-
-
-@pytest.mark.full
-def test_init_takes_the_configuration_of_its_checkpoint(data, trained, tmp_path):
-    from kbert.tasks.pretraining.settings import configuration
-
-    assert configuration("tiny", 19, 17).vocab_size == 19
-    options = QUICK | {"steps": 1, "learning_rate": 1e-9, "warmup_steps": 0}
-    again = kbert.pretrain(
-        data / "shards", init=trained.folder / "model", output=tmp_path / "r", **QUIET, **options
-    )
-    pairs = zip(again.bert.model.get_weights(), trained.bert.model.get_weights(), strict=True)
-    assert all(np.allclose(ours, theirs, atol=1e-7) for ours, theirs in pairs)

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers.interrupted_run import Crash
 from helpers.peer_outputs import compute
 from helpers.peer_vector_losses import SCALE
 from helpers.sizes import FILES
@@ -118,18 +117,6 @@ def test_default_prompt_is_used_in_training(source):
     dense = dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, dense=layers))
     with pytest.raises(ValueError, match="with dense layers after the pooling cannot be trained"):
         kbert.finetune(dense, "embed", train=scored(9, 3), **OPTIONS)
-
-
-@pytest.mark.full
-def test_resume_of_embedding_training_is_equal(tuned, source, tmp_path):
-    folder, done = tuned
-    data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
-    with pytest.raises(RuntimeError, match="crash"):
-        kbert.finetune(source, "embed", **data, callbacks=[Crash(16)], **OPTIONS, save_every=5)
-    went_on = kbert.resume(tmp_path / "run", source=source, progress=False, peak_flops=1e9)
-    assert went_on.metrics == done.metrics
-    for one, other in zip(went_on.bert.model.weights, done.bert.model.weights, strict=True):
-        assert (np.array(one) == np.array(other)).all(), one.path
 
 
 @pytest.mark.full

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Copies, assert_states_equal
 from helpers.peer_tasks import VOCABULARY
 
 import kbert
@@ -30,7 +29,6 @@ UNDROPPED |= {"dropout": 0, "attention_dropout": 0, "seq_classif_dropout": 0}  #
 HEADER = ["", "video-id", "sent1", "sent2", *(f"ending{n}" for n in range(CHOICES)), "label"]
 QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 12, "batch_size": 6, "learning_rate": 1e-2, "seed": 4}
-SETTINGS |= {"save_every": 10, "keep_checkpoints": True}
 PROMPT, START = "the cat sat on the mat .", "the dog"
 ROW = {"prompt": "cat", "choices": ["dog", "sun", "mat"], "label": 2}
 
@@ -164,13 +162,12 @@ def test_loss_and_gradients_equal_transformers(peer):
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """A run on SWAG's layout, its folder's parent, and a copy of the run in the middle."""
+    """A run on SWAG's layout, and its folder's parent."""
     folder = tmp_path_factory.mktemp("choice")
     write_peer("Bert", folder / "source")
     train = write(folder / "train.csv", [HEADER, *make_questions(31, 1)])
     dev = write(folder / "dev.csv", [HEADER, *make_questions(11, 2)])
-    copies = Copies(folder / "run", folder / "crashed", 23, state=20)
-    options = {"output": folder / "run", "callbacks": [copies], **SETTINGS, **QUIET}
+    options = {"output": folder / "run", **SETTINGS, **QUIET}
     return kbert.finetune(folder / "source", "choice", train=train, dev=dev, **options), folder
 
 
@@ -179,13 +176,6 @@ def test_right_endings_are_learned(tuned):
     losses = [line["Classifier_loss"] for line in done.history.updates]
     assert np.mean(losses[-6:]) < 0.3 * np.mean(losses[:6])
     assert done.metrics["accuracy"] == 1 and done.intervals["accuracy"][1] == 1
-
-
-def test_crashed_run_resumes_with_equal_weights(tuned):
-    done, folder = tuned
-    resumed = kbert.resume(folder / "crashed", **QUIET)
-    assert_states_equal(folder / "run", folder / "crashed", 72)
-    assert resumed.metrics == done.metrics and resumed.intervals == done.intervals
 
 
 def test_command_line_evaluates_and_chooses(tuned, capsys):
@@ -203,33 +193,6 @@ def test_command_line_evaluates_and_chooses(tuned, capsys):
     assert printed.out.splitlines()[0] == f"{first.probability:.4f}  sun red"
     printed = json.loads(kbert_command(capsys, *command, "--format", "json").out)
     assert [one["index"] for one in printed] == [2, *(one.index for one in others)]
-
-
-def test_loss_of_evaluation_is_transformers(tuned):
-    import torch
-    from transformers import BertForMultipleChoice
-
-    done, folder = tuned
-    model = BertForMultipleChoice.from_pretrained(folder / "run" / "model").eval()
-    losses = []
-    for question in TASK.read(folder / "dev.csv"):
-        prompt, *texts = question.texts
-        pairs = [done.bert.tokenizer.encode(prompt, text) for text in texts]
-        logits = [
-            model(**to_peer([[pair.ids]], [[pair.segment_ids]], model)).logits[0] for pair in pairs
-        ]
-        losses.append(-torch.log_softmax(torch.cat(logits), 0)[question.label].item())
-    assert done.metrics["loss"] == pytest.approx(np.mean(losses), rel=1e-3, abs=1e-5)
-
-
-def test_adapters_of_a_run_open_again(tuned, tmp_path):
-    _, folder = tuned
-    options = {"lora_rank": 2, "epochs": 1, "output": tmp_path / "run", **QUIET}
-    adapted = kbert.finetune(folder / "source", "choice", train=folder / "train.csv", **options)
-    again = kbert.load(folder / "source", adapter=tmp_path / "run" / "adapter")
-    assert again.head == "choice" and again.adapter is not None
-    one, other = (kbert.choose(bert, PROMPT, ["sun", "red"]) for bert in (adapted.bert, again))
-    assert [each.probability for each in one] == pytest.approx([e.probability for e in other])
 
 
 def test_graph_is_known_by_its_name():
@@ -287,27 +250,13 @@ def kbert_options(**options):
         (ROW | {"prompt": None}, '"prompt" must be a text'),
         ({"text": "a", "label": 1}, "expected the columns prompt, choice0, .* got text, label"),
         (("a", "b", 0), "expected a dict with the keys prompt, choices and label"),
+        (Question("cat", ("dog", "sun"), 2), "number of a choice, 0 … 1, got '2'"),
     ],
 )
 def test_rows_that_are_no_questions_are_refused(row, says):
     with pytest.raises(ValueError, match=says) as raised:
         TASK.take([row], "train")
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("question", "says"),
-    [
-        (
-            Question("cat", ("dog", "sun"), 2),
-            "number of a choice, 0 … 1, got '2'",
-        ),
-        (Question("cat", ("dog",), 0), "expected two choices or more, got 1"),
-    ],
-)
-def test_questions_in_memory_are_checked(question, says):
-    with pytest.raises(ValueError, match=says):
-        TASK.take([question], "train")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from helpers.sizes import ROOT
 import kbert
 from kbert.data.labelled.columns import NAMES, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, pick_length
+from kbert.data.padding import cheapest_lengths, pick_length
 from kbert.graph.names import (
     CLASSIFIER,
     SEGMENT_IDS,
@@ -339,27 +339,6 @@ def test_any_line_ending_gives_the_same_records(write, name):
         assert [record[:2] for record in records] == [("a cat", "1"), ("a dog", "0")]
 
 
-@pytest.mark.full
-def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
-    """A line of 3 million characters; its first tokens are those of its beginning."""
-    text = "a cat sat " * 300_000
-    records = CLASSIFY.read(write(f"{text}\tx\nred\ty\n"))
-    kept = []
-
-    class Measured:
-        def encode_batch(self, texts, pairs=None, **options):
-            kept.append(sum(map(len, texts)))
-            return tokenizer.encode_batch(texts, pairs, **options)
-
-    examples = CLASSIFY.encode(records, Measured(), ("x", "y"), 13)
-    assert examples.ids[0] == tokenizer.encode(text[:200], max_length=13).ids
-    assert 0 < max(kept) < 1_200_000
-    short = [Labelled("a cat sat", "x", "a dog") for _ in range(100_000)]
-    examples = CLASSIFY.encode(short, Measured(), ("x", "y"), 13)
-    assert len(examples) == 100_000 and max(kept) < 1_200_000
-    assert examples.ids[0] == examples.ids[-1] == tokenizer.encode("a cat sat", "a dog").ids
-
-
 def test_sst2_is_read(shared):
     folder = shared / "data" / "sst2"
     counts = {name: len(CLASSIFY.read(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
@@ -526,13 +505,6 @@ def test_batches_have_few_shapes_and_little_padding(examples):
     assert set(sizes(sorted_batches)) <= {16, 32, 48}
     assert sorted_batches.lengths == (16, 32, 48)
     assert sum(sizes(sorted_batches)) < sum(sizes(random))
-
-
-def test_few_lengths_where_each_is_compiled(examples):
-    assert lengths_up_to(100) == (16, 32, 48, 64, 96, 100)
-    assert lengths_up_to(512) == LENGTHS
-    assert lengths_up_to(18, compiled=False) == (4, 8, 12, 16, 18)
-    assert [pick_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
 
 
 def test_bucket_lengths_have_the_least_cost():

@@ -126,16 +126,6 @@ def test_intervals_are_the_same_each_time_and_hold_the_metric():
     assert all(low < values[name] < high for name, (low, high) in found.items())
 
 
-def test_interval_narrows_with_more_examples():
-    """By √n: nine times the examples, a third of the width."""
-    width = []
-    for times in (1, 9):
-        scores = classify(np.tile(GOLD, times), np.tile(PREDICTED, times))
-        low, high = find_intervals({"": scores})["accuracy"]
-        width.append(high - low)
-    assert width[0] / width[1] == pytest.approx(3, rel=0.25)
-
-
 def test_questions_without_answer_are_resampled_with_their_odds():
     answers = [["a b"], [], ["c"], ["d e f"], []] * 9
     predicted = ["a", "x", "c", "d e", ""] * 9

@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
-from kbert.data.padding import windows
 from kbert.tasks import running
 from kbert.tasks.embedding.texts import prepare_texts
 
@@ -167,17 +166,6 @@ class Traced:
         return self._model(inputs, training=training)
 
 
-@pytest.mark.full
-def test_tasks_do_not_change_the_models_summary(berts):
-    bert = berts["pretraining"]
-    before = kbert.model_rows(bert.model)
-    for pooling in kbert.checkpoints.sentence_settings.POOLINGS:
-        kbert.embed(bert, "cat", pooling=pooling, layers=2 if pooling == "last" else None)
-    kbert.fill_mask(bert, "[MASK]")
-    kbert.attention(bert, "cat")
-    assert kbert.model_rows(bert.model) == before
-
-
 # sentence vectors
 
 
@@ -267,19 +255,6 @@ def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens)
     assert_allclose(found[1], wanted, atol=1e-5)
     normal = kbert.embed(bert, text, pooling=pooling, long="window", normalize=True)
     assert_allclose(normal, wanted / np.sqrt((wanted**2).sum()), atol=1e-5)
-
-
-@pytest.mark.parametrize("tokens", range(30))
-@pytest.mark.parametrize(("width", "overlap"), [(7, 3), (5, 0), (1, 0), (11, 5)])
-def test_windows_hold_every_token_and_are_equally_wide(tokens, width, overlap):
-    found = windows(tokens, width, overlap)
-    assert sorted({place for start, end in found for place in range(start, end)}) == list(
-        range(tokens)
-    )
-    assert {end - start for start, end in found} == {min(tokens, width)}
-    for (_, end), (start, _) in itertools.pairwise(found):
-        assert end - start >= overlap
-    assert len(found) == 1 or len(found) == -(-(tokens - overlap) // (width - overlap))
 
 
 def test_one_warning_counts_the_texts_that_were_cut(bert, caplog, monkeypatch):

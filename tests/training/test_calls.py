@@ -33,22 +33,3 @@ def steps_of(found) -> list[list[int]]:
 def test_call_ends_at_pause_and_before_another_shape(most, every, lengths, start, expected):
     plan = Plan(start + len(lengths), evaluate_every=10**6, save_every=every)
     assert steps_of(calls(batches(lengths, start), most, plan.pauses)) == expected
-
-
-def test_batches_before_an_error_are_trained():
-    made = calls(batches([7, 7, OSError("gone")]), 4, lambda done: False)
-    assert steps_of([next(made)]) == [[0, 1]]
-    with pytest.raises(OSError, match="gone"):
-        next(made)
-
-
-def test_one_step_per_call_reads_no_batch_ahead():
-    taken = []
-
-    def slowly():
-        for step, batch in batches([7, 7]):
-            taken.append(step)
-            yield step, batch
-
-    next(calls(slowly(), 1, lambda done: False))
-    assert taken == [0]

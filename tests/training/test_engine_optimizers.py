@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.training import optimizers, setting_rules
+from kbert.training import optimizers
 from kbert.training.optimizers import Optimizer
 
 SHAPE, UPDATES = (7, 5), 13
@@ -48,10 +48,6 @@ def ours(settings: Optimizer, decayed: bool) -> np.ndarray:
 def changes(weights: np.ndarray) -> np.ndarray:
     first = np.random.default_rng(5).standard_normal(SHAPE).astype("float32")
     return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
-
-
-def test_every_name_of_the_settings_has_a_rule():
-    assert tuple(optimizers.OPTIMIZERS) == setting_rules.OPTIMIZERS
 
 
 @pytest.mark.parametrize("decayed", [True, False])

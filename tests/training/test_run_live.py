@@ -2,7 +2,6 @@
 
 import io
 import logging
-import math
 import re
 import time
 
@@ -10,10 +9,8 @@ import click
 import pytest
 
 from kbert.cli.console import progress, run
-from kbert.io.progress import COLUMNS
-from kbert.io.units import duration
 from kbert.training.loop.progress_line import Live, line
-from kbert.training.loop.throughput import Speed, measure_peak
+from kbert.training.loop.throughput import Speed
 
 VALUES = {
     "loss": 10.87654,
@@ -41,29 +38,6 @@ def seen(text: str) -> list[str]:
             shown = part + shown[len(part) :]
         lines.append(shown.rstrip())
     return lines
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (59.4, "59s"),
-        (130, "2m10s"),
-        (3600, "1h00m"),
-        (11100, "3h05m"),
-        (273600, "3d04h"),
-    ],
-)
-def test_durations_are_short(seconds, text):
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize("step", [1, 999_999])
-@pytest.mark.parametrize("values", [VALUES, {name: math.nan for name in VALUES}])
-def test_progress_line_fits_80_columns(step, values):
-    text = line(step, 1_000_000, values, 273_600)
-    assert len(text) < COLUMNS and text.endswith("3d04h left")
-    assert "MLM" in text and "NSP" in text and "tok/s" in text
 
 
 def test_progress_line_text():
@@ -110,18 +84,6 @@ def test_line_says_compiling_until_the_first_step():
             live.update(1, {"loss": 2.0}, 8)
     assert seen(screen.getvalue()) == ["1/9  loss 2.000  8s left", ""]  # it was written over
     assert file.getvalue() == "compiling the first step …\n1/9  loss 2.000  8s left\n"
-
-
-def test_terminal_line_is_rewritten():
-    screen = Terminal()
-    with Live(100, stream=screen) as live:
-        live.update(1, VALUES, 50)
-        live._next = 0
-        live.update(2, {"loss": 1.0}, 49)
-    text = screen.getvalue()
-    assert text.count("\r") == 1 and text.count("\n") == 1 and text.endswith("\n")
-    first, second = text.removesuffix("\n").split("\r")
-    assert len(first) == len(second) == COLUMNS - 1  # what stood there is covered
 
 
 def test_warning_clears_the_live_line(monkeypatch):
@@ -180,12 +142,6 @@ def test_speed_excludes_compilation_and_evaluation(monkeypatch):
     assert speed.seconds_for(30) == 60
     update(200)  # compiles for a new length
     assert speed.seconds_for(30) == 60
-
-
-def test_peak_of_a_cpu_is_not_measured(monkeypatch):
-    monkeypatch.setattr("kbert.ops.devices.device_names", lambda: ["CPU"])
-    assert measure_peak("mixed_float16", 1) == (None, "not measured on a CPU")
-    assert "mfu" not in Speed(flops=6e9, peak=None).rates()
 
 
 def test_progress_line_shows_the_epoch():

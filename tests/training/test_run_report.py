@@ -1,6 +1,5 @@
 """The report page shows what the run's files hold, each curve once, in one file."""
 
-import itertools
 import json
 import math
 import re
@@ -12,8 +11,8 @@ import pytest
 
 import kbert
 from kbert.graph.spec import GraphSpec
-from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves, ticks
-from kbert.training.run.report_page import _describe_settings, write_report
+from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves
+from kbert.training.run.report_page import write_report
 from kbert.training.run.run_folder import RunFolder
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -139,27 +138,6 @@ def test_every_curve_is_drawn_once(both):
     assert set(names) == expected
 
 
-def test_unset_settings_read_off_or_automatic(tmp_path):
-    settings = {"jit": None, "save_every": None, "class_weights": None, "layer_decay": None}
-    settings |= {
-        "lora_rank": None,
-        "lora_targets": "query,value",
-        "lora_alpha": None,
-        "lora_dropout": 0.0,
-    }
-    settings |= {"clip_norm": None, "patience": None, "epochs": 3}
-    shown = dict(_describe_settings(settings))
-    assert {name for name in shown if shown[name] == "automatic"} == {"jit", "save_every"}
-    assert {name for name in shown if shown[name] not in ("automatic", "off")} == {"epochs"}
-    shown = dict(_describe_settings(settings | {"lora_rank": 4}))
-    assert [shown[name] for name in ("lora_targets", "lora_alpha")] == ["query,value", "automatic"]
-
-
-def test_loss_of_one_output_is_drawn_once():
-    records = [{"step": n, "loss": 1 / n, "Classifier_loss": 1 / n + 1e-8} for n in (1, 2, 3)]
-    assert [curve["data-name"] for curve in Page(draw_curves(records)).all("polyline")] == ["loss"]
-
-
 def test_report_is_well_formed_and_self_contained(both):
     page, *_ = both
     assert [len(page.all(tag)) for tag in ("html", "head", "body", "main", "h1")] == [1] * 5
@@ -207,13 +185,3 @@ def test_curves_are_thinned_and_stay_in_their_frame():
     assert 100 <= len(points) <= 200
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
     assert [x for x, _ in points] == sorted(x for x, _ in points)
-
-
-@pytest.mark.parametrize("low", [0.0, -3.7, 1e-5, 6.9])
-@pytest.mark.parametrize("size", [1e-4, 0.3, 1.0, 7.0, 99.0, 12345.0])
-def test_axis_ticks_are_round_few_and_within(low, size):
-    found = ticks(low, low + size)
-    assert 2 <= len(found) <= 6
-    assert low - 1e-9 * size <= found[0] and found[-1] <= low + size * (1 + 1e-9)
-    steps = {f"{b - a:.3e}" for a, b in itertools.pairwise(found)}
-    assert len(steps) == 1 and steps.pop()[:5] in ("1.000", "2.000", "5.000")

@@ -1,15 +1,9 @@
 """torch trains on several devices, one process each: they meet, sum, and say how many joined."""
 
-import contextlib
-import os
 import socket
-import threading
 
-import numpy as np
 import pytest
 from test_training_processes import environments, ports
-
-from kbert.training.stopping import ProcessFailed
 
 torch = pytest.importorskip("torch")
 hosts = pytest.importorskip("kbert.training.backends.torch_hosts")
@@ -110,36 +104,6 @@ def test_error_in_one_process_ends_the_others(pair):
     assert lines.startswith("['the sum over processes failed: ")
 
 
-@pytest.mark.parametrize("count", [1, 3, 100])
-def test_bucketed_sum_equals_the_sum_of_each(monkeypatch, count):
-    random, sizes = np.random.default_rng(3), []
-    monkeypatch.setattr(hosts, "_BUCKET_BYTES", 900)
-    monkeypatch.setattr(hosts, "_group", lambda: None)
-
-    def doubled(flat, group):
-        sizes.append(flat.nbytes)
-        flat *= 2
-
-    monkeypatch.setattr(hosts.dist, "all_reduce", doubled)
-    shapes = [tuple(random.integers(1, 9, n % 4)) for n in range(count)]
-    kinds = [torch.float32 if n % 7 else torch.bfloat16 for n in range(count)]
-    tensors = [torch.randn(s).to(k) for s, k in zip(shapes, kinds, strict=True)]
-    before = [tensor.clone() for tensor in tensors]
-    for old, tensor, new in zip(before, tensors, hosts.sum_tensors(tensors), strict=True):
-        assert new.dtype == tensor.dtype and torch.equal(new, 2 * tensor)
-        assert torch.equal(tensor, old)  # gradients of two weights may be one tensor
-    assert sum(sizes) == sum(tensor.nbytes for tensor in tensors)
-    largest = max(tensor.nbytes for tensor in tensors)
-    assert max(sizes) <= max(900, largest) and len(sizes) < max(2, count)
-
-
-def test_process_without_variables_is_alone(process):
-    process(WORLD_SIZE=None)
-    assert hosts.start() == (0, 1)
-    process(WORLD_SIZE="1")
-    assert hosts.start() == (0, 1)
-
-
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -212,21 +176,6 @@ def test_absent_torch_process_is_one_line_error(process, number, reason):
     )
 
 
-def test_foreign_listener_counts_as_absent_process(process):
-    process(RANK="1")
-    with socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]))) as server:
-        server.settimeout(20)
-
-        def answer():
-            with contextlib.suppress(OSError):  # until it is closed
-                while True:
-                    server.accept()[0].close()
-
-        threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(TimeoutError, match=r"^not all of the 2 processes met at 127"):
-            hosts.start(timeout_s=0.3)
-
-
 def test_taken_master_port_is_one_line_error(process):
     address = process()
     with socket.create_server(("", int(address.split(":")[1]))), pytest.raises(OSError) as error:
@@ -234,16 +183,3 @@ def test_taken_master_port_is_one_line_error(process):
     text = error.value.strerror
     assert text.startswith(f"MASTER_PORT gives this process the address {address}, but its port is")
     assert "\n" not in text
-
-
-def test_gloo_error_is_one_line(monkeypatch):
-    def failing(*_, **__):
-        raise RuntimeError("[/a/pair.cc:534] Connection closed by peer [127.0.0.1]:9\nwith more")
-
-    monkeypatch.setattr(hosts, "_group", lambda: None)
-    monkeypatch.setattr(hosts.dist, "all_reduce", failing)
-    with pytest.raises(ProcessFailed) as error:
-        hosts.sum_tensors([torch.zeros(3)])
-    assert str(error.value) == (
-        "the sum over processes failed: Connection closed by peer [127.0.0.1]:9"
-    )

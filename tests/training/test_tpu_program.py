@@ -166,11 +166,6 @@ def test_dynamic_and_float64_programs_are_found(function, found):
     assert found in problems(lowered(function, tf.constant([0.1, 0.7, 0.9])))
 
 
-def test_python_function_is_refused_by_xla():
-    with pytest.raises(ValueError, match=r"unsupported operations .* EagerPyFunc"):
-        lowered(lambda x: tf.py_function(np.sin, [x], tf.float32), tf.constant([0.1]))
-
-
 @pytest.mark.full
 def test_tpu_updates_equal_cpu_updates():
     plain = engine_of("pretraining", on_tpu=False, dropout=0.0)
