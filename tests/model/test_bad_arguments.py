@@ -25,37 +25,23 @@ def gathered(small):
     return build_bert(small, max_predictions=2)
 
 
-@pytest.mark.parametrize("key", SIZES)
-@pytest.mark.parametrize("value", NO_SIZE)
-def test_a_size_is_a_positive_whole_number(key, value):
-    with pytest.raises(ValueError, match=rf"^{key} must be a whole number of at least 1, got"):
-        BertConfig(**{key: value})
+SCALES = [0, -1e-12, math.nan, math.inf, True, "1e-12", None]
+# field: values that it cannot have, and what it must be
+FIELDS = {
+    **dict.fromkeys(SIZES, (NO_SIZE, "a whole number of at least 1")),
+    **dict.fromkeys(RATES, ([-0.1, 1, 1.5, math.nan, True, "0.1", None], r"a rate in \[0, 1\)")),
+    **dict.fromkeys(["initializer_range", "layer_norm_eps"], (SCALES, "a positive number")),
+    "pad_token_id": ([-1, 99, 1.0, True, None, "0"], ".*0 … 98"),
+    "hidden_act": (["prelu", "GELU", "", None, ["gelu"]], "one of gelu, gelu_new, .*"),
+}
 
 
-@pytest.mark.parametrize("key", RATES)
-@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 1.5, math.nan, math.inf, True, "0.1", None])
-def test_a_rate_is_in_0_to_1(key, value):
-    with pytest.raises(ValueError, match=rf"^{key} must be a rate in \[0, 1\), got"):
-        BertConfig(**{key: value})
-
-
-@pytest.mark.parametrize("key", ["initializer_range", "layer_norm_eps"])
-@pytest.mark.parametrize("value", [0, -1e-12, math.nan, math.inf, True, "1e-12", None])
-def test_a_scale_is_positive_and_finite(key, value):
-    with pytest.raises(ValueError, match=f"^{key} must be a positive number, got"):
-        BertConfig(**{key: value})
-
-
-@pytest.mark.parametrize("value", [-1, 99, 1.0, True, None, "0"])
-def test_the_padding_token_is_one_of_the_vocabulary(value):
-    with pytest.raises(ValueError, match=r"^pad_token_id must be .*0 … 98, got"):
-        BertConfig(vocab_size=99, pad_token_id=value)
-
-
-@pytest.mark.parametrize("value", ["prelu", "GELU", "", None, ["gelu"]])
-def test_unknown_activation_error_lists_the_known_ones(value):
-    with pytest.raises(ValueError, match=r"^hidden_act must be one of gelu, gelu_new, .*got"):
-        BertConfig(hidden_act=value)
+@pytest.mark.parametrize("name", FIELDS)
+def test_bad_values_of_a_configuration_are_refused(name):
+    values, must = FIELDS[name]
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name} must be {must}, got"):
+            BertConfig(**{"vocab_size": 99, name: value})
 
 
 @pytest.mark.parametrize(
@@ -187,23 +173,26 @@ def with_id(value: int, *places: tuple[int, int]) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize("value", [99, 100, -1, 2**31, 2**40, -(2**31) + 1])
-def test_token_id_out_of_range_is_named_with_its_position(model, nothing_computed, value):
-    said = rf"token_ids\[1, 4\] must be within the vocabulary, 0 … 98, got {value}$"
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(
+            (
+                [with_id(value, (1, 4))],
+                rf"token_ids\[1, 4\] .* the vocabulary, 0 … 98, got {value}$",
+            )
+            for value in (99, 100, -1, 2**31, 2**40, -(2**31) + 1)
+        ),
+        *(
+            ([ids(), with_id(value, (2, 5))], rf"segment_ids\[2, 5\] .*types, 0 … 2, got {value}$")
+            for value in (3, -1, 300)
+        ),
+        ([with_id(99, (0, 16), (2, 0), (2, 1))], r"token_ids\[0, 16\] .* got 99 \(and 2 more\)$"),
+    ],
+)
+def test_id_out_of_range_is_named_with_its_position(model, nothing_computed, arguments, said):
     with pytest.raises(ValueError, match=said):
-        predict(model, with_id(value, (1, 4)))
-
-
-def test_error_names_the_first_bad_token_and_counts_the_rest(model, nothing_computed):
-    with pytest.raises(ValueError, match=r"token_ids\[0, 16\] .* got 99 \(and 2 more\)$"):
-        predict(model, with_id(99, (0, 16), (2, 0), (2, 1)))
-
-
-@pytest.mark.parametrize("value", [3, -1, 300])
-def test_segment_id_out_of_range_is_named_with_its_position(model, nothing_computed, value):
-    said = rf"segment_ids\[2, 5\] must be within the segment types, 0 … 2, got {value}$"
-    with pytest.raises(ValueError, match=said):
-        predict(model, ids(), with_id(value, (2, 5)))
+        predict(model, *arguments)
 
 
 @pytest.mark.parametrize("value", [17, -1])

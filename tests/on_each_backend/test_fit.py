@@ -1,11 +1,7 @@
 """Keras's own `fit` of a kbert model does what it does for a plain `keras.Model` of the graph."""
 
-import gc
-import weakref
-
 import keras
 import numpy as np
-import pytest
 from helpers.backends import full_on, nightly_on
 
 import kbert
@@ -63,25 +59,3 @@ def test_fit_equals_fit_of_a_plain_keras_model():
     assert largest > 1e-4
     for last, after in zip(model.get_weights(), trained, strict=True):
         np.testing.assert_allclose(last, after, atol=1e-6)
-
-
-@pytest.mark.full
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's registry")
-def test_a_trained_model_is_freed():
-    """TensorFlow keeps every custom gradient for ever, with the graph and weights that it is of."""
-    fit(build(plain=False), keras.optimizers.Adam(1e-3))  # registers each operation's, once
-    gradients = registered()
-    model = build(plain=False)
-    fit(model, keras.optimizers.Adam(1e-3))
-    held = weakref.ref(model)
-    del model
-    keras.utils.clear_session()
-    gc.collect()
-    assert held() is None
-    assert registered() <= gradients
-
-
-def registered() -> set[str]:
-    from tensorflow.python.framework import ops
-
-    return set(ops.gradient_registry.list())

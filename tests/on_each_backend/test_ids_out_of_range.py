@@ -82,27 +82,6 @@ def test_a_position_outside_the_sequence_is_an_error_or_nan(small, inputs, way, 
     assert is_refused_or_nan(outputs[0], (2, 1), (2, [0, 2, 3]))
 
 
-def test_valid_ids_give_finite_outputs(model, inputs):
-    assert [np.isfinite(output).all() for output in answer(lambda: model(inputs))] == [True] * 2
-
-
-def test_training_has_no_check_of_ids(monkeypatch):
-    """With training=True the embedding is Keras's own look-up and nothing more."""
-    import keras
-
-    from kbert.model.layers import encoder
-
-    layer, calls, check = encoder.Embedding(99, 24), [], encoder.nan_where_out_of_range
-    monkeypatch.setattr(
-        encoder, "nan_where_out_of_range", lambda *args: calls.append(args) or check(*args)
-    )
-    ids = keras.ops.ones((2, 3), "int32")
-    layer(ids, training=True)
-    assert not calls
-    layer(ids)
-    assert len(calls) == 1
-
-
 def test_sequence_longer_than_the_position_table_is_refused(small):
     model = kbert.build_encoder(small, seq_len=None)
     with pytest.raises(ValueError, match=r"at most 17 tokens"):

@@ -19,7 +19,6 @@ from kbert.graph import names
 from kbert.training import step as training_step
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
-from kbert.training.loop.callbacks import watch_batches
 from kbert.training.loop.history import Plan
 from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
@@ -254,13 +253,6 @@ def test_evaluation_and_prediction_have_no_dropout(data):
         assert weight == pytest.approx(1.0, rel=1e-5)
 
 
-def test_indivisible_batch_is_refused_in_one_line():
-    engine = engine_of()
-    engine.step.accumulation_steps = 5
-    with pytest.raises(ValueError, match=r"batch_size must be a multiple of 5 .* got 12: take 10"):
-        engine.slice_examples(12)
-
-
 # An update is begun before the figures of the last one are read, as on an accelerator.
 
 
@@ -346,21 +338,6 @@ def test_batch_callback_runs_before_the_next_step(ahead):
     )
     train(engine_of(), Batches(), Plan(STEPS), callbacks=[watching], progress=False)
     assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
-
-
-def test_callbacks_that_watch_batches_are_recognized():
-    class Watching(keras.callbacks.Callback):
-        def on_batch_end(self, batch, logs=None):
-            """By its class."""
-
-    def nothing(*_):
-        """A hook."""
-
-    of = keras.callbacks.LambdaCallback
-    assert not watch_batches([keras.callbacks.Callback(), of(), of(on_epoch_end=nothing)])
-    assert watch_batches([keras.callbacks.Callback(), Watching()])
-    for name in ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"):
-        assert watch_batches([of(**{name: nothing})]), name
 
 
 def with_dropout(hidden: float, attention: float):

@@ -18,7 +18,6 @@ from kbert.training.optimizers import Optimizer
 
 RATES = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 CONFIG = kbert.BertConfig(**SIZES | RATES | {"num_hidden_layers": 2, "initializer_range": 0.2})
-DROPPING = CONFIG.replace(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
 FAMILIES = {
     "bert": CONFIG,
     "roberta": CONFIG.replace(model_type="roberta"),

@@ -28,8 +28,6 @@ STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1, or 6 of 11
 LONG = {"epochs": 10, "save_every": 5, "keep_checkpoints": True}
 PACKED = {"packing": True}
 RUNS = {"plain": {}, "packed": PACKED}
-RUNS |= {"checkpointed": PACKED | {"gradient_checkpointing": True}}
-EVERY = ["plain", "packed", pytest.param("checkpointed", marks=pytest.mark.full)]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +52,7 @@ def whole(folder):
     return run
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", RUNS)
 def test_finetuning_learns(whole, folder, name):
     losses = [line["Classifier_loss"] for line in whole(name).history.updates]
     assert len(losses) == STEPS
@@ -81,7 +79,7 @@ def test_metrics_match_the_classify_probabilities(whole, folder):
     assert hits == pytest.approx(metrics["accuracy"])
 
 
-@pytest.mark.parametrize("name", ["plain", "packed"])
+@pytest.mark.parametrize("name", RUNS)
 def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     metrics, plain = whole(name).metrics, kbert.load(folder / "source").model.input_names
     result = json.loads((folder / name / "result.json").read_text())
@@ -97,7 +95,7 @@ def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     assert again.metrics == pytest.approx(metrics)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", RUNS)
 def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     """Dropout on; what kills do is in test_run_kills.py."""
     expected = whole(name)
@@ -110,13 +108,6 @@ def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     assert tuned.bert.card == expected.bert.card
     losses, others = ([line["loss"] for line in one.history.updates] for one in (expected, tuned))
     assert losses == others
-
-
-@pytest.mark.full
-def test_gradient_checkpointing_changes_no_number_of_a_packed_run(whole):
-    pairs = zip(whole("checkpointed").history.updates, whole("packed").history.updates, strict=True)
-    for one, other in pairs:
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
 
 
 def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
