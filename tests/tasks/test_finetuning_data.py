@@ -67,24 +67,37 @@ def real_rows(batch) -> np.ndarray:
     return batch.inputs[TOKEN_IDS][:, 0][batch.weights[CLASSIFIER] > 0] - 100
 
 
-def test_texts_are_read(write):
-    records = CLASSIFY.read(write("a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"))
-    assert [(r.text, r.label, r.pair) for r in records] == [
-        ("a fine film", "2", None),
-        ("Bad .", "0", None),
-        ("Café “x”", "10", None),
+READ = {  # file, content, (text, label, second text) of each record, lines
+    "tsv": (
+        *("some.tsv", "a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"),
+        [("a fine film", "2", None), ("Bad .", "0", None), ("Café “x”", "10", None)],
+        [1, 3, 4],
+    ),
+    "pairs": (
+        *("some.tsv", "\ufeffpremise\thypothesis\tLabel\nA cat .\tNo cat .\tno\nB\tB\tyes\n"),
+        *([("A cat .", "no", "No cat ."), ("B", "yes", "B")], [2, 3]),
+    ),
+    "csv": (
+        *("a.csv", '\ufefftext,Label\r\n"a cat, ""red""\nand big",good\r\n\r\n a dog ,bad\n'),
+        *([('a cat, "red"\nand big', "good", None), ("a dog", "bad", None)], [2, 5]),
+    ),
+    "pairs of csv": ("some.CSV", "a\tb,c,1", [("a\tb", "1", "c")], [1]),
+    "jsonl": (
+        "a.jsonl",
+        '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n',
+        *([("a cat", "2", None), ("a\nc", "2", "b")], [1, 3]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_files_of_every_kind_are_read(write, case):
+    name, content, expected, lines = READ[case]
+    records = CLASSIFY.read(write(content, name))
+    assert [record[:3] for record in records] == expected
+    assert [record.location.rpartition(f"{name}, line ")[2] for record in records] == [
+        str(line) for line in lines
     ]
-    assert records[1].location.endswith("some.tsv, line 3")
-    assert CLASSIFY.labels(records) == ("0", "2", "10")  # numbers by their value
-
-
-def test_pairs_and_a_header_are_read(write):
-    records = CLASSIFY.read(
-        write("\ufeffpremise\thypothesis\tLabel\nA cat .\tNo cat .\tno\nB\tB\tyes\n")
-    )
-    assert records[0][:3] == ("A cat .", "no", "No cat .")
-    assert len(records) == 2
-    assert CLASSIFY.labels(records) == ("no", "yes")
 
 
 HEADER_WORDS = ["label", "labels", "gold_label", "class", "target", "category", "Label", "TARGET"]
@@ -171,16 +184,6 @@ def test_the_documentation_lists_every_name():
     assert [name for name in NAMES - {""} if f"`{name}`" not in page] == []
 
 
-def test_no_header_is_seen_where_none_is(write):
-    """Labels that occur once among others like them, or that the training data have."""
-    many = [(f"text {n}", f"class {n}") for n in range(9)]
-    rare = [("a fine film", "mixed"), *LINES]
-    for rows, options in ((many, {}), (rare, {"known_labels": ["mixed"]}), (rare[:4], {})):
-        file = write("".join(f"{text}\t{label}\n" for text, label in rows))
-        found = CLASSIFY.read(file, ColumnOptions(**options))
-        assert [(one.text, one.label) for one in found] == rows
-
-
 @pytest.mark.parametrize("count", range(2, 5))
 def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
     """Too few examples to refuse: the line says how to decide, and each option silences it."""
@@ -200,19 +203,27 @@ def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
     assert "is read as an example" not in caplog.text
 
 
+MANY = [(f"text {n}", f"class {n}") for n in range(9)]
+
+
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "known_labels"),
     [
-        [("It was dull.", "bad"), ("fine", "good")],  # a sentence
-        [("a long and boring film", "bad"), ("fine", "good")],  # more words than a name has
-        [("dull", "0"), ("fine", "1")],  # a number as label
-        [("dull", "bad"), ("fine", "good"), ("slow", "bad")],  # a label that occurs again
-        [(f"text {n}", f"class {n}") for n in range(9)],  # many labels, all different
+        ([("It was dull.", "bad"), ("fine", "good")], None),  # a sentence
+        ([("a long and boring film", "bad"), ("fine", "good")], None),  # more words than a name
+        ([("dull", "0"), ("fine", "1")], None),  # a number as label
+        ([("dull", "bad"), ("fine", "good"), ("slow", "bad")], None),  # a label that occurs again
+        (MANY, None),  # many labels, all different
+        ([("a fine film", "mixed"), *LINES], ["mixed"]),  # a label of the training data
+        ([("a fine film", "mixed"), *LINES[:3]], None),
     ],
 )
-def test_few_rows_without_a_header_are_not_warned_of(write, caplog, rows):
-    found = CLASSIFY.read(write("".join(f"{text},{label}\n" for text, label in rows), "some.csv"))
-    assert [(one.text, one.label) for one in found] == rows and not caplog.records
+def test_rows_without_a_header_are_read_whole_and_not_warned_of(write, caplog, rows, known_labels):
+    file = write("".join(f"{text},{label}\n" for text, label in rows), "some.csv")
+    options = {"known_labels": known_labels} if known_labels else {}
+    found = CLASSIFY.read(file, ColumnOptions(**options))
+    assert [(one.text, one.label) for one in found] == rows
+    assert "header" not in caplog.text
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
@@ -272,10 +283,10 @@ def test_unlabelled_rows_are_counted(caplog):
     for (label, count), message in zip(counts, said, strict=True):
         assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
     caplog.clear()
-    CLASSIFY.labels(
-        [Labelled("a", label) for label in ["-1", "0", "1"] * 9]
-    )  # a class like the others
+    CLASSIFY.labels([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class as others
     assert not caplog.records
+    found = CLASSIFY.labels([Labelled("a", label) for label in ("2", "0", "10")])
+    assert found == ("0", "2", "10")  # numbers by their value
 
 
 def test_labels_that_hardly_repeat_are_refused(write):
@@ -309,25 +320,6 @@ def test_labels_that_hardly_repeat_are_refused(write):
     assert len(CLASSIFY.read(file, ColumnOptions(known_labels=["film 0"]))) == 13
 
 
-def test_csv_is_read(write):
-    content = '\ufefftext,Label\r\n"a cat, ""red""\nand big",good\r\n\r\n a dog ,bad\n'
-    records = CLASSIFY.read(write(content, "some.csv"))
-    assert [(r.text, r.label, r.pair) for r in records] == [
-        ('a cat, "red"\nand big', "good", None),
-        ("a dog", "bad", None),
-    ]
-    assert [r.location.rpartition(" ")[2] for r in records] == ["2", "5"]
-    (record,) = CLASSIFY.read(write("a\tb,c,1", "some.CSV"))
-    assert record[:3] == ("a\tb", "1", "c")
-
-
-def test_json_lines_are_read(write):
-    lines = '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n'
-    records = CLASSIFY.read(write(lines, "some.jsonl"))
-    assert [record[:3] for record in records] == [("a cat", "2", None), ("a\nc", "2", "b")]
-    assert records[1].location.endswith("some.jsonl, line 3")
-
-
 @pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])
 def test_any_line_ending_gives_the_same_records(write, name):
     between = {"some.tsv": "\t", "some.csv": ","}.get(name)
@@ -346,28 +338,18 @@ def test_sst2_is_read(shared):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("", "some.tsv: expected lines of a text, a tab and a label, got none"),
-        ("text\tlabel\n", "some.tsv: expected lines of a text, a tab and a label, got none"),
-        ("good\t1\nno label\n", "some.tsv, line 2: expected 2 columns as before, got 1"),
-        ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: expected 2 columns as before, got 3"),
-        ("no label at all\n", "some.tsv, line 1: expected a text, or two, and a label"),
-        ("a\tb\tc\td\n", "some.tsv, line 1: expected a text, or two, and a label"),
-        ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty: fill it in"),
-        ("good\t1\n\t0\n", "some.tsv, line 2: column 1 of 2 is empty"),
-        (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: expected UTF-8 text, got byte 0xe9"),
-    ],
-)
-def test_bad_files_are_refused_with_the_line(write, content, said):
-    with pytest.raises(ValueError, match=said) as error:
-        CLASSIFY.read(write(content))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
+        ("a.tsv", "", "a.tsv: expected lines of a text, a tab and a label, got none"),
+        ("a.tsv", "text\tlabel\n", "a.tsv: expected lines of a text, a tab and a label, got none"),
+        ("a.tsv", "good\t1\nno label\n", "line 2: expected 2 columns as before, got 1"),
+        ("a.tsv", "good\t1\nbad\t0\t0\n", "line 2: expected 2 columns as before, got 3"),
+        ("a.tsv", "no label at all\n", "line 1: expected a text, or two, and a label"),
+        ("a.tsv", "a\tb\tc\td\n", "line 1: expected a text, or two, and a label"),
+        ("a.tsv", "good\t1\n\nbad\t\n", "line 3: column 2 of 2 is empty: fill it in"),
+        ("a.tsv", "good\t1\n\t0\n", "line 2: column 1 of 2 is empty"),
+        ("a.tsv", b"good\t1\ncaf\xe9\t0\n", "line 2: expected UTF-8 text, got byte 0xe9"),
+        ("a.xlsx", b"PK\x03\x04\xff", "a.xlsx: Excel files are not read: save it as .csv"),
         ("a.csv", "", "a.csv: expected lines of a text, a comma and a label, got none"),
         ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: expected 2 columns as before, got 1"),
         ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: column 2 of 2 is empty"),
@@ -422,10 +404,10 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         ("a.json", '{"text": "a", "label": 1, "pair": 2}', '"pair" must be a text, got 2'),
     ],
 )
-def test_bad_csv_and_json_are_refused_with_the_line(write, name, content, said):
+def test_bad_files_are_refused_with_the_line(write, name, content, said):
     said = ".*".join(map(re.escape, said.split(".*")))
     with pytest.raises(ValueError, match=said) as error:
-        CLASSIFY.read(write(content, name))
+        read_data(task_of("classify"), write(content, name), None)
     assert "\n" not in str(error.value)
 
 
@@ -457,27 +439,20 @@ def test_every_example_comes_once_an_epoch(examples):
     batches = batches_of(examples)
     assert batches.steps_per_epoch == STEPS
     for epoch in range(3):
-        rows = [batches.batch(epoch * STEPS + turn) for turn in range(STEPS)]
-        seen = np.concatenate([real_rows(batch) for batch in rows])
+        seen = []
+        for step in range(epoch * STEPS, (epoch + 1) * STEPS):
+            batch = batches.batch(step)
+            assert len(batch) == BATCH  # static, the odd one as well
+            assert batch.weights[CLASSIFIER].sum() == pytest.approx(1)
+            assert {array.dtype for array in batch.inputs.values()} == {np.dtype("int32")}
+            seen += real_rows(batch).tolist()
+            for row, place in enumerate(batch.inputs[TOKEN_IDS][:, 0] - 100):
+                size = len(examples.ids[place])
+                assert list(batch.inputs[TOKEN_IDS][row, :size]) == examples.ids[place]
+                assert not batch.inputs[TOKEN_IDS][row, size:].any()
+                assert list(batch.inputs[SEGMENT_IDS][row, :size]) == examples.segment_ids[place]
+                assert batch.labels[CLASSIFIER][row] == examples.labels[CLASSIFIER][place]
         assert sorted(seen) == list(range(COUNT))
-        assert all(len(batch) == BATCH for batch in rows)  # static, the odd one as well
-        assert sorted(len(real_rows(batch)) for batch in rows) == [COUNT % BATCH, *[BATCH] * 3]
-
-
-def test_rows_are_the_examples(examples):
-    batches = batches_of(examples)
-    for step in range(STEPS):
-        batch = batches.batch(step)
-        for row in range(len(batch)):
-            place = batch.inputs[TOKEN_IDS][row, 0] - 100
-            size = len(examples.ids[place])
-            assert list(batch.inputs[TOKEN_IDS][row, :size]) == examples.ids[place]
-            assert not batch.inputs[TOKEN_IDS][row, size:].any()
-            assert list(batch.inputs[SEGMENT_IDS][row, :size]) == examples.segment_ids[place]
-            assert batch.labels[CLASSIFIER][row] == examples.labels[CLASSIFIER][place]
-        assert batch.weights[CLASSIFIER].sum() == pytest.approx(1)
-        kinds = {array.dtype for group in (batch.inputs, batch.labels) for array in group.values()}
-        assert kinds == {np.dtype("int32")}
 
 
 def test_a_batch_depends_on_seed_and_step_alone(examples):
@@ -631,8 +606,3 @@ def test_training_and_dev_data_of_different_kinds_are_refused(write):
         read_data(task_of("classify"), pairs, single)
     with pytest.raises(ValueError, match=r"got single texts in .*single\.tsv and pairs in"):
         read_data(task_of("classify"), single, pairs)
-
-
-def test_excel_file_is_refused_with_what_to_do(write):
-    with pytest.raises(ValueError, match=r"a\.xlsx: Excel files are not read: save it as \.csv"):
-        read_data(task_of("classify"), write(b"PK\x03\x04\xff", "a.xlsx"), None)
