@@ -52,8 +52,7 @@ def test_deferred_model_computes_trains_and_saves(small, tmp_path):
         assert_allclose(found, wanted, atol=1e-6)
     model.save(tmp_path / "bert.keras")
     again = keras.saving.load_model(tmp_path / "bert.keras")
-    for first, second in zip(again.get_weights(), usual.get_weights(), strict=True):
-        assert_array_equal(first, second)
+    np.testing.assert_equal(again.get_weights(), usual.get_weights())
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", {"MLM": loss, "NSP": loss})
     zeros = np.zeros_like(ids)
@@ -128,11 +127,9 @@ def test_model_copies_weights_and_shares_none(small):
     spec = GraphSpec(small, "encoder")
     model = build_with(spec, layers)
     before = source.get_weights()
-    for one, other in zip(model.get_weights(), before, strict=True):
-        assert_array_equal(one, other)
+    np.testing.assert_equal(model.get_weights(), before)
     model.set_weights([one + 1 for one in before])
-    for one, other in zip(source.get_weights(), before, strict=True):
-        assert_array_equal(one, other)
+    np.testing.assert_equal(source.get_weights(), before)
     lacking = {name: layer for name, layer in layers.items() if name != "Encoder-2-FeedForward"}
     with pytest.raises(KeyError, match="Encoder-2-FeedForward"):
         build_with(spec, lacking)

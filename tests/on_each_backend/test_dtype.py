@@ -76,14 +76,12 @@ def test_dtype_argument_equals_keras_policy(small, head, policy):
     assert model.get_config() == expected.get_config()
     weights = [(one.path, one.dtype, one.shape) for one in model.weights]
     assert weights == [(one.path, one.dtype, one.shape) for one in expected.weights]
-    for found, wanted in zip(arrays_of(model.weights), arrays_of(expected.weights), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_equal(arrays_of(model.weights), arrays_of(expected.weights))
     ids = np.random.default_rng(3).integers(1, small.vocab_size, (13, 7)).astype("int32")
     inputs = [ids] + [np.zeros_like(ids)] * (len(model.inputs) - 1)
     outputs, wanted = (keras.tree.flatten(one(inputs)) for one in (model, expected))
     assert [str(one.dtype) for one in outputs] == [str(one.dtype) for one in wanted]
-    for found, right in zip(arrays_of(outputs), arrays_of(wanted), strict=True):
-        np.testing.assert_array_equal(found, right)
+    np.testing.assert_equal(arrays_of(outputs), arrays_of(wanted))
 
 
 @pytest.mark.full
