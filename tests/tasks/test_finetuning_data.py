@@ -215,7 +215,6 @@ MANY = [(f"text {n}", f"class {n}") for n in range(9)]
         ([("dull", "bad"), ("fine", "good"), ("slow", "bad")], None),  # a label that occurs again
         (MANY, None),  # many labels, all different
         ([("a fine film", "mixed"), *LINES], ["mixed"]),  # a label of the training data
-        ([("a fine film", "mixed"), *LINES[:3]], None),
     ],
 )
 def test_rows_without_a_header_are_read_whole_and_not_warned_of(write, caplog, rows, known_labels):

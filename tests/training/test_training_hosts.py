@@ -1,5 +1,6 @@
-"""Absent hosts and bad variables are one line, before a library waits."""
+"""Absent hosts, taken ports and bad variables are one line, before a library waits."""
 
+import importlib
 import json
 import os
 import socket
@@ -13,6 +14,22 @@ from test_training_processes import ports
 from kbert.training.backends import hosts
 from kbert.training.engine import Engine
 
+JAX = "KERAS_DISTRIBUTION_"
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
+NAMES += tuple(f"{JAX}{name}" for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"))
+
+
+def torch_hosts():
+    pytest.importorskip("torch")
+    return importlib.import_module("kbert.training.backends.torch_hosts")
+
+
+START = {
+    "tensorflow": hosts.read_tf_config,
+    "jax": lambda: hosts.start_jax(timeout_s=0.3),
+    "torch": lambda: torch_hosts().start(timeout_s=0.3),
+}
+
 
 @pytest.fixture
 def addresses():
@@ -20,13 +37,22 @@ def addresses():
 
 
 @pytest.fixture
-def jax_process(monkeypatch, addresses):
-    """Sets the variables of a process on JAX; its address is listed if there are several."""
+def process(monkeypatch, addresses):
+    """Set the variables of one of two processes; None leaves one out."""
+    host, port = addresses[0].split(":")
+    of_jax = {"JOB_ADDRESSES": ",".join(addresses), "NUM_PROCESSES": 2, "PROCESS_ID": 0}
+    variables = {
+        "tensorflow": {"TF_CONFIG": workers(addresses)},
+        "jax": {f"{JAX}{name}": value for name, value in of_jax.items()},
+        "torch": {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": host, "MASTER_PORT": port},
+    }
 
-    def set_variables(number, listed: str | None = None, count="2"):
-        monkeypatch.setenv("KERAS_DISTRIBUTION_JOB_ADDRESSES", listed or ",".join(addresses))
-        monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", count)
-        monkeypatch.setenv("KERAS_DISTRIBUTION_PROCESS_ID", str(number))
+    def set_variables(kind: str, **changes) -> None:
+        chosen = variables[kind] | changes
+        for name in NAMES:
+            monkeypatch.delenv(name, raising=False)
+            if chosen.get(name) is not None:
+                monkeypatch.setenv(name, str(chosen[name]))
 
     return set_variables
 
@@ -36,7 +62,56 @@ def workers(addresses, index: int = 0) -> str:
     return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
-def test_absent_worker_is_named(monkeypatch, addresses):
+SERVER = '{"cluster": {"ps": ["a:1"], "worker": ["b:2"]}, "task": {"type": "ps", "index": 0}}'
+BAD = {
+    "tensorflow": [
+        ("TF_CONFIG", "no json", "TF_CONFIG must be JSON like"),
+        ("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:2"]}}', "TF_CONFIG must be JSON like"),
+        ("TF_CONFIG", workers(["a:1", "b:2"], index=2), "an index of 0 … 1, got 2"),
+        ("TF_CONFIG", SERVER, "must name workers alone"),
+        ("TF_CONFIG", workers(["a:1", "b"]), "must name hosts as host:port, got 'b'"),
+        ("TF_CONFIG", workers(["a:1", "b:http"]), "must name hosts as host:port, got 'b:http'"),
+        ("TF_CONFIG", workers(["a:1", "b:0"]), "must name hosts as host:port, got 'b:0'"),
+        ("TF_CONFIG", workers(["a:1", 2]), "must name hosts as host:port, got 2"),
+        ("TF_CONFIG", workers(["a:1", "a:1"]), "must give each process its own port, got a:1"),
+    ],
+    "jax": [
+        (f"{JAX}PROCESS_ID", "2", "PROCESS_ID must be 0 … 1, got '2'"),
+        (f"{JAX}PROCESS_ID", "x", "PROCESS_ID must be 0 … 1, got 'x'"),
+        (f"{JAX}NUM_PROCESSES", "two", "must be a whole number of at least 1, got 'two'"),
+        (f"{JAX}NUM_PROCESSES", "3", "list process 0 alone or all 3 processes, got 2 addresses"),
+        (f"{JAX}JOB_ADDRESSES", "here", "must name hosts as host:port, got 'here'"),
+    ],
+    "torch": [
+        ("WORLD_SIZE", "two", "must be a whole number of at least 1, .* got 'two'"),
+        ("WORLD_SIZE", "0", "WORLD_SIZE must be .* got '0': start the processes by torchrun"),
+        ("WORLD_SIZE", "1", None),
+        ("RANK", None, r"RANK must be 0 … 1, since WORLD_SIZE is 2, got None: start the"),
+        ("RANK", "x", "RANK must be 0 … 1, .* got 'x'"),
+        ("RANK", "2", "RANK must be 0 … 1, .* got '2': .* or give each its own"),
+        ("MASTER_ADDR", None, "MASTER_ADDR must name the host of process 0, .* got None"),
+        ("MASTER_PORT", None, "MASTER_PORT must be a free port .* got None: start the"),
+        ("MASTER_PORT", "http", "MASTER_PORT must be a free port .* 1 … 65535, got 'http'"),
+        ("MASTER_PORT", "65536", "MASTER_PORT must be .* got '65536': .* give each the same"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "message"),
+    [(kind, *case) for kind, cases in BAD.items() for case in cases],
+)
+def test_bad_variables_are_one_line_errors(process, kind, name, value, message):
+    process(kind, **{name: value})
+    if message is None:  # process 0 of 1
+        assert START[kind]() == (0, 1)
+        return
+    with pytest.raises(ValueError, match=message) as error:
+        START[kind]()
+    assert "\n" not in str(error.value)
+
+
+def test_absent_worker_is_named(addresses):
     with pytest.raises(TimeoutError) as error:
         hosts.wait_for(addresses, 0, timeout_s=0.3)
     assert str(error.value).startswith(f"no host answered at {addresses[1]} within 0 s: start")
@@ -51,13 +126,27 @@ def test_workers_wait_for_each_other(addresses):
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_absent_first_jax_process_is_named(jax_process, addresses, listed):
-    jax_process(1, None if listed else addresses[0])
+def test_absent_first_jax_process_is_named(process, addresses, listed):
+    changes = {} if listed else {f"{JAX}JOB_ADDRESSES": addresses[0]}
+    process("jax", **{f"{JAX}PROCESS_ID": 1}, **changes)
     with pytest.raises(TimeoutError) as error:
-        hosts.start_jax(timeout_s=0.3)
+        START["jax"]()
     assert str(error.value).startswith(f"process 0 ({addresses[0]}) did not answer within 0 s")
     assert "its own KERAS_DISTRIBUTION_PROCESS_ID" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("number", "reason"), [("0", "1/2 clients joined"), ("1", "")])
+def test_absent_torch_process_is_one_line_error(process, addresses, number, reason):
+    process("torch", RANK=number)
+    with pytest.raises(TimeoutError) as error:
+        START["torch"]()
+    text = str(error.value)
+    assert text.startswith(f"not all of the 2 processes met at {addresses[0]} within 0 s (")
+    assert reason in text and "\n" not in text
+    how = "start each with the same MASTER_ADDR and MASTER_PORT and its own RANK, or lower WORLD_SI"
+    assert how in text
 
 
 @pytest.mark.full
@@ -69,11 +158,9 @@ def test_jax_processes_that_wait_for_an_absent_one_end_with_one_line(addresses, 
     for number in here:
         variables = {"JOB_ADDRESSES": addresses[0], "NUM_PROCESSES": "3", "PROCESS_ID": number}
         environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-        environment |= {f"KERAS_DISTRIBUTION_{key}": str(it) for key, it in variables.items()}
-        command = [sys.executable, "-c", code]
-        started.append(
-            subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        )
+        environment |= {f"{JAX}{key}": str(value) for key, value in variables.items()}
+        command, options = [sys.executable, "-c", code], {"stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, env=environment, **options))
     for process in started:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 2
@@ -81,66 +168,62 @@ def test_jax_processes_that_wait_for_an_absent_one_end_with_one_line(addresses, 
         assert "Check failure" not in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("variable", ["TF_CONFIG", "KERAS_DISTRIBUTION_JOB_ADDRESSES"])
-def test_taken_port_is_one_line_error(jax_process, addresses, variable):
-    jax_process(0)
-    start = hosts.start_jax if "KERAS" in variable else lambda: hosts.wait_for(addresses, 0)
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [("tensorflow", "TF_CONFIG"), ("jax", f"{JAX}JOB_ADDRESSES"), ("torch", "MASTER_PORT")],
+)
+def test_taken_port_is_one_line_error(process, addresses, kind, variable):
+    process(kind)
+    start = START[kind] if kind != "tensorflow" else lambda: hosts.wait_for(addresses, 0)
     port = int(addresses[0].split(":")[1])
     with socket.create_server(("", port)), pytest.raises(OSError) as error:
         start()
     text = error.value.strerror  # what the command line shows
-    assert text.startswith(
-        f"{variable} gives this process the address {addresses[0]}, but its port"
-    )
-    assert "is taken here: end the program that listens" in text and "\n" not in text
+    said = f"{variable} gives this process the address {addresses[0]}, but its port"
+    assert text.startswith(said) and "is taken here: end the program that listens" in text
+    assert "\n" not in text
 
 
 @pytest.mark.parametrize(
-    ("number", "listed", "count", "message"),
+    ("local", "gpus", "message"),
     [
-        (2, None, "2", "PROCESS_ID must be 0 … 1, got '2'"),
-        ("x", None, "2", "PROCESS_ID must be 0 … 1, got 'x'"),
-        (0, None, "two", "NUM_PROCESSES must be a whole number of at least 1, got 'two'"),
-        (0, None, "3", "must list process 0 alone or all 3 processes, got 2 addresses"),
-        (0, "here", "2", "JOB_ADDRESSES must name hosts as host:port, got 'here'"),
+        ("1", 2, None),
+        (None, 1, None),
+        ("2", 2, "LOCAL_RANK must be 0 … 1, .* got '2': start at most one process a GPU"),
+        (None, 2, "LOCAL_RANK must be 0 … 1, .* got None: .* torchrun --nproc-per-node=2"),
     ],
 )
-def test_bad_jax_variables_are_one_line_errors(jax_process, number, listed, count, message):
-    jax_process(number, listed, count)
-    with pytest.raises(ValueError) as error:
-        hosts.start_jax()
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("no json", "TF_CONFIG must be JSON like"),
-        ('{"cluster": {"worker": ["a:1", "b:2"]}}', "TF_CONFIG must be JSON like"),
-        (workers(["a:1", "b:2"], index=2), "an index of 0 … 1, got 2"),
-        (
-            '{"cluster": {"ps": ["a:1"], "worker": ["b:2"]}, "task": {"type": "ps", "index": 0}}',
-            "must name workers alone",
-        ),
-        (workers(["a:1", "b"]), "TF_CONFIG must name hosts as host:port, got 'b'"),
-        (workers(["a:1", "b:http"]), "must name hosts as host:port, got 'b:http'"),
-        (workers(["a:1", "b:0"]), "must name hosts as host:port, got 'b:0'"),
-        (workers(["a:1", 2]), "must name hosts as host:port, got 2"),
-        (workers(["a:1", "a:1"]), "must give each process its own port, got a:1 twice"),
-    ],
-)
-def test_bad_tf_config_is_one_line_error(monkeypatch, text, message):
-    monkeypatch.setenv("TF_CONFIG", text)
+def test_torch_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpus, message):
+    """Without a GPU: what torch is asked for."""
+    process("torch", LOCAL_RANK=local)
+    cuda, asked, module = pytest.importorskip("torch").cuda, [], torch_hosts()
+    monkeypatch.delenv("KERAS_TORCH_DEVICE", raising=False)
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(cuda, "set_device", asked.append)
+    monkeypatch.setattr(module, "_group", lambda: None)
+    monkeypatch.setattr(module.dist, "init_process_group", lambda kind, **_: asked.append(kind))
+    if message is None:
+        assert START["torch"]() == (0, 2) and asked == [int(local or 0), "nccl"]
+        return
     with pytest.raises(ValueError, match=message) as error:
-        hosts.read_tf_config()
-    assert "\n" not in str(error.value)
+        START["torch"]()
+    assert "\n" not in str(error.value) and not asked
 
 
-def test_devices_must_be_all_of_a_host(monkeypatch, addresses):
+def test_devices_must_be_all_of_a_host(process):
     pytest.importorskip("tensorflow")
-    monkeypatch.setenv("TF_CONFIG", workers(addresses))
+    process("tensorflow")
     with pytest.raises(ValueError, match=r"devices must be all \d+ of each host .* got 77"):
         Engine(77)
+
+
+def test_several_devices_in_one_torch_process_are_refused():
+    pytest.importorskip("torch")
+    from kbert.training.backends.torch import TorchBackend
+
+    with pytest.raises(ValueError, match=r"devices must be 1 with torch, .* got 2: .* by torchrun"):
+        TorchBackend(2)
 
 
 def test_tpu_without_name_is_one_line_error(monkeypatch):
@@ -148,9 +231,8 @@ def test_tpu_without_name_is_one_line_error(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
     devices = {"TPU": ["a TPU"]}
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices.get(kind, []))
-    with pytest.raises(
-        ValueError, match=r"the TPU 'local' cannot be used .* TPU_NAME must"
-    ) as error:
+    said = "the TPU 'local' cannot be used .* TPU_NAME must"
+    with pytest.raises(ValueError, match=said) as error:
         Engine()
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 
