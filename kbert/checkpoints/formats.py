@@ -14,7 +14,7 @@ from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -148,8 +148,7 @@ def format_for(path: Path) -> str:
 
 def writer(form: str):
     """Return the function (bert, path) that writes a format."""
-    if form not in list(WRITERS):
-        raise ValueError(unknown_choice("format", WRITERS, form))
+    check_choice(form, WRITERS, "format")
     return importlib.import_module(WRITERS[form]).write
 
 
@@ -207,8 +206,7 @@ def _list_formats(path: Path) -> list[str]:
 
 
 def _reader(form: str):
-    if form not in list(READERS):
-        raise ValueError(unknown_choice("format", READERS, form))
+    check_choice(form, READERS, "format")
     return importlib.import_module(READERS[form])
 
 

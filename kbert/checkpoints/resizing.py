@@ -13,7 +13,7 @@ from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 from kbert.model import deferred
 
 FILLINGS = ("normal", "mean", "repeat")  # the last of positions alone
@@ -51,7 +51,7 @@ def resize_vocab(
             f"size must hold the tokenizer's {tokenizer.vocab_size} tokens, got {size}: "
             "keep_tokens chooses fewer"
         )
-    _check_filling(new_rows, FILLINGS[:2])
+    check_choice(new_rows, FILLINGS[:2], "new_rows")
     config = bert.config.replace(vocab_size=size)
     return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
 
@@ -97,7 +97,7 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     """
     require_bert(bert, "resize_positions")
     positions = require_positive("positions", positions)
-    _check_filling(new_rows, FILLINGS)
+    check_choice(new_rows, FILLINGS, "new_rows")
     size = positions + bert.config.first_position
     config = bert.config.replace(max_position_embeddings=size)
     sentence, tokenizer = bert.sentence, bert.tokenizer
@@ -227,8 +227,3 @@ def _replace_tokens(tokenizer, tokens: list[str], function: str):
         if entry["content"] in ids
     )
     return Tokenizer(dataclasses.replace(vocabulary, tokens=tuple(tokens), added=added))
-
-
-def _check_filling(filling: str, known: Sequence[str]) -> None:
-    if filling not in known:
-        raise ValueError(unknown_choice("new_rows", known, filling))

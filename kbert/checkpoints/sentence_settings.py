@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
-from kbert.io.wording import hint, unknown_choice
+from kbert.io.wording import check_choice, hint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,8 +90,7 @@ class SentenceSettings:
         for name in ("max_length", "dimensions"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
-        if self.similarity not in SIMILARITIES:
-            raise ValueError(unknown_choice("similarity", SIMILARITIES, self.similarity))
+        check_choice(self.similarity, SIMILARITIES, "similarity")
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
@@ -119,9 +118,7 @@ class SentenceSettings:
         As in sentence-transformers, "query" and "document" always exist; they are "" if the
         checkpoint does not have them.
         """
-        known = list(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
-        if name not in known:
-            raise ValueError(unknown_choice("prompt_name", known, name))
+        check_choice(name, dict.fromkeys((*self.prompts, QUERY, DOCUMENT)), "prompt_name")
         return self.prompts.get(name, "")
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
 # policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
@@ -284,8 +284,7 @@ def account(
         dtype=dtype,
     )
     batch_size = require_positive("batch_size", batch_size)
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(unknown_choice("dtype", DTYPES, dtype))
+    check_choice(dtype, DTYPES, "dtype")
     if packed_texts is not None:
         require_positive("packed_texts", packed_texts)
     letters = closed_form.config_letters(config)

@@ -10,7 +10,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io.units import parse_amount
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
@@ -253,8 +253,7 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
         source = f"{devices.accelerator.source}; {own_names} as given".removeprefix("; ")
         chip = replace(devices.accelerator, source=source, **specs)
         devices = replace(devices, accelerator=chip)
-    if precision not in PRECISIONS:
-        raise ValueError(unknown_choice("precision", PRECISIONS, precision))
+    check_choice(precision, PRECISIONS, "precision")
     if not devices.accelerator.computes(precision):
         name = devices.accelerator.name
         raise ValueError(f"precision must be mixed_float16 or float32 on {name}, got {precision}")

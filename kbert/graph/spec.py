@@ -9,7 +9,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 from kbert.heads import HEADS
 from kbert.heads.head import Variant
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 MOST_SELECTED = 0.75  # of a sequence: beyond it, selecting positions costs what it saves
 POSITIONS = "positions"  # seq_len's default: as many tokens as the configuration has positions
@@ -48,8 +48,7 @@ class GraphSpec:
 
     def __post_init__(self):
         self._set("head", aliases.resolve("head", self.head))
-        if not isinstance(self.head, str) or self.head not in HEADS:
-            raise ValueError(unknown_choice("head", HEADS, self.head))
+        check_choice(self.head, HEADS, "head")
         positions, first = self.config.positions, self.config.first_position
         if self.seq_len is not None:
             self._set("seq_len", require_positive("seq_len", self.seq_len))

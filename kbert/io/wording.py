@@ -87,8 +87,16 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
     return hint(name, known, "", os.path.join(folder, ""), beginnings=True)
 
 
-def unknown_choice(name: str, known: Collection[str], value) -> str:
-    """Say which values an argument can have, and which of them is close to the given one."""
-    close = hint(value, known, "", beginnings=True)
-    text = f"{name} must be one of {', '.join(known)}, got {value!r:.60}"
-    return f"{text}: {close}" if close else text
+def check_choice(value, choices: Collection[str], what: str, way: str | None = None) -> None:
+    """Raise a ValueError unless a value is one of some texts; the message suggests the closest.
+
+    Args:
+        value, choices: the value, of any type, and what it can be.
+        what: the argument's name.
+        way: what to do instead, for the end of the message.
+    """
+    if isinstance(value, str) and value in choices:
+        return
+    close = hint(value, choices, "", beginnings=True)
+    text = f"{what} must be one of {', '.join(choices)}, got {value!r:.60}"
+    raise ValueError(": ".join(filter(None, (text, close, way))))

@@ -17,7 +17,7 @@ from kbert.data.padding import LENGTHS, batches_by_length
 from kbert.data.tokenization.encodings import Encoding
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 from kbert.model.bert_model import BertModel
 from kbert.model.deferred import cast_model
 from kbert.model.jax_inference import compile_forward
@@ -96,8 +96,8 @@ def get_function(
         A function of two int32 arrays (B, S) that returns a list of arrays; in another precision
         than the model's own they are float32.
     """
-    if precision is not None and precision not in PRECISIONS:
-        raise ValueError(unknown_choice("precision", PRECISIONS, precision))
+    if precision is not None:
+        check_choice(precision, PRECISIONS, "precision")
     with _building:
         model = bert.model if precision is None else cast(bert, precision.removeprefix("mixed_"))
         functions = _functions.setdefault(model, {})

@@ -14,7 +14,7 @@ from pathlib import Path
 from kbert.checkpoints.exports import serving
 from kbert.graph import names
 from kbert.io import extras
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 WAYS = ("int8", "int8_dynamic")
 _WHAT = "a quantized ONNX file"
@@ -24,8 +24,8 @@ _FUSIONS = ["MatMulAddFusion", "GemmSumFusion"]  # which put the bias into a pro
 
 def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None:
     """Raise for an unknown way, a missing or useless calibration, and without onnxruntime."""
-    if quantize is not None and quantize not in WAYS:
-        raise ValueError(unknown_choice("quantize", WAYS, quantize))
+    if quantize is not None:
+        check_choice(quantize, WAYS, "quantize")
     if (calibration is not None) != (quantize == "int8"):
         got = "none" if calibration is None else f"them with quantize={quantize!r}"
         raise ValueError(f"quantize='int8' needs calibration, a list of texts, got {got}")

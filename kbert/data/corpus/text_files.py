@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbert.io import bounds
 from kbert.io import json_schema as js
-from kbert.io.wording import hint_of_path, unknown_choice
+from kbert.io.wording import check_choice, hint_of_path
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -180,8 +180,8 @@ def hash_file(path: Path) -> str:
 
 
 def check_format(form: str | None) -> None:
-    if form is not None and form not in FORMATS:
-        raise ValueError(unknown_choice("format", FORMATS, form))
+    if form is not None:
+        check_choice(form, FORMATS, "format")
 
 
 def _is_text(file: Path, folder: Path) -> bool:

@@ -27,7 +27,7 @@ from kbert.graph.aliases import Answering, answer_old_names
 from kbert.graph.config import require_positive, write_atomically
 from kbert.io import json_schema as js
 from kbert.io import printable
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 
 PADDINGS = ("longest", "max_length")
 
@@ -183,8 +183,7 @@ class Tokenizer(Answering):
         pairs = None if pairs is None else _list_texts(pairs, "pairs")
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"pairs must be as many as texts, {len(texts)}, got {len(pairs)}")
-        if padding not in PADDINGS:
-            raise ValueError(unknown_choice("padding", PADDINGS, padding))
+        check_choice(padding, PADDINGS, "padding")
         if padding == "max_length" and max_length is None:
             raise ValueError("padding='max_length' needs max_length, got None")
         if pad_to_multiple_of is not None:

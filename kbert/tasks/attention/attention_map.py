@@ -9,7 +9,7 @@ import numpy as np
 from kbert.data.tokenization.encodings import abbreviate_tokens
 from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics, index_of
 from kbert.tasks.pictures import PICTURES
@@ -114,7 +114,7 @@ class AttentionMap:
         """
         from kbert.tasks.attention.heat_map import draw
 
-        _check_special(special)
+        check_choice(special, SPECIAL, "special")
         path = check_new_file(path, PICTURES)
         weights, tokens = self.mean(layer, head), self.tokens
         others = [index for index in range(len(tokens)) if index not in self.special]
@@ -163,7 +163,7 @@ class AttentionMap:
                 weight that is not finite.
             OSError: the file cannot be written.
         """
-        _check_special(special)
+        check_choice(special, SPECIAL, "special")
         path = check_new_file(path, (PAGE, NUMBERS))
         if path.suffix.lower() == NUMBERS:
             names = ("tokens", "weights", "layers", "heads", "special", "segments")
@@ -186,8 +186,3 @@ class AttentionMap:
     def __repr__(self) -> str:
         tokens = printable.line(abbreviate_tokens(self.tokens))
         return f"AttentionMap({tokens}; weights {self.weights.shape})"
-
-
-def _check_special(special: str) -> None:
-    if special not in SPECIAL:
-        raise ValueError(unknown_choice("special", SPECIAL, special))

@@ -11,7 +11,7 @@ from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 from kbert.model.gradients import value_and_grad
 from kbert.model.probes import cut_embeddings
 from kbert.tasks.attribution import BASELINES, VALUES, targets
@@ -118,9 +118,8 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
     for argument, name in ((pair, "pair"), (similar_to, "similar_to")):
         if argument is not None:
             check_text(argument, name)
-    for argument, choices, name in ((value, VALUES, "value"), (baseline, BASELINES, "baseline")):
-        if argument not in choices:
-            raise ValueError(unknown_choice(name, choices, argument))
+    check_choice(value, VALUES, "value")
+    check_choice(baseline, BASELINES, "baseline")
     if steps is not None:
         require_positive("steps", steps)
     if pair is not None:

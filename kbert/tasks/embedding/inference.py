@@ -16,7 +16,7 @@ from kbert.checkpoints.sentence_settings import (
 from kbert.data.padding import windows
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import check_choice
 from kbert.model.probes import build_pooled
 from kbert.tasks.checks import (
     check_max_length,
@@ -218,8 +218,7 @@ def _normalize(embeddings: np.ndarray) -> np.ndarray:
 
 
 def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
-    if long not in LONG_TEXTS:
-        raise ValueError(unknown_choice("long", LONG_TEXTS, long))
+    check_choice(long, LONG_TEXTS, "long")
     if layers is not None and pooling != "last":
         raise ValueError(f"layers goes with pooling='last', got pooling={pooling!r}: leave it out")
     layers = require_positive("layers", _LAYERS if layers is None else layers)

@@ -11,7 +11,7 @@ from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
 from kbert.heads import HEADS
 from kbert.io import printable
-from kbert.io.wording import data_of, unknown_choice
+from kbert.io.wording import check_choice, data_of
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
@@ -144,10 +144,7 @@ class Task(Protocol):
 def task_of(name: str) -> Task:
     """Return the task of a name or an alias; a ValueError lists those that there are."""
     name = aliases.resolve("task", name)
-    if not isinstance(name, str) or name not in TASKS:
-        way = aliases.no_task(name)
-        text = unknown_choice("task", TASKS, name)
-        raise ValueError(f"{text}: {way}" if way else text)
+    check_choice(name, TASKS, "task", aliases.no_task(name))
     return pkgutil.resolve_name(TASKS[name][0])
 
 
