@@ -248,6 +248,7 @@ def kbert_options(**options):
         (ROW | {"label": "A"}, "0 … 2, got 'A'"),
         (ROW | {"choices": ["a", " ", "b"]}, '"choice 1" must be a text'),
         (ROW | {"prompt": None}, '"prompt" must be a text'),
+        (ROW | {"start": 3}, r'train\[0\]: "start" must be a text, got 3'),
         ({"text": "a", "label": 1}, "expected the columns prompt, choice0, .* got text, label"),
         (("a", "b", 0), "expected a dict with the keys prompt, choices and label"),
         (Question("cat", ("dog", "sun"), 2), "number of a choice, 0 … 1, got '2'"),

@@ -116,7 +116,9 @@ class Choosing(TableTask):
         _check_label(label, choices, location)
         prompt = text_of(cells[columns.prompt], str(names[columns.prompt]), location)
         choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
-        start = "" if columns.start is None else str(cells[columns.start] or "").strip()
+        start = "" if columns.start is None else cells[columns.start] or ""
+        if start != "":
+            start = text_of(start, str(names[columns.start]), location)
         return Question(prompt, tuple(choices), int(label), start, location)
 
     def check_record(self, record: Question, first: Question, location: str) -> None:
