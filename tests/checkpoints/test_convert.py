@@ -100,14 +100,6 @@ def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path
     assert "words.txt does not fit" in said and not (tmp_path / "no").exists()
 
 
-def test_convert_into_a_subfolder_of_the_source(capsys, both):
-    before = read_files(both)
-    assert command(capsys, "convert", both, both / "in" / "it").status == 0
-    after = read_files(both)
-    assert {name: after[name] for name in before} == before
-    assert read_files(both / "in" / "it") == before
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import sys
 
 import numpy as np
 import pytest
@@ -385,19 +384,6 @@ def test_saved_model_replaces_nothing_else(tmp_path):
     with pytest.raises(ValueError, match=r"other files: thesis\.txt"):
         written("saved_model", bert, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
-
-
-def test_all_missing_packages_of_an_extra_are_one_line(tmp_path, monkeypatch):
-    bert, _ = bert_of()
-    for package in ("onnx", "tf2onnx"):
-        monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError) as raised:
-        written("onnx", bert, tmp_path / "bert.onnx")
-    assert str(raised.value) == (
-        "an ONNX file needs the packages onnx and tf2onnx, which are not installed: "
-        'pip install "kbert-keras[onnx]"'
-    )
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("form", ["onnx", "litert"])

@@ -113,15 +113,6 @@ def test_distilbert_dropout_rates_are_kept(said, tmp_path):
         assert getattr(kbert.load(tmp_path / "own.keras").config, rate) == getattr(config, rate)
 
 
-def test_qa_dropout_is_refused_outside_distilbert(small):
-    for config in (small, small.replace(model_type="roberta", pad_token_id=1)):
-        layers = kbert.build_question_answering(config).layers
-        assert "Span-Dropout" not in {layer.name for layer in layers}
-        assert "qa_dropout" not in config.to_transformers_dict()
-    with pytest.raises(ValueError, match=r"qa_dropout must be left out of BERT, .* got 0.1"):
-        small.replace(qa_dropout=0.1)
-
-
 @pytest.mark.full
 def test_keras_file_keeps_family_models(folders, tmp_path):
     for name in ("RobertaForSequenceClassification", "DistilBertModel", "XLMRobertaModel"):
@@ -191,23 +182,6 @@ def test_tasks_work_with_roberta(folders, tmp_path):
     with pytest.raises(ValueError, match="next_sentence needs a model that was trained on next"):
         kbert.next_sentence(bert, "a", "b")
     assert kbert.classify(with_tokens(folders, "RobertaForSequenceClassification"), "a", "b")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["DistilBertModel", nightly("RobertaModel")])
-def test_finetuned_classifier_learns_and_reloads(folders, name, tmp_path, uncased):
-    bert = with_words(folders, name, uncased)
-    rows = [("dog bark", "good"), ("the dogs", "bad")] * 8
-    found = kbert.finetune(
-        bert, "classify", train=rows, epochs=20, batch_size=8, learning_rate=3e-3, max_length=9
-    )
-    assert kbert.evaluate(found.bert, "classify", data=rows)["accuracy"] == 1
-    kbert.save(found.bert, tmp_path)
-    again = kbert.load(tmp_path)
-    assert again.architecture == name.replace("Model", "ForSequenceClassification")
-    assert again.labels == ("bad", "good")
-    with_pair = [(*row[:1], "barked", row[1]) for row in rows]
-    assert len(kbert.classify(again, [row[0] for row in with_pair], ["barked"] * 16)) == 16
 
 
 @pytest.mark.full

@@ -110,21 +110,6 @@ def test_killed_file_write_leaves_the_old_or_new_file(tmp_path):
     assert 3 < step < 19
 
 
-def test_keras_file_is_written_to_a_part_file_first(small, tmp_path, monkeypatch):
-    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
-    seen, save = [], type(bert.model).save
-
-    def watched(model, path):
-        seen.extend(entry.name for entry in tmp_path.iterdir())
-        save(model, path)
-
-    monkeypatch.setattr(type(bert.model), "save", watched)
-    kbert.save(bert, tmp_path / "bert.keras")
-    (name,) = seen
-    assert name.startswith(f".bert.keras{atomic_write.owner()}") and name.endswith(".part")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["bert.keras"]
-
-
 def test_partial_files_of_other_writers_are_kept(tmp_path):
     machine = atomic_write.owner()[1:9]
     elsewhere = f"{int(machine, 16) ^ 1:08x}"

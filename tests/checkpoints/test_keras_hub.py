@@ -4,7 +4,6 @@ import functools
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import h5py
@@ -92,25 +91,6 @@ def test_a_preset_gives_keras_hubs_numbers(out, name):
     theirs = expected(out, "backbone" if name == "sharded" else name)
     for value, wanted in zip(outputs_of(bert, out, name), theirs, strict=True):
         assert_allclose(value, wanted, atol=1e-5)
-
-
-def test_the_configuration_is_keras_hubs(out):
-    bert = load(out / "classifier")
-    assert bert.config == kbert.BertConfig(
-        vocab_size=99,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=17,
-        max_position_embeddings=19,
-        type_vocab_size=3,
-        hidden_act="gelu_new",
-        classifier_dropout=0.3,
-    )
-    assert (bert.head, bert.model.output_shape) == ("classifier", (None, 5))
-    assert load(out / "other_padding").config.pad_token_id == 3
-    with h5py.File(out / "float16" / "model.weights.h5") as file:
-        assert file["layers/dense/vars/0"].dtype == "float16"
 
 
 def test_an_embedder_brings_its_sentence_vector(out):
@@ -217,7 +197,3 @@ def test_presets_of_older_packages_open(out, tmp_path):
     bert = kbert.load(tmp_path / "old")
     assert bert.report.initialized == bert.report.ignored == ()
     assert_allclose(outputs_of(bert, out)[0], expected(out, "classifier")[0], atol=1e-5)
-
-
-def test_keras_hub_is_never_imported(out, written):
-    assert "keras_hub" not in sys.modules and "keras_nlp" not in sys.modules

@@ -126,12 +126,6 @@ def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset, tokenizer=False).tokenizer is None
 
 
-def test_config_argument_goes_before_the_preset(preset):
-    config = kbert.load(preset).config
-    erf = kbert.load(preset, config=config.replace(hidden_act="gelu"))
-    assert (config.hidden_act, erf.config.hidden_act) == ("gelu_new", "gelu")
-
-
 @pytest.mark.parametrize("head", ["tokens", "qa"])
 def test_heads_that_keras_hub_lacks_are_refused(small, tmp_path, head):
     with pytest.raises(ValueError, match=f"classifier, got {head}: save it with"):
@@ -162,11 +156,6 @@ def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
     for part in ("tanh GELU, not hidden_act=gelu", "1e-12, not 1e-05", "in the MLM head"):
         assert part in differs
     assert lost.endswith("cannot store: NSP, attention_probs_dropout_prob=0.2")
-
-
-def test_lossless_save_logs_no_warning(small, tmp_path, caplog):
-    kbert.save(small_preset(small, "classifier"), tmp_path, format="keras_hub")
-    assert caplog.records == []
 
 
 def test_files_of_another_preset_are_not_left_beside(small, preset):

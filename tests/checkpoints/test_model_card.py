@@ -63,11 +63,6 @@ def test_card_says_labels_base_commit_metrics_with_intervals_and_settings(small)
     assert rows["`learning_rate`"] == "2e-05" and rows["`lora_targets`"] == "query, value"
 
 
-def test_size_is_that_of_the_model(saved):
-    for bert in saved[1].values():
-        assert f"{bert.model.count_params():,} parameters" in make_card(bert)
-
-
 @pytest.mark.parametrize("head", TAGS)
 def test_each_head_has_its_task_and_its_function(small, head):
     card = make_card(outline(small, head))

@@ -19,7 +19,6 @@ from kbert.checkpoints.exports import quantization
 from kbert.checkpoints.sentence_settings import SentenceSettings
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
-LONGEST_BATCH = 8  # max_batch_size of the server
 
 
 @pytest.fixture(autouse=True)
@@ -181,90 +180,25 @@ def test_serve_page_prints_what_it_shows(berts, tmp_path):
         assert block.shown is None or page_blocks.same(block.shown.text, printed), printed
 
 
-class Server:
-    """text-embeddings-inference, no Python package: what it reads, the types it wants, its batches.
-
-    Rules: router/src/lib.rs (ModelConfig, PoolConfig, STConfig, get_backend_model_type) and
-    backends/ort/src/lib.rs (Config, prepare_inputs, embed, predict) of
-    huggingface/text-embeddings-inference, as of November 2025: its structs name what a file must
-    have.
-    """
-
-    def __init__(self, folder):
-        config = json.loads((folder / "config.json").read_text())
-        for name in ("max_position_embeddings", "hidden_size", "num_hidden_layers"):
-            assert type(config[name]) is int and config[name] >= 0
-        assert type(config["model_type"]) is str
-        self.pad_id = config.get("pad_token_id", 0)
-        self.classifies = any(name.endswith("Classification") for name in config["architectures"])
-        if self.classifies:
-            self.labels = config["id2label"]
-            assert all(type(place) is int for place in config["label2id"].values())
-        else:
-            pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
-            modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-            found = [pooling[f"pooling_mode_{mode}"] for mode in modes]
-            assert {type(one) for one in found} == {bool}
-            self.pool = "cls" if found[0] else "mean" if found[1] else None
-            assert self.pool, "Pooling config is not supported"
-        limit, file = config["max_position_embeddings"], folder / "sentence_bert_config.json"
-        if file.exists():
-            limit = json.loads(file.read_text())["max_seq_length"]
-        padding = json.loads((folder / "tokenizer_config.json").read_text())
-        assert padding.get("padding_side", "right") == "right"
-        self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(limit)
-        self.folder = folder
-
-    def _outputs(self, texts):
-        found = self.tokenizer.encode_batch(texts)
-        length = max(len(one.ids) for one in found)
-
-        def rows(name, filler):
-            lists = (getattr(one, name) for one in found)
-            return np.array([ids + [filler] * (length - len(ids)) for ids in lists], "int64")
-
-        mask = rows("attention_mask", 0)
-        ids, kinds = rows("ids", self.pad_id), rows("type_ids", 0)
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
-        return run_onnx(self.folder, inputs), mask
-
-    def batches(self, texts):
-        for at in range(0, len(texts), LONGEST_BATCH):
-            yield self._outputs(texts[at : at + LONGEST_BATCH])
-
-    def embed(self, texts):
-        found = []
-        for outputs, mask in self.batches(texts):
-            states = outputs["last_hidden_state"]
-            mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
-            found.append(states[:, 0] if self.pool == "cls" else mean)
-        vectors = np.concatenate(found)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # /embed: by default
-
-    def predict(self, texts):
-        logits = np.concatenate([outputs["logits"] for outputs, _ in self.batches(texts)])
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return powers / powers.sum(1, keepdims=True)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("pooling", ["mean", nightly("cls")])
-def test_a_server_gives_the_vectors_of_embed(berts, tmp_path, pooling):
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_folder_has_what_text_embeddings_inference_reads(berts, tmp_path, pooling):
+    """ModelConfig and PoolConfig in router/src/lib.rs of its sources, as of November 2025."""
     bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings(pooling, True, 6))
-    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
-    assert_allclose(Server(tmp_path / "out").embed(TEXTS), kbert.embed(bert, TEXTS), atol=1e-5)
-
-
-@pytest.mark.full
-def test_a_server_gives_the_probabilities_of_classify(berts, tmp_path):
-    labels = ("bad", "poor", "fair", "good", "best")
-    bert = dataclasses.replace(berts["classifier"], labels=labels)
-    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
-    server = Server(tmp_path / "out")
-    assert server.classifies and server.labels == {str(n): name for n, name in enumerate(labels)}
-    ranked = kbert.classify(bert, TEXTS)
-    by_name = [{one.label: one.probability for one in row} for row in ranked]
-    wanted = [[row[label] for label in labels] for row in by_name]
-    assert_allclose(server.predict(TEXTS), wanted, atol=1e-5)
+    kbert.save(bert, tmp_path)
+    config, pool, sentence, tokenizer = (
+        json.loads((tmp_path / name).read_text())
+        for name in (
+            "config.json",
+            "1_Pooling/config.json",
+            "sentence_bert_config.json",
+            "tokenizer_config.json",
+        )
+    )
+    for name in ("max_position_embeddings", "hidden_size", "num_hidden_layers", "pad_token_id"):
+        assert type(config[name]) is int
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    used = {mode: pool[f"pooling_mode_{mode}"] for mode in modes}
+    assert used == {mode: mode.startswith(pooling) and "sqrt" not in mode for mode in modes}
+    assert sentence["max_seq_length"] == 6
+    assert tokenizer.get("padding_side", "right") == "right"
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))

@@ -70,12 +70,6 @@ def test_pushed_folder_gives_the_same_numbers_once_downloaded(owner, bert, folde
     assert found.source == address and same_numbers(found, bert)
 
 
-def test_pushed_again_it_is_one_commit_more(owner, folder):
-    addresses = [kbert.push(folder, f"{before}owner/small") for before in ("", "hf://")]
-    assert len(owner.repositories["owner/small"].commits) in (2, 3)
-    assert addresses[-1].endswith(owner.repositories["owner/small"].refs["main"])
-
-
 def test_folder_without_card_gets_one_and_its_own_card_stays(owner, folder, tmp_path):
     kbert.push(folder, "owner/small")
     card = pushed(owner, "owner/small")["README.md"]

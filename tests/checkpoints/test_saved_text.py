@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tokenizers
 from helpers import page_blocks, texts
-from helpers.command_line import kbert as run
 from helpers.marks import nightly
 from helpers.sizes import ROOT
 from helpers.small_berts import TEXTS, small_bert
@@ -264,17 +263,3 @@ def test_a_tokenizer_of_another_kind_is_one_line(berts, tmp_path):
     bert = dataclasses.replace(berts["encoder"], tokenizer=Tokenizer.load(tmp_path))
     with pytest.raises(ValueError, match=r"must have a WordPiece tokenizer, got one of BPE$"):
         kbert.save(bert, tmp_path / "out", format="saved_model", text=True)
-
-
-def test_convert_text_writes_a_saved_model(capsys, berts, tmp_path, monkeypatch):
-    import tensorflow as tf
-
-    kbert.save(berts["encoder"], tmp_path / "in")
-    words = ["convert", tmp_path / "in", tmp_path / "out", "--to", "saved_model", "--text"]
-    assert run(capsys, *words).status == 0
-    serve = tf.saved_model.load(str(tmp_path / "out")).signatures["serving_default"]
-    found = serve(texts=tf.constant(TEXTS))["sentence_embedding"]
-    assert_allclose(found, kbert.embed(berts["encoder"], TEXTS), atol=1e-5)
-    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    done = run(capsys, *words[:2], tmp_path / "other", *words[3:])
-    assert done.status == 2 and "needs the package tensorflow-text" in done.err.splitlines()[-1]

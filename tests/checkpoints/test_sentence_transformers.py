@@ -138,23 +138,6 @@ def test_vectors_are_those_of_sentence_transformers(bert, tmp_path, case):
 
 
 @pytest.mark.full
-def test_a_prompt_is_given_or_named(bert, tmp_path):
-    sentence = SentenceSettings("mean", False, prompts=PROMPTS, default_prompt_name="other")
-    bert = dataclasses.replace(bert, sentence=sentence)
-    kbert.save(bert, tmp_path / "ours")
-    theirs = peer(tmp_path / "ours")
-    for prompt in ("moon ", ""):
-        wanted = theirs.encode(TEXTS, prompt=prompt)
-        assert_allclose(kbert.embed(bert, TEXTS, prompt=prompt), wanted, atol=1e-5)
-    named = theirs.encode(TEXTS[:2], prompt_name="query")
-    hits = kbert.search(
-        bert, "moon", TEXTS[:2], text_prompt_name="query", query_prompt_name="query"
-    )
-    wanted = theirs.similarity(theirs.encode("moon", prompt_name="query"), named).numpy()[0]
-    assert [hit.score for hit in hits] == pytest.approx(sorted(wanted, reverse=True), abs=1e-5)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("opened", ["", "0_Transformer"])
 def test_the_layout_of_before_version_2(bert, tmp_path, opened):
     """The model lies in a folder of its own, which finds modules.json around it."""

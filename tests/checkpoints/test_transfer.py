@@ -37,20 +37,3 @@ def test_every_bit_of_a_number_is_kept():
     found, not_finite = _read(bits.view("float32"), True)
     np.testing.assert_array_equal(found.view("uint32"), bits.T)
     assert not_finite == ["t"]
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
-@pytest.mark.parametrize("place", [(0, 0), (98, 30), (97, 2)])
-def test_non_finite_tensor_is_named(bad, place):
-    array = np.zeros((99, 31))
-    array[place] = bad
-    assert _read(array, True)[1] == ["t"]
-
-
-def test_memory_for_weights_is_aligned_to_64_bytes():
-    """Backends take such an array without a copy."""
-    for shape in ((13, 7), (), (99, 5, 3), (0, 4), (1,), (17,)):
-        array = transfer._empty(shape)
-        assert array.shape == shape and array.dtype == "float32"
-        assert array.flags.writeable and array.flags.c_contiguous
-        assert not array.size or array.ctypes.data % 64 == 0

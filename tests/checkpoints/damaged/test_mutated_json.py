@@ -10,19 +10,15 @@ import types
 import typing
 from collections.abc import Mapping
 
-import h5py
-import numpy as np
 import pytest
 from helpers.damaged_checkpoints import split_weights
 from helpers.json_mutations import (
-    Document,
     documents_of_archive,
     documents_of_folder,
     mutations,
     try_mutations,
 )
 from helpers.marks import full, nightly
-from helpers.peer_outputs import run_peer
 from helpers.small_berts import small_berts
 
 import kbert
@@ -143,24 +139,3 @@ def test_mutated_values_are_refused_or_keep_their_types(berts, tmp_path, kind, c
     path, documents = write(kind, berts, tmp_path)
     few = 6 if kind == "keras" else 25
     bombarded(path, documents, count, few if count > 12 else 4, seed=10)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("count", [50, nightly(400)])
-def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
-    (tmp_path / "out").mkdir()
-    run_peer("peer_keras_bert:run", tmp_path / "out")
-    with h5py.File(tmp_path / "out" / "both.h5") as file:
-        whole = file.attrs["model_config"]
-    path = tmp_path / "model.h5"
-
-    def write(text: str) -> None:
-        with h5py.File(path, "w") as file:  # weights do not matter here: one, to be recognized
-            file.attrs["model_config"] = np.array(text, object) if len(text) > 60_000 else text
-            weights = file.create_group("model_weights")
-            weights.attrs["layer_names"] = ["Embedding-Token"]
-            weights["Embedding-Token/Embedding-Token/embeddings:0"] = np.zeros((31, 12), "f4")
-
-    document = Document("model.h5", whole, write)
-    write(document.text)
-    bombarded(path, [document], count, most=8, seed=17)

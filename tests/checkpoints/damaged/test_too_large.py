@@ -29,20 +29,20 @@ def blocks(folder):
     return folder
 
 
-def header(folder):
-    """100,000 tensors of nothing, as the format allows."""
-    names = {f"tensor_{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(10**5)}  # fmt: skip  # noqa: E501
-    text = json.dumps(names).encode()
-    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text)
+def write_header(folder, names):
+    """A file of tensors of nothing, as the format allows."""
+    tensor = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    text = json.dumps({name: tensor for name in names})
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text.encode())
     return folder
+
+
+def header(folder):
+    return write_header(folder, [f"tensor_{n}" for n in range(10**5)])
 
 
 def header_of_one_name(folder):
-    text = json.dumps(
-        {"x" * 10**7: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}
-    ).encode()
-    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text)
-    return folder
+    return write_header(folder, ["x" * 10**7])
 
 
 def lines(folder):
@@ -60,34 +60,35 @@ def objects_in_json(folder):
 def torch_file(change):
     def made(folder):
         torch, file = pytest.importorskip("torch"), as_torch(folder)
-        change(torch, torch.load(file), file)
+        change(torch, file)
         return folder
 
     return made
 
 
-def repeated(torch, tensors, file):
+def repeated(torch, file):
     """One number in the file, 4 thousand million in the tensor."""
-    torch.save(tensors | {"x": torch.zeros(1).expand(2**16, 2**16)}, file)
+    torch.save(torch.load(file) | {"x": torch.zeros(1).expand(2**16, 2**16)}, file)
 
 
-def compressed(torch, tensors, file):
+def rewritten(file, change, compression=zipfile.ZIP_STORED):
+    """Change the pickle in a file of torch.save."""
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for name, content in members.items():
-            archive.writestr(name, content + bytes(3 * 10**8) * name.endswith("data.pkl"))
+            archive.writestr(name, change(content) if name.endswith("data.pkl") else content)
 
 
-def allocating(torch, tensors, file):
+def compressed(torch, file):
+    rewritten(file, lambda content: content + bytes(3 * 10**8), zipfile.ZIP_DEFLATED)
+
+
+def allocating(torch, file):
     """A pickle of {"x": bytearray(4 * 10**9)}."""
     number = (4 * 10**9).to_bytes(5, "little")
     pickled = b"\x80\x02}X\x01\x00\x00\x00xcbuiltins\nbytearray\n\x8a\x05" + number + b"\x85Rs."
-    with zipfile.ZipFile(file) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, pickled if name.endswith("data.pkl") else content)
+    rewritten(file, lambda content: pickled)
 
 
 def hdf5(change):
@@ -119,34 +120,6 @@ def nested(file):
 def groups(file):
     for number in range(70_000):
         file.create_group(str(number))
-
-
-def preset(folder):
-    kbert.save(kbert.load(folder), folder.parent / "preset", format="keras_hub")
-    file = folder.parent / "preset" / "config.json"
-    values = json.loads(file.read_text())
-    values["config"]["num_layers"] = MANY
-    file.write_text(json.dumps(values))
-    return file.parent
-
-
-def keras_bert(folder):
-    layers = {
-        "Embedding-Token": {"input_dim": 99, "output_dim": 24},
-        "Embedding-Segment": {"input_dim": 3},
-        "Embedding-Position": {"input_dim": 17},
-        "Embedding-Norm": {"epsilon": 1e-12},
-        "Encoder-1-FeedForward": {"units": 40, "activation": "relu"},
-        "Encoder-1-MultiHeadSelfAttention": {"head_num": 4},
-        f"Encoder-{MANY}-FeedForward": {"units": 40},
-    }
-    config = {"layers": [{"config": {"name": name} | values} for name, values in layers.items()]}
-    with h5py.File(folder.parent / "bert.hdf5", "w") as file:
-        file.attrs["model_config"] = json.dumps({"config": config})
-        table = "model_weights/Embedding-Token/Embedding-Token/embeddings:0"
-        file[table] = np.zeros((99, 24), "f4")
-        file["model_weights"].attrs["layer_names"] = [b"Embedding-Token"]
-    return folder.parent / "bert.hdf5"
 
 
 def keras_file(member):
@@ -197,8 +170,6 @@ LARGE = [
     (hdf5(packed), "its datasets must unpack to at most 20 times the"),
     (hdf5(nested), "groups and datasets, 32 within each other, got more"),
     (hdf5(groups), "must have at most 65,536 groups and datasets"),
-    (preset, "num_hidden_layers must be at most 1,000"),
-    (keras_bert, "num_hidden_layers must be at most 1,000"),
     (keras_file("config.json"), "bert.keras: config.json must"),
     (keras_file("model.weights.h5"), "bert.keras: model.weights.h5 must"),
     (keras_file("kbert/vocab.txt"), "bert.keras: kbert/vocab.txt must"),
