@@ -180,25 +180,27 @@ def test_serve_page_prints_what_it_shows(berts, tmp_path):
         assert block.shown is None or page_blocks.same(block.shown.text, printed), printed
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_folder_has_what_text_embeddings_inference_reads(berts, tmp_path, pooling):
-    """ModelConfig and PoolConfig in router/src/lib.rs of its sources, as of November 2025."""
+@pytest.mark.full
+@pytest.mark.parametrize("pooling", ["mean", nightly("cls")])
+def test_a_server_gives_the_vectors_of_embed(berts, tmp_path, pooling):
+    """By the rules of text-embeddings-inference: router/src/lib.rs of its sources, November 2025."""
     bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings(pooling, True, 6))
-    kbert.save(bert, tmp_path)
-    config, pool, sentence, tokenizer = (
-        json.loads((tmp_path / name).read_text())
-        for name in (
-            "config.json",
-            "1_Pooling/config.json",
-            "sentence_bert_config.json",
-            "tokenizer_config.json",
-        )
-    )
+    kbert.save(bert, tmp_path, format="transformers_onnx")
+    names = ("config.json", "1_Pooling/config.json", "sentence_bert_config.json")
+    config, pool, sentence = (json.loads((tmp_path / name).read_text()) for name in names)
     for name in ("max_position_embeddings", "hidden_size", "num_hidden_layers", "pad_token_id"):
         assert type(config[name]) is int
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    used = {mode: pool[f"pooling_mode_{mode}"] for mode in modes}
-    assert used == {mode: mode.startswith(pooling) and "sqrt" not in mode for mode in modes}
-    assert sentence["max_seq_length"] == 6
-    assert tokenizer.get("padding_side", "right") == "right"
-    assert tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    used = [mode for mode in modes if pool[f"pooling_mode_{mode}"]]
+    assert used == [f"{pooling}_token" + "s" * (pooling == "mean")]
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.enable_truncation(sentence["max_seq_length"])
+    tokenizer.enable_padding(pad_id=config["pad_token_id"])
+    found = tokenizer.encode_batch(TEXTS)
+    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    inputs = {key: np.array([getattr(one, part) for one in found]) for key, part in parts.items()}
+    states, mask = run_onnx(tmp_path, inputs)["last_hidden_state"], inputs["attention_mask"]
+    mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+    vectors = states[:, 0] if pooling == "cls" else mean
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert_allclose(vectors, kbert.embed(bert, TEXTS), atol=1e-5)

@@ -106,22 +106,6 @@ def test_accounts_fit_80_columns(capsys, name, head, options):
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("batch", [1, 13, 256, 4096])
-def test_account_columns_never_run_together(capsys, batch):
-    full = account("large", batch_size=batch)
-    out = kbert(capsys, "account", "large", "--rows", "--batch-size", batch).out
-    rows, groups = (
-        {line.split()[0]: line.split()[1:] for line in part.splitlines() if line.strip()}
-        for part in out[out.index("EVERY ROW") :].split("GROUPS")
-    )
-    for row in full.rows:
-        numbers = (row.params, row.flops, row.activation_bytes)
-        assert rows[row.layer] == [f"{number:,}" for number in numbers]
-    for name, group in full.groups.items():
-        numbers = (group.params, group.flops, group.activation_bytes)
-        assert groups[name][::2] == [f"{number:,}" for number in numbers]
-
-
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "text"])
 def test_every_format_of_an_account_holds_the_same_rows(capsys, form, config_file):
     full = account(PRESETS["base"].replace(**SIZES), 7, 13, dtype="bfloat16")

@@ -14,7 +14,6 @@ from helpers.command_line import kbert
 from kbert.checkpoints.hub.names import list_known_models
 from kbert.cli import console
 from kbert.cli.main import SECTIONS, cli
-from kbert.graph.presets import PRESETS
 from kbert.io import progress
 
 ESCAPE = "\x1b["
@@ -94,11 +93,6 @@ def test_shell_completion_offers_what_fits(words, offered):
     *before, last = words.split()
     found = get_completion_class("bash")(cli, {}, "kbert", "X").get_completions(before, last)
     assert {item.value for item in found} == offered
-
-
-def test_shell_completion_offers_every_preset():
-    found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["account"], "")
-    assert {item.value for item in found} == set(PRESETS)
 
 
 def test_shell_completion_offers_every_model_and_its_use():

@@ -7,7 +7,6 @@ import pytest
 from helpers.corpora import read_documents, wikitext_files
 
 from kbert.data.corpus import text_files as corpus
-from kbert.data.corpus.sentences import cut
 
 GOOGLE = "One sentence here.\nAnd two.\n\n\n  \nOther document.\nIts end.\n"
 DOCUMENTS = [["One sentence here.", "And two."], ["Other document.", "Its end."]]
@@ -57,17 +56,6 @@ def test_blocks_of_any_size_give_the_same_documents(tmp_path, size, monkeypatch)
     files.append(write(tmp_path, "c.jsonl", as_json(DOCUMENTS)))
     monkeypatch.setattr(corpus, "BLOCK", size)
     assert list(read_documents(files)) == DOCUMENTS + WIKI_DOCUMENTS + DOCUMENTS
-
-
-def test_corpus_reading_resumes_at_any_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 11)
-    for name in ("a.txt", "a.txt.gz"):
-        path = write(tmp_path, name, GOOGLE)
-        blocks = list(corpus.read_blocks(path, "sentences"))
-        assert len(blocks) > 3 and b"".join(block.data for block in blocks) == GOOGLE.encode()
-        for number, block in enumerate(blocks[:-1], 1):
-            rest = corpus.read_blocks(path, "sentences", block.end, block.next_line)
-            assert list(rest) == blocks[number:]
 
 
 OF_EACH_FORM = {
@@ -169,14 +157,3 @@ def test_missing_and_damaged_corpus_files_are_refused(tmp_path):
     cut.write_bytes(b"no gzip at all")
     with pytest.raises(OSError, match=r"whole .gz file"):
         list(read_documents(cut))
-
-
-@pytest.mark.parametrize("size", [1, 5, 7, 1000])
-@pytest.mark.parametrize("text", ["", "ab cd  efg hij", "abcdefghijklmnop", " abc defghijk l"])
-def test_cut_text_keeps_every_character(text, size):
-    pieces = list(cut(text, size))
-    assert "".join(pieces) == text
-    assert all(len(piece) <= size for piece in pieces)
-    words = [word for piece in pieces for word in piece.split()]
-    if all(len(word) < size for word in text.split()):
-        assert words == text.split()

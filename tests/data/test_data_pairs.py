@@ -153,18 +153,6 @@ def test_lengths_after_truncation_are_googles():
         assert (ours == theirs).all()
 
 
-def test_epochs_and_seeds_differ_and_are_reproducible(shards):
-    plans = {
-        (seed, epoch): Pairs(shards, SEQ_LEN, 0.1, seed).plan(epoch)
-        for seed in (0, 1)
-        for epoch in (0, 1)
-    }
-    again = Pairs(shards, SEQ_LEN, 0.1, 1).plan(1)
-    assert np.array_equal(plans[1, 1], again)
-    for one, other in itertools.combinations(plans.values(), 2):
-        assert len(one) != len(other) or (one != other).mean() > 0.9
-
-
 def test_long_documents_in_parts_have_the_same_statistics(shards, monkeypatch):
     import kbert.data.pretraining.pairs as module
 

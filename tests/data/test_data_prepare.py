@@ -100,18 +100,6 @@ def uninterrupted(tmp_path_factory):
     return content(folder)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("when", "number"), [("before", 6), nightly("after", 5)])
-def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, number):
-    """Each run is killed at one of its first writes, until one has little enough to do."""
-    kills = 0
-    while (status := run_killed(tmp_path / "shards", when, number)) != 0:
-        assert status == -signal.SIGKILL and kills < 40
-        kills += 1
-    assert kills >= 4
-    assert content(tmp_path / "shards") == uninterrupted
-
-
 @pytest.mark.parametrize(
     "number", [7, *(full(n) for n in (1, 28)), *(nightly(n) for n in (3, 12, 26, 29, 30))]
 )

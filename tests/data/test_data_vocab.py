@@ -38,19 +38,6 @@ def test_every_process_trains_the_same_vocabulary(tmp_path, run_python):
     assert found[0].count(b"\n") == 1500
 
 
-@pytest.mark.full
-def test_transformers_reads_a_trained_vocabulary_alike():
-    transformers = pytest.importorskip("transformers")
-    peer, ours = (
-        transformers.BertTokenizer.from_pretrained(folders()[0]),
-        Tokenizer.load(folders()[0]),
-    )
-    lines = text_files()[1].read_text(encoding="utf-8").splitlines()[:60]
-    assert peer(lines)["input_ids"] == [
-        encoding.ids for encoding in ours.encode_batch(lines).encodings
-    ]
-
-
 def test_cased_vocabulary_with_unused_tokens(tmp_path, caplog):
     path = tmp_path / "text.txt"
     path.write_text(TEXT.replace("low", "Low"), encoding="utf-8")

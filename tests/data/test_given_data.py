@@ -7,7 +7,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers.peer_tasks import VOCABULARY
 from helpers.sample_data import ANSWERED, TAGGED
 
 import kbert
@@ -310,20 +309,6 @@ def test_dataset_dict_is_refused():
 def test_columns_that_are_not_read_are_named(caplog):
     CLASSIFY.take([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
     assert "train[0]: these columns are ignored: context, place" in caplog.text
-
-
-@pytest.mark.full
-def test_finetune_and_evaluate_take_rows():
-    """The figures are those of the same rows in a file."""
-    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
-    config = kbert.get_config("tiny").replace(vocab_size=len(VOCABULARY), hidden_size=24)
-    config = config.replace(num_attention_heads=3, intermediate_size=40, num_hidden_layers=1)
-    bert = kbert.Bert(config, "encoder", kbert.build_encoder(config, seq_len=None), tokenizer)
-    rows = [(text, label % 2) for text, label in ROWS] + [("a red mat", 1), ("a dog sat", 1)]
-    tuned = kbert.finetune(bert, "classify", train=rows, dev=rows, epochs=1, progress=False)
-    assert tuned.bert.labels == ("0", "1")
-    given = kbert.evaluate(tuned.bert, "classify", tensors(*map(list, zip(*rows, strict=True))))
-    assert given["loss"] == pytest.approx(tuned.metrics["loss"], abs=1e-6)
 
 
 def examples(path):

@@ -161,24 +161,3 @@ def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):
         "kbert: --dask needs the package distributed, which is not installed: pip install "
         '"kbert-keras[dask]"\n'
     )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["kbert prepare", "dask scheduler", "dask worker"])
-def test_documented_dask_options_exist(name):
-    pytest.importorskip("distributed")
-    from distributed.cli import dask_scheduler, dask_worker
-
-    from kbert.cli.data_commands import prepare
-
-    command = {"kbert prepare": prepare, "dask scheduler": dask_scheduler.main}
-    options = command.get(name, dask_worker.main).params
-    there = {one for option in options for one in (*option.opts, *option.secondary_opts)}
-    page = (ROOT / "docs" / "how_to" / "several_machines.md").read_text(encoding="utf-8")
-    page = page.replace("\\\n", " ")
-    used = {
-        word
-        for rest in re.findall(rf"{name} (.*)", page)
-        for word in re.findall(r"(?<!\S)--?[a-z][\w-]*", rest)
-    }
-    assert used and used <= there

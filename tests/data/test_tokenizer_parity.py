@@ -3,7 +3,6 @@
 What they gave once, for harder texts and every rule, test_tokenizer.py has from a recording.
 """
 
-import json
 import os
 import unicodedata
 
@@ -159,15 +158,6 @@ def test_a_saved_folder_opens_in_transformers_with_the_same_ids(tmp_path, rules)
         again = Tokenizer.load(tmp_path / "new" / "folder" / name)
         assert differences(again, auto, texts.ALL) == []
         assert again.vocabulary.added == ours.vocabulary.added
-
-
-@pytest.mark.parametrize("strip_accents", [None, True, False])
-def test_tokenizer_config_wins_over_tokenizer_json(tmp_path, strip_accents):
-    tokens = texts.character_vocabulary(texts.ALL)
-    Tokenizer.from_vocab(tokens, lowercase=False, strip_accents=False).save(tmp_path)
-    config = {"do_lower_case": True, "strip_accents": strip_accents}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    assert differences(Tokenizer.load(tmp_path), peer_of(tmp_path), texts.ALL) == []
 
 
 def test_tokenizer_saved_by_transformers_has_the_same_ids(tmp_path):

@@ -131,22 +131,6 @@ def test_command_has_the_names_of_the_field(capsys, name, own):
     assert f"kbert {own}" in run(capsys, name, "--help").out
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "head"),
-    [
-        ("text-classification", "classify", "classifier"),
-        ("sts", "regress", "classifier"),
-        ("token-classification", "tag", "tokens"),
-        ("ner", "tag", "tokens"),
-        ("question-answering", "qa", "qa"),
-        ("sentence-similarity", "embed", "encoder"),
-    ],
-)
-def test_task_of_the_field_is_taken_as_task_and_as_head(name, task, head):
-    assert aliases.resolve("task", name) == task and task_of(name).head == head
-    assert kbert.account("tiny", head=name).head == head
-
-
 def test_value_in_the_answer_to_an_old_option_is_accepted_by_the_command():
     """Such as `--precision bfloat16` for `--fp16`: whoever types it must not meet another error."""
     table, values = aliases.table(), 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import kbert, read_table
 
-from kbert import PRESETS, BertConfig, base, named_parameters
+from kbert import PRESETS, BertConfig, named_parameters
 from kbert.graph import reference
 
 # A line of a listing: a name, a shape, and perhaps a count.
@@ -137,8 +137,3 @@ def test_names_shapes_and_order_equal_transformers(peers, sizes):
     ours = named_parameters(BertConfig(**peers["sizes"][sizes]))
     assert [[one.parameter, list(one.shape)] for one in ours] == peers["counts"][sizes]["names"]
     assert [one.numel for one in ours] == [math.prod(one.shape) for one in ours]
-
-
-def test_preset_name_or_configuration_gives_the_same():
-    """As everywhere else in kbert: `account("base")`, `build_bert("base")`."""
-    assert named_parameters("base") == named_parameters(base)

@@ -255,13 +255,6 @@ def test_plan_command_without_chips_lists_all(capsys):
     assert wrong.status == 2 and wrong.err.count("\n") == 1 and "--tpu or --gpu" in wrong.err
 
 
-def test_plan_imports_no_keras(run_python):
-    done = run_python(
-        "import sys, kbert; kbert.plan('base', gpu='H100'); print('keras' in sys.modules)"
-    )
-    assert done.stdout.strip() == "False"
-
-
 FREEZE = {"freeze": "embeddings,1-8"}
 LORA = {"lora_rank": 8, "lora_targets": "query,value", "freeze": "embeddings,1-8"}
 

@@ -147,16 +147,3 @@ def test_base_with_document_004s_dropout_is_verified():
     assert ("graph", '"Understanding BERT architecture"') in {
         (part.found, part.expected) for part in report.comparisons
     }
-
-
-@pytest.mark.parametrize("name", ["tiny", "L4_H256"])
-def test_other_presets_equal_their_closed_forms(name):
-    report = kbert.verify(name)
-    assert report.ok
-    assert not report.errata
-
-
-def test_configuration_from_a_file_is_verified(small, tmp_path):
-    small.to_json(tmp_path / "bert_config.json")
-    assert kbert.verify(tmp_path / "bert_config.json").ok
-    assert kbert.verify(str(tmp_path / "bert_config.json")).ok

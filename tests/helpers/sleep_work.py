@@ -5,21 +5,11 @@ import importlib.util
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 
 def sleeper(seconds):
     time.sleep(seconds)
     return lambda count: time.sleep(seconds * count)
-
-
-def saying(folder):
-    """Count what lies in the folder of the work's files."""
-    return lambda count: {"lies": len(list(Path(folder).iterdir()))}
-
-
-def writing(folder):
-    return lambda count: Path(folder, "one").write_text("1")
 
 
 def looking(names):
@@ -33,17 +23,6 @@ def looking(names):
 
     counts = {name: bool(importlib.util.find_spec(name)) + is_packaged(name) for name in names}
     return lambda count: counts
-
-
-def breaking(after):
-    """Fail after so many calls."""
-    left = iter(range(after))
-
-    def run(count):
-        if next(left, None) is None:
-            raise RuntimeError("no more")
-
-    return run
 
 
 def starting(line):

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from helpers.sizes import TESTS
@@ -97,19 +96,6 @@ def test_bad_input_is_one_line(line, says):
     assert says in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("processor", "brand"),
-    [
-        ("AMD EPYC, family 26", "EPYC, family 26"),
-        ("Intel(R) Xeon(R) Processor, family 6, AMX", "Xeon, AMX"),
-        ("Intel(R) Xeon(R) Processor, family 6", "Xeon"),
-        ("Neoverse-V2, family ?", "Neoverse-V2"),
-    ],
-)
-def test_processor_brand_of_a_result_row(processor, brand):
-    assert machine.brand(processor) == brand
-
-
 def test_last_quiet_measurement_of_each_row_and_processor_is_kept(work, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "RECORDS", tmp_path / "records.jsonl")
     found = program.run(work, 2)
@@ -158,17 +144,6 @@ def test_an_update_runs(name):
         assert process.ask(count=1)["seconds"] > 0
 
 
-def test_contenders_without_a_claim_alternate_with_kbert(work):
-    other = replace(work, contenders=(*work.contenders, sleeper("other", 0.01)))
-    assert program.smallest_heats(other) == [["ours", "slow", "peer"], ["ours", "other"]]
-    assert program.smallest_heats(replace(other, claims=())) == [
-        ["ours"],
-        ["slow"],
-        ["peer"],
-        ["other"],
-    ]
-
-
 @pytest.mark.parametrize(("most", "verdict"), [(0.5, "aim"), (0.3, "NOT reached")])
 def test_claim_with_a_time_bound_needs_no_peer(work, most, verdict):
     claim = Bound("17", "ours", most)
@@ -201,31 +176,6 @@ def test_claim_as_exponent_of_growth(work, power, verdict):
     assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
 
 
-def test_fresh_contender_starts_a_process_per_turn(work):
-    claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
-    pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
-    found = program.run(replace(work, contenders=pair, claims=claims), 2)
-    assert [turn["round"] for turn in found["turns"]] == [1, 1, 2, 2]
-    for turn in found["turns"]:
-        assert turn["made"] + turn["first"] < turn["seconds"]
-        assert turn["first"] == pytest.approx(turn["made"], rel=0.2) and turn["memory"] > 5
-    whole, first = found["claims"]
-    assert first["ratio"] == pytest.approx(3, rel=0.15) and whole["ratio"] < first["ratio"]
-
-
-def test_benchmark_files_are_made_once_and_results_kept(work, capsys):
-    files = Contender("writing", "helpers.sleep_work:writing", environment=HERE)
-    own = Contender("saying", "helpers.sleep_work:saying", environment=HERE)
-    rated = replace(work, contenders=(own,), claims=(), files=files, amount=3, unit="MB")
-    found = program.run(rated, 2)["contenders"]["saying"]
-    assert found["found"] == {"lies": 1} and found["rate"] == 3 / found["seconds"]
-    out = capsys.readouterr().out
-    assert "MB/s" in out and "lies 1" in out
-    missing = replace(files, needs=(Path("no/such/folder"),))
-    assert program.run(replace(rated, files=missing), 2)["contenders"] == {}
-    assert "left out, not there: no/such/folder" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("needs", "backend", "there"),
     [
@@ -246,15 +196,6 @@ def test_contender_is_skipped_without_its_packages(work, needs, backend, there):
     own_too = {"click"} if "keras_hub" in needs else set()  # may be asked for by way of another
     assert {name for name, count in seen.items() if count == 2} - own_too == there
     assert {name for name, count in seen.items() if not count} | own_too >= set(names) - there
-
-
-def test_contender_that_fails_later_is_left_out_afterwards(work, capsys):
-    broken = Contender("broken", "helpers.sleep_work:breaking", {"after": 3}, environment=HERE)
-    claims = (Claim("1", "ours", ("broken",), 0.1, 0.2),)
-    own = replace(work, contenders=(work.contenders[0], broken), claims=claims, count=1)
-    found = program.run(own, 3)
-    assert len([turn for turn in found["turns"] if turn["contender"] == "ours"]) == 4
-    assert "broken: left out from round 2 on: RuntimeError" in capsys.readouterr().out
 
 
 def test_memory_and_cpu_time_include_child_processes(work):

@@ -1,7 +1,6 @@
 """What an attention page holds: its bytes are the weights, it is whole, and says what it lacks."""
 
 import html
-import json
 import re
 
 import numpy as np
@@ -79,16 +78,6 @@ def test_thumbnail_pixel_is_largest_weight_of_its_block(many, name):
         where = layer, head, owner[row], owner[column]
         wanted[where] = max(wanted[where], weight)
     assert_allclose(pixels / 255, np.sqrt(wanted), rtol=0, atol=0.51 / 255)
-
-
-def test_thumbnail_of_fewer_tokens_than_pixels(monkeypatch):
-    """Many heads of a text of 12 tokens: 12 × 12 pixels, and rows whole in order."""
-    monkeypatch.setattr(writing, "WHOLE", 10)
-    found = random_map(10)
-    text = write_page(found)
-    assert facts_of(text)["largest"] == facts_of(text)["side"] == 12
-    pixels = part_of(text, "thumbnails", "u1").reshape(found.weights.shape)
-    assert_allclose(pixels / 255, np.sqrt(found.weights), rtol=0, atol=0.51 / 255)
 
 
 @pytest.mark.full
@@ -213,8 +202,3 @@ def test_attention_weights_that_are_nan_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"finite for a page, got NaN .*: load a model"):
         found.save(tmp_path / "map.html")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_facts_are_json_without_what_it_does_not_have():
-    facts = re.search(r'id="facts">(.*?)</script>', write_page(random_map()), re.DOTALL)[1]
-    json.loads(facts, parse_constant=lambda name: pytest.fail(name))

@@ -1,18 +1,15 @@
 """The pictures show the graph of document 004: its nodes, edges, shapes and counts."""
 
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 from helpers.diagram_readers import (
     DOCUMENT,
     READERS,
-    png_size,
     read_dot,
     shown,
     shown_collapsed,
-    words,
 )
 
 from kbert.show import diagrams
@@ -35,38 +32,6 @@ def test_collapsed_diagram_is_document_004_with_one_block(drawn, ending):
     told = ["× 12", "Encoder n = 1 … 12", "7,087,872 params each", "85,054,464 in all"]
     assert label == told
     assert framed is None or framed == {name for name in nodes if name.startswith("Encoder-n-")}
-
-
-@pytest.mark.full
-def test_keras_own_drawing_is_document_004(base_model):
-    """`keras.utils.model_to_dot`, read back by Graphviz's parser."""
-    import keras
-    from pygraphviz import AGraph
-
-    dot = keras.utils.model_to_dot(base_model, show_shapes=True, show_layer_names=True)
-    graph = AGraph(string=dot.to_string())
-    names, nodes = {}, {}
-    for node in graph.nodes():
-        label = " ".join(words(node.attr["label"]))
-        name, kind, shape = re.match(r"(\S+) \((\w+)\).*Output shape: (.*\S)", label).groups()
-        names[node], nodes[name] = name, (kind, shape)
-    expected, edges = shown(DOCUMENT)
-    assert Counter((names[a], names[b]) for a, b in graph.edges()) == Counter(
-        (source, target) for source, target, _ in edges.elements()
-    )
-    assert nodes == {name: (kind, shape) for name, (kind, shape, _) in expected.items()}
-
-
-@pytest.mark.full
-def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
-    """With the Graphviz in pygraphviz's wheel, where there is no `dot`."""
-    import keras
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    path = tmp_path / "keras.png"
-    keras.utils.plot_model(base_model, path, show_shapes=True, show_layer_names=True, dpi=72)
-    width, height = png_size(path.read_bytes())
-    assert height > 112 * 20 and width > 200
 
 
 # Other models and other blocks.

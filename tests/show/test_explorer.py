@@ -16,7 +16,6 @@ from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.show.explorer import explore as explore_module
 from kbert.show.explorer.counting import graphs
-from kbert.show.explorer.drawing import Drawing, geometries, right_angles
 from kbert.show.explorer.figure import STATES, figure_data
 from kbert.show.explorer.weights import describe_tensor
 
@@ -42,21 +41,6 @@ def test_a_page_needs_nothing_but_itself(base):
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing loads
     assert not re.search(r"\b(fetch|XMLHttpRequest|import)\s*\(|@import|require\(", base)
     assert len(base.encode()) < 400_000
-
-
-def test_explore_command_imports_nothing_heavy(tmp_path, run_python):
-    code = f"""
-import sys
-from kbert.cli.main import main
-try:
-    main(["explore", "base", "-o", {str(tmp_path / "bert.html")!r}])
-except SystemExit as end:
-    print(end.code)
-print(sorted({{"keras", "tensorflow", "numpy", "matplotlib"}} & set(sys.modules)))
-"""
-    printed = run_python(code).stdout.splitlines()
-    assert printed[0].startswith(f"wrote {tmp_path}/bert.html") and printed[1:] == ["0", "[]"]
-    assert (tmp_path / "bert.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_a_notebook_gets_one_frame_with_the_whole_page_in_it(base):
@@ -155,25 +139,6 @@ def test_the_inputs_are_at_the_bottom():
     assert levels["Input-Token"] > levels["Embedding-Norm"] > levels["encoder"] > levels["NSP"]
 
 
-def test_an_edge_runs_straight_or_around_what_is_in_its_way():
-    source, target = (0, 90, 40, 10), (20, 0, 50, 20)
-    assert right_angles(source, target, []) == [30, 90, 30, 20]
-    assert right_angles(source, (60, 0, 20, 20), []) == [20, 90, 20, 55, 70, 55, 70, 20]
-    # 20 … 40 is shared, 7 points lie between a line and a box
-    assert right_angles(source, target, [(0, 40, 24, 9)]) == [35.5, 90, 35.5, 20]
-    assert right_angles(source, target, [(15, 40, 90, 9)]) == [8, 90, 8, 10, 20, 10]
-    assert right_angles(source, target, [(-90, 40, 145, 9)]) == [40, 95, 62, 95, 62, 20]
-    assert right_angles(source, target, [(15, 4, 30, 9)]) == [30, 90, 30, 20]  # beside the target
-
-
-def test_layout_errors_are_found():
-    """A box in a line's way: what the check above is for."""
-    assert passes([0, 0, 0, 10, 5, 10], [3, 8, 4, 4]) and not passes([0, 0, 0, 10], [3, 8, 4, 4])
-    drawing = Drawing({"a": (40, 20), "b": (40, 20)}, [("a", "b", 0)], {})
-    figure = geometries({"one": drawing})["one"]
-    assert figure["nodes"]["a"][1] > figure["nodes"]["b"][1]
-
-
 @pytest.mark.parametrize("kind", ["float32", "float16", "float64", "bfloat16", "int64"])
 def test_tensor_statistics_are_numpys(kind):
     import ml_dtypes
@@ -250,17 +215,6 @@ def test_explorer_says_what_a_checkpoint_lacks(checkpoint, tmp_path):
     assert "NSP/kernel" not in data["tensors"]
 
 
-def test_a_damaged_checkpoint_is_one_line(checkpoint, tmp_path, capsys):
-    shutil.copytree(checkpoint[0], tmp_path / "bad")
-    file = tmp_path / "bad" / "model.safetensors"
-    tensors = load_file(file)
-    name = next(name for name in tensors if "query.weight" in name)
-    save_file(tensors | {name: np.zeros((3, 3), "float32")}, file)
-    done = run_kbert(capsys, "explore", tmp_path / "bad", "-o", tmp_path / "x.html")
-    assert done.status == 2 and "does not fit" in done.err and done.err.count("\n") == 1
-    assert not (tmp_path / "x.html").exists()
-
-
 def test_own_model_is_explored_as_it_is(tmp_path):
     import keras
 
@@ -299,16 +253,6 @@ def test_bad_explore_options_are_one_line(tmp_path, monkeypatch):
     with pytest.raises(PermissionError, match="cannot write"):
         kbert.explore("tiny", tmp_path / "x.html")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_model_of_too_many_layers_is_refused(monkeypatch):
-    import keras
-
-    monkeypatch.setattr("kbert.show.explorer.weights.MOST_LAYERS", 2)
-    x = keras.Input((3,))
-    model = keras.Model(x, keras.layers.Dense(2)(keras.layers.Dense(2)(x)))
-    with pytest.raises(ValueError, match="at most 2 layers, got 3"):
-        kbert.explore(model)
 
 
 def test_command_line_options_set_the_first_view(tmp_path, capsys):
