@@ -183,7 +183,7 @@ def test_serve_page_prints_what_it_shows(berts, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", nightly("cls")])
 def test_a_server_gives_the_vectors_of_embed(berts, tmp_path, pooling):
-    """By the rules of text-embeddings-inference: router/src/lib.rs of its sources, November 2025."""
+    """By the rules of text-embeddings-inference, router/src/lib.rs, as of November 2025."""
     bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings(pooling, True, 6))
     kbert.save(bert, tmp_path, format="transformers_onnx")
     names = ("config.json", "1_Pooling/config.json", "sentence_bert_config.json")
