@@ -7,6 +7,8 @@ faster version, with the same arguments and the same numbers.
 import contextlib
 import functools
 import importlib
+import importlib.util
+import logging
 from collections.abc import Callable, Iterator
 
 from kbert.ops.devices import device_names, is_old_gpu
@@ -22,6 +24,7 @@ _MODULES: dict[tuple, tuple] = {
     ("tensorflow", "gpu"): ("tensorflow_gpu", "tensorflow"),
     ("jax", "gpu"): ("jax_gpu", "jax"),
 }
+_logger = logging.getLogger("kbert")
 _device: str | None = None  # of a program that is compiled for a device that is not here
 
 
@@ -52,10 +55,27 @@ def device_kind() -> str:
 def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
     modules = _MODULES.get((backend, device or _device_here()), (backend,))
+    if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(device is None):
+        modules = modules[1:]
     for module in map(importlib.import_module, (f"kbert.ops.{one}" for one in modules)):
         if hasattr(module, name):
             return getattr(module, name)
     return getattr(importlib.import_module("kbert.ops.reference"), name)
+
+
+@functools.cache
+def _has_jax_kernels(here: bool) -> bool:
+    """Whether TensorFlow has JAX's kernels for a GPU; one that is here must run them, too."""
+    if importlib.util.find_spec("jax") is None:
+        problem = "jax is not installed: pip install jax"
+    else:
+        problem = importlib.import_module("kbert.ops.tensorflow_gpu").find_problem() if here else ""
+    if problem:
+        _logger.warning(
+            "attention and LayerNorm on this GPU are TensorFlow's own, which are slower: %s",
+            problem,
+        )
+    return not problem
 
 
 def __getattr__(name: str):

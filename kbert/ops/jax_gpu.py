@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas
 from jax.experimental.pallas import triton
-from keras import ops as keras_ops
 
 from kbert.ops import jax as jax_ops
 from kbert.ops import reference
@@ -25,7 +24,7 @@ _SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
 _BLOCK = 64  # queries or keys of a tile
 _ROWS = 4  # that `layer_norm` normalizes at a time
 _PARTS = 256  # programs of its backward pass, each with sums of its own
-_INTERPRETED = False  # where there is no GPU, for tests
+INTERPRETED = False  # where there is no GPU, for tests
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
@@ -46,7 +45,7 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
     kernel = jnp.concatenate([one.astype(x.dtype).reshape(width, -1) for one in kernels], 1)
     bias = None
     if biases[0] is not None:
-        each = [keras_ops.convert_to_tensor(one).astype(x.dtype).reshape(-1) for one in biases]
+        each = [jnp.asarray(one).astype(x.dtype).reshape(-1) for one in biases]
         bias = jnp.concatenate(each)
     return _self_attention(x, kernel, bias, _as_int8(mask), seed, rate, heads)
 
@@ -138,8 +137,17 @@ def _call(kernel, sizes, grid, inputs, in_specs, outputs, out_specs):
         out_specs=out_specs,
         out_shape=outputs,
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
-        interpret=_INTERPRETED,
+        interpret=INTERPRETED,
     )(inputs)
+
+
+class _Ops:
+    """What `reference.keep_at` uses of `keras.ops`, by JAX on any backend of Keras."""
+
+    bitwise_and = staticmethod(jnp.bitwise_and)
+    bitwise_xor = staticmethod(jnp.bitwise_xor)
+    right_shift = staticmethod(jnp.right_shift)
+    cast = staticmethod(lambda x, dtype: jnp.asarray(x, dtype))
 
 
 class _Sizes(NamedTuple):
@@ -225,7 +233,7 @@ class _Sizes(NamedTuple):
             return probs
         rows = head * self.rows + row + jnp.arange(_BLOCK)
         index = rows[:, None] * self.columns + (column + jnp.arange(_BLOCK))[None, :]
-        keep = reference.keep_at(index, self.rate, seed_ref[0], seed_ref[1])
+        keep = reference.keep_at(index, self.rate, seed_ref[0], seed_ref[1], _Ops)
         return jnp.where(keep, probs * (1 / (1 - self.rate)), 0.0)
 
 
@@ -359,8 +367,8 @@ _dropout.defvjp(lambda x, seed, rate: (_dropout(x, seed, rate), seed), _dropout_
 
 def linear(x, kernel, bias=None):
     """See `reference.linear`; all products are of two matrices, and so is the gradient of bias."""
-    bias = None if bias is None else jnp.asarray(keras_ops.convert_to_tensor(bias))
-    y = _linear(x.reshape(-1, x.shape[-1]), keras_ops.convert_to_tensor(kernel), bias)
+    bias = None if bias is None else jnp.asarray(bias)
+    y = _linear(x.reshape(-1, x.shape[-1]), jnp.asarray(kernel), bias)
     return y.reshape(*x.shape[:-1], -1)
 
 
@@ -393,8 +401,8 @@ def project_heads(x, kernels, biases):
     heads = []
     for kernel, bias in zip(kernels, biases, strict=True):
         shape = kernel.shape
-        bias = None if bias is None else keras_ops.convert_to_tensor(bias).reshape(-1)
-        y = linear(x, keras_ops.convert_to_tensor(kernel).reshape(shape[0], -1), bias)
+        bias = None if bias is None else jnp.asarray(bias).reshape(-1)
+        y = linear(x, jnp.asarray(kernel).reshape(shape[0], -1), bias)
         heads.append(jnp.moveaxis(y.reshape(*x.shape[:2], *shape[1:]), 2, 1))
     return heads
 
@@ -420,7 +428,7 @@ def _layer_norm_forward(x, gamma, beta, epsilon):
         out_specs=block,
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
         compiler_params=triton.CompilerParams(num_warps=4),
-        interpret=_INTERPRETED,
+        interpret=INTERPRETED,
     )(x, gamma, beta)
     return y, (x, gamma, beta)
 
@@ -473,7 +481,7 @@ def _layer_norm_backward(epsilon, residuals, gradient):
         out_specs=(whole, part),
         out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), sums),
         compiler_params=triton.CompilerParams(num_warps=4),
-        interpret=_INTERPRETED,
+        interpret=INTERPRETED,
     )(x, gamma, gradient)
     of_gamma, of_beta = of_vectors.sum(0)
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)

@@ -115,23 +115,27 @@ def keep_mask(shape, rate: float, seed):
     return keep_at(index, rate, low, high)
 
 
-def keep_at(index, rate: float, low, high):
+def keep_at(index, rate: float, low, high, ops=ops):
     """Return `keep_mask` at the positions `index`, int of any shape, of the flattened mask.
 
-    `low` and `high` are the seed's two numbers.
+    `low` and `high` are the seed's two numbers; `ops` has the functions of `keras.ops` that are
+    used here, for a backend that is not Keras's.
     """
 
-    def mix(x, shift, factor):
-        return _word(ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor))
+    def word(number):
+        return _word(number, ops)
 
-    x = ops.bitwise_xor(_word(_word(index) * _word(0x9E3779B9)), _word(low))
-    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), _word(high))
+    def mix(x, shift, factor):
+        return word(ops.bitwise_xor(x, ops.right_shift(x, word(shift))) * word(factor))
+
+    x = ops.bitwise_xor(word(word(index) * word(0x9E3779B9)), word(low))
+    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), word(high))
     x = mix(mix(x, 15, 0x7FEB352D), 15, 0x846CA68B)
-    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, _word(16))), _word(1))
+    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, word(16))), word(1))
     return ops.cast(bits, "int32") >= int(rate * 2**31)
 
 
-def _word(number):
+def _word(number, ops=ops):
     """Return a number modulo 2³² in uint32; on torch that is int64, and products are larger."""
     return ops.bitwise_and(ops.cast(number, "uint32"), ops.cast(0xFFFFFFFF, "uint32"))
 

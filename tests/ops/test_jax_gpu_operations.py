@@ -47,7 +47,7 @@ INITIAL_STATE = random.bit_generator.state
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     random.bit_generator.state = INITIAL_STATE  # whichever tests ran before
-    monkeypatch.setattr(jax_gpu, "_INTERPRETED", True)
+    monkeypatch.setattr(jax_gpu, "INTERPRETED", True)
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)

@@ -1,6 +1,10 @@
-"""The operations that TensorFlow would take on a GPU equal their definitions, on a CPU here."""
+"""The operations that TensorFlow would take on a GPU equal their definitions, on a CPU here.
 
-import itertools
+JAX's kernels are compared on more shapes in test_jax_gpu_operations.py.
+"""
+
+import functools
+import importlib.util
 
 import keras
 import numpy as np
@@ -9,84 +13,111 @@ from helpers.gradients import to_tensor, values_and_gradients
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("of TensorFlow", allow_module_level=True)
+pytest.importorskip("jax")
+
+import tensorflow as tf
 
 from kbert import ops
-from kbert.ops import reference, tensorflow_gpu
+from kbert.ops import jax_gpu, reference, tensorflow_gpu
+from kbert.ops import tensorflow as tensorflow_ops
 
 SEED = np.array([3, 2**31 - 5], "int32")
 TOLERANCES = {"float32": 2e-5, "float16": 6e-3, "bfloat16": 6e-2}
-# (batch, heads, queries, keys, size of a head)
-SHAPES = [
-    *((1, 1, 1, 2, 16), (2, 1, 7, 7, 3), (13, 3, 7, 7, 5), (3, 2, 16, 16, 32), (2, 3, 63, 63, 1)),
-    *((1, 2, 65, 65, 7), (2, 1, 1, 64, 16), (2, 2, 5, 70, 9), (2, 1, 77, 130, 11)),
-    *((3, 1, 64, 13, 12),),
-]
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    monkeypatch.setattr(jax_gpu, "INTERPRETED", True)
+    tensorflow_gpu._convert.cache_clear()
+    yield
+    tensorflow_gpu._convert.cache_clear()
 
 
 def floats(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
-def mask_of(kind: str, batch: int, queries: int, keys: int):
-    """Return bool (B, 1, 1, S) or (B, 1, R, S); the first sequence's queries attend to no key."""
-    if kind == "all":
-        return None
-    shape = batch, 1, queries if kind == "pairs" else 1, keys
-    mask = np.random.default_rng(keys).random(shape) < 0.6
+def mask_of(batch: int, queries: int, keys: int):
+    """Return bool (B, 1, R, S); the first sequence's queries attend to no key."""
+    mask = np.random.default_rng(keys).random((batch, 1, queries, keys)) < 0.6
     mask[0] = False
     return mask
 
 
-def compare(found, expected, arrays, positions, dtype):
-    values, gradients = values_and_gradients(found, arrays, positions, dtype)
-    other_values, other_gradients = values_and_gradients(expected, arrays, positions, dtype)
-    pairs = zip(values + gradients, other_values + other_gradients, strict=True)
-    for one, other in pairs:
+def compare(call, arrays, positions, dtype="float32"):
+    """Compare values and gradients of an operation; `call` takes the module of operations first."""
+    both = []
+    for module in (tensorflow_gpu, reference):
+        operation = functools.partial(call, module)
+        values, gradients = values_and_gradients(operation, arrays, positions, dtype)
+        both.append(values + gradients)
+    for one, other in zip(*both, strict=True):
         assert one.shape == other.shape and np.isfinite(one).all()
         tolerance = TOLERANCES[dtype] * max(1, np.abs(other).max())
         np.testing.assert_allclose(one, other, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize(
-    ("shape", "kind"), list(itertools.product(SHAPES, ("all", "keys", "pairs"))), ids=str
-)
-def test_attention_with_dropout_equals_reference(shape, kind, dtype):
-    """The same mask too: dropped probabilities make other values."""
-    batch, heads, queries, keys, size = shape
-    arrays = [floats(batch, heads, length, size) for length in (queries, keys, keys)]
-    dropout = {"rate": 0.3, "seed": to_tensor(SEED)}
-
-    def attend(ops):
-        return lambda *given: ops.attention(*given, **dropout)
-
-    arrays.append(mask_of(kind, batch, queries, keys))
-    compare(attend(tensorflow_gpu), attend(reference), arrays, [0, 1, 2], dtype)
+def attend(ops, query, key, value, mask):
+    """With dropout, and the same of its mask: dropped probabilities make other values."""
+    return ops.attention(query, key, value, mask, rate=0.3, seed=to_tensor(SEED))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
-def test_attention_without_dropout_equals_reference(dtype):
-    arrays = [*(floats(2, 3, 7, 5) for _ in range(3)), mask_of("keys", 2, 7, 7)]
-    compare(tensorflow_gpu.attention, reference.attention, arrays, [0, 1, 2], dtype)
+@pytest.mark.full
+@pytest.mark.parametrize(("lengths", "dtype"), [((5, 70), "float32"), ((7, 7), "bfloat16")])
+def test_attention_with_dropout_equals_reference(lengths, dtype):
+    queries, keys = lengths
+    arrays = [floats(2, 3, length, 16) for length in (queries, keys, keys)]
+    compare(attend, [*arrays, mask_of(2, queries, keys)], [0, 1, 2], dtype)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("shape", [(13, 7, 12), (2, 51, 48), (1, 1, 128)])
-def test_layer_norm_equals_reference(shape, dtype):
-    arrays = [floats(*shape) + 3, floats(shape[-1]), floats(shape[-1])]
+def project_and_attend(ops, x, *parameters):
+    kernels, biases = parameters[:3], parameters[3:] or [None] * 3
+    if ops is reference:
+        return ops.attention(*ops.project_heads(x, kernels, biases))
+    return ops.self_attention(x, kernels, biases)
 
-    def normalize(ops):
-        return lambda *given: ops.layer_norm(*given, 1e-2)
 
-    compare(normalize(tensorflow_gpu), normalize(reference), arrays, [0, 1, 2], dtype)
+@pytest.mark.full
+@pytest.mark.parametrize("with_biases", [True, False])
+def test_self_attention_equals_reference(with_biases):
+    """The bias of keys has no gradient, only what rounding leaves."""
+    arrays = [floats(2, 7, 24), *(floats(24, 3, 16) / 5 for _ in range(3))]
+    arrays += [floats(3, 16) for _ in range(3)] if with_biases else []
+    compare(project_and_attend, arrays, [0, 1, 2, 3, *([4, 6] if with_biases else [])])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_layer_norm_equals_reference(dtype):
+    arrays = [floats(13, 7, 12) + 3, floats(12), floats(12)]
+    compare(lambda ops, *given: ops.layer_norm(*given, 1e-2), arrays, [0, 1, 2], dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_dropout_and_its_gradient_have_the_mask_of_the_reference(dtype):
-    def drop(ops):
-        return lambda x: ops.dropout(x, 0.3, to_tensor(SEED))
+    def drop(ops, x):
+        return ops.dropout(x, 0.3, to_tensor(SEED))
 
-    compare(drop(tensorflow_gpu), drop(reference), [floats(13, 7, 12)], [0], dtype)
+    compare(drop, [floats(13, 7, 12)], [0], dtype)
+
+
+def test_where_a_size_is_unknown_operations_are_those_of_a_cpu():
+    """Keras's `fit` traces a step for batches of any size."""
+    x, gamma, beta = floats(13, 7, 12), floats(12), floats(12)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 12])])
+    def normalize(x):
+        return tensorflow_gpu.layer_norm(x, gamma, beta, 1e-2)
+
+    expected = reference.layer_norm(to_tensor(x), to_tensor(gamma), to_tensor(beta), 1e-2)
+    np.testing.assert_allclose(normalize(x), expected, atol=2e-5)
+    assert not [one for one in _operations(normalize.get_concrete_function()) if "Xla" in one]
+
+
+def _operations(function) -> set:
+    """Return the types of the operations of a graph and of the functions that it calls."""
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
+    return {node.op for node in nodes}
 
 
 def test_gpu_selects_these_operations():
@@ -94,3 +125,18 @@ def test_gpu_selects_these_operations():
         assert ops.attention is tensorflow_gpu.attention
         assert ops.linear.__module__ == "kbert.ops.tensorflow"
         assert ops.keep_mask.__module__ == "kbert.ops.reference"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_jax_or_its_kernels_the_operations_are_tensorflows(installed, monkeypatch, caplog):
+    """One line says why. This machine has no GPU, so that a kernel for one does not run."""
+    monkeypatch.setattr(jax_gpu, "INTERPRETED", False)
+    monkeypatch.setattr(ops, "_device_here", lambda: "gpu")
+    if not installed:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for one in (ops._select, ops._has_jax_kernels):
+        monkeypatch.setattr(ops, one.__name__, functools.cache(one.__wrapped__))
+    assert ops.attention is tensorflow_ops.attention
+    assert ops.layer_norm is tensorflow_ops.layer_norm
+    (line,) = caplog.messages
+    assert ("No FFI handler" if installed else "jax is not installed: pip install jax") in line

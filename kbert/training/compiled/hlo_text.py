@@ -19,6 +19,7 @@ SCOPES = {
     "Embedding-": "embeddings",
     names.ATTENTION: "attention",
     f"-{names.QUERIES}": "attention",
+    "attention)": "attention",  # of TensorFlow's gradients, which have no layer's name
     names.FEED_FORWARD: "feed_forward",
     names.MLM: "heads",
     names.FIRST_TOKEN: "heads",
