@@ -24,6 +24,7 @@ from kbert.training.compiled import gpu_text
 _ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # there is no TPU that two processes would fight for
     "JAX_PLATFORMS": "cpu",
+    "JAX_TRACEBACK_FILTERING": "off",  # the last line is the error
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
     "TPU_SKIP_MDS_QUERY": "1",  # nobody to ask which TPU this machine is part of
