@@ -18,11 +18,7 @@ MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 
 
 def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
-    """Return the texts as a list, and whether there was only one, not in a list.
-
-    Raises:
-        ValueError: something else than text, or none at all; the message names its location.
-    """
+    """Return the texts as a list, and whether there was only one, not in a list; check each."""
     if isinstance(texts, str):
         check_text(texts, name)
         return [texts], True
@@ -61,11 +57,7 @@ def require_source(source: object, task: str) -> None:
 
 
 def require_data(**data: object) -> None:
-    """Raise a FileNotFoundError if the path of labelled data, by its argument's name, is missing.
-
-    Raises:
-        FileNotFoundError: the message names the path, the argument and what it takes.
-    """
+    """Raise a FileNotFoundError for a missing path of labelled data, by its argument's name."""
     for name, path in data.items():
         if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
             bounds.refuse_url(path)
@@ -96,10 +88,7 @@ def require_head_of(source: str, task: str, head: str, actual: str) -> None:
 
 
 def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | None = None) -> None:
-    """Raise a ValueError where a layer has newly initialized weights that nothing has trained.
-
-    It says the way to `head`, by default the model's.
-    """
+    """Raise a ValueError for newly initialized layers; the message says the way to `head`."""
     untrained = untrained_weights.find_untrained(bert)
     if lacking := [layer for layer in layers if layer in untrained]:
         way = HEADS[head or bert.head].hint
@@ -141,13 +130,7 @@ def check_max_length(bert: Bert, max_length: int | None) -> None:
 
 
 def length_of_examples(bert: Bert, max_length: int | None) -> int:
-    """Return the tokens that a training example can have.
-
-    None: 128, or fewer where the model has fewer.
-
-    Raises:
-        ValueError: a `max_length` above the model's positions.
-    """
+    """Return the tokens that a training example can have; None: 128, or the positions if fewer."""
     check_max_length(bert, max_length)
     return longest(bert, max_length) if max_length else min(DEFAULT_LENGTH, longest(bert))
 

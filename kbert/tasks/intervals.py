@@ -62,10 +62,8 @@ def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float
 
     A metric has no interval if it is NaN in a resample, or the same in all resamples, except for an
     accuracy or recall of 0 or 1, which has Wilson's. Fewer than 10 examples have no intervals, nor
-    do so many that 50 resamples would take more than about 10 seconds.
-
-    Args:
-        scores: by the suffix of the metrics' names, mostly "" alone.
+    do so many that 50 resamples would take more than about 10 seconds. `scores` are by the suffix
+    of the metrics' names, mostly "" alone.
     """
     intervals: dict[str, tuple[float, float]] = {}
     for suffix, one in scores.items():

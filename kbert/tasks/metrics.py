@@ -178,17 +178,11 @@ def answer_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]
 def compare_answers(
     answers: Sequence[Sequence[str]], predicted: Sequence[str], odds: Sequence[float] | None = None
 ) -> tuple[np.ndarray, ...]:
-    """Compare predicted answers with the correct ones.
+    """Compare one predicted answer to each question with its correct ones; none: no answer.
 
-    Args:
-        answers: the correct answers to each question; none: it has no answer.
-        predicted: one answer to each question.
-        odds: of no answer against the predicted one (Google's null_odds.json): above 0 there is no
-            answer. None: SQuAD 1.1, each question has one.
-
-    Returns:
-        Exact match and F1, (N, 2). With `odds` also the odds, whether there is an answer, and
-        whether the predicted one has a text, (N,) each.
+    `odds` are those of no answer against the predicted one (Google's null_odds.json): above 0 there
+    is no answer. None: SQuAD 1.1, each question has one. Returns exact match and F1, (N, 2). With
+    `odds` also the odds, whether there is an answer, and whether the predicted one has a text.
     """
     scores = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
     if odds is None:
@@ -203,13 +197,11 @@ def compute_squad(
     has_answer: np.ndarray | None = None,
     has_text: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """Compute SQuAD's metrics of `compare_answers`' arrays.
+    """Compute exact_match and f1 of `compare_answers`' arrays.
 
-    Returns:
-        exact_match and f1. With odds also those of the questions with an answer, HasAns_…, and of
-        the others, NoAns_…, if there are any; and best_exact and best_f1, with the best_…_thresh
-        of the odds that reaches them, as SQuAD 2.0's evaluation finds it (0.0 if no answer at all
-        is best).
+    With odds also those of the questions with an answer, HasAns_…, and of the others, NoAns_…, if
+    there are any; and best_exact and best_f1, with the best_…_thresh of the odds that reaches them,
+    as SQuAD 2.0's evaluation finds it (0.0 if no answer at all is best).
     """
     if odds is None or has_answer is None or has_text is None:
         return dict(zip(("exact_match", "f1"), map(float, raw.mean(0)), strict=True))

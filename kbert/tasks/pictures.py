@@ -14,12 +14,9 @@ _DOTS_PER_INCH = 150
 
 @contextlib.contextmanager
 def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = None) -> Iterator:
-    """Yield an empty figure; write it to the path, which ends with one of `PICTURES`.
+    """Yield an empty figure; write it atomically to the path, which ends with one of `PICTURES`.
 
-    Args:
-        path: written atomically.
-        font_size: points.
-        most_pixels: maximum pixels of a side of a .png.
+    `font_size` is in points; a side of a .png has `most_pixels` at most.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

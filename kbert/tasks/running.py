@@ -60,7 +60,7 @@ def list_texts(
 ) -> tuple[list[str], Any, bool]:
     """Return texts and pairs as lists, and whether it was one text; check the model for them.
 
-    Without `optional`, pairs must not be None.
+    Unless they are `optional`, pairs must not be None.
     """
     require_tokenizer(bert, task)
     first, is_single = listed(texts, name)
@@ -87,14 +87,9 @@ def get_function(
 ) -> Callable:
     """Return the compiled function of a model made from `bert.model`, one for each model and key.
 
-    Args:
-        key: what `build` depends on, beside the model.
-        build: makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself.
-        precision: one of `PRECISIONS`; None: the model's own.
-
-    Returns:
-        A function of two int32 arrays (B, S) that returns a list of arrays; in another precision
-        than the model's own they are float32.
+    `build` makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself;
+    `key` is what it depends on. The function takes two int32 arrays (B, S) and returns a list of
+    arrays, which are float32 in another precision (one of `PRECISIONS`) than the model's own.
     """
     if precision is not None:
         check_choice(precision, PRECISIONS, "precision")

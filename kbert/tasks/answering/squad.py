@@ -30,10 +30,7 @@ class Question(NamedTuple):
 def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
     """Read the questions of a SQuAD 1.1 or 2.0 file; without columns, `options` must name none.
 
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not JSON, not SQuAD's shape, an answer that is not at its offset, a question
-            without an answer that is not impossible, no question; with the line or the id.
+    A ValueError has the line or the question's id.
     """
     if options.names or options.no_header:
         raise ValueError(

@@ -37,9 +37,6 @@ def encode_squad(
     0, [CLS]'s, in a window without the whole answer and if there is no answer; IGNORED if the
     tokenizer drops the whole answer. Questions of more than _LONGEST_QUESTION tokens are truncated.
     A warning counts either.
-
-    Raises:
-        ValueError: a context without a token; a `max_length` that leaves no space for it.
     """
     plain = {"add_special_tokens": False}
     questions = tokenizer.encode_batch([record.question for record in records], **plain).encodings

@@ -49,10 +49,9 @@ def head_statistics(
     heads: Sequence[int],
     special: Sequence[int] = (),
 ) -> list[HeadStatistics]:
-    """Return the statistics of each head, layer by layer, over all tokens.
+    """Return the statistics of each head, layer by layer; weights are float (layers, heads, S, S).
 
-    `weights` are float (layers, heads, S, S): rows attend to columns, and sum to 1. `special` has
-    the indices of [CLS], which is the first token, and of [SEP].
+    `special` has the indices of [CLS], which is the first token, and of [SEP].
     """
     return [
         _describe_head(layer, head, one, special)

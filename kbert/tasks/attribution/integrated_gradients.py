@@ -50,14 +50,11 @@ class Integral:
 def integrate(
     function: Callable, x: np.ndarray, baseline: np.ndarray, others: list, steps: int | None
 ) -> Integral:
-    """Return the attributions of one sequence.
+    """Return the attributions of one sequence, `x` float32 (S, H), against its baseline.
 
-    Args:
-        function: from `gradients.value_and_grad`, of points (K, S, H), a mask (K, S) and
-            arguments that every point shares.
-        x, baseline: float32 (S, H).
-        others: the mask (S,), then the shared arguments.
-        steps: number of points; None: `STEPS`, doubled until the sum is near enough.
+    `function` is from `gradients.value_and_grad`, of points (K, S, H), a mask (K, S) and arguments
+    that every point shares; `others` are the mask (S,), then these. `steps` is the number of
+    points; None: `STEPS`, doubled until the sum is near enough.
     """
     size = max(2, min(10, _TOKENS // len(x)))  # points per call: a compiled function of one shape
 

@@ -163,10 +163,7 @@ def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[st
 
 
 def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[list[int]]:
-    """Return the indices of each record's label or labels in `labels`.
-
-    A ValueError, with file and line, names a label that is not there.
-    """
+    """Return the indices of each record's labels in `labels`, which must have them."""
     ids = {label: number for number, label in enumerate(labels)}
     numbers = []
     for record in records:
@@ -184,11 +181,7 @@ def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[li
 def encode_texts(
     records: Sequence[Labelled], tokenizer, max_length: int, labels: Sequence
 ) -> Examples:
-    """Encode the texts of records; a warning counts the texts that were truncated.
-
-    Raises:
-        ValueError: pairs and single texts mixed.
-    """
+    """Encode the texts of records, all pairs or none; a warning counts the truncated ones."""
     pairs = sum(record.pair is not None for record in records)
     if 0 < pairs < len(records):
         raise ValueError(

@@ -27,15 +27,9 @@ class Distillation:
     runs where batches are made, in their thread: the student's program has none of its weights.
 
     Args:
-        teacher: a model that can read the student's inputs, see `open_teacher`.
-        batches: the student's.
-        settings: the run's, with its precision.
-        losses: the losses of the student's outputs, which the teacher has too, by name.
-        spec: the student's graph.
-
-    Attributes:
-        losses: see `kbert.training.recipe.Distillation`.
-        digest: a digest of the teacher.
+        teacher: from `open_teacher`.
+        batches, settings, spec: the student's batches, its run's settings and its graph.
+        losses: of the student's outputs, which the teacher has too, by name.
     """
 
     def __init__(
@@ -115,17 +109,9 @@ def open_teacher(
     pairs: bool,
     head: str | None = None,
 ) -> Bert:
-    """Return the teacher, which must read what the student reads.
+    """Open the teacher; a ValueError if it cannot read sequences of so many tokens, or pairs.
 
-    Args:
-        source: a `Bert`, or a checkpoint of any format.
-        tokenizer: the student's.
-        tokens: the length of its longest sequences.
-        pairs: whether they have second texts.
-        head: to load a checkpoint with; None: its own.
-
-    Raises:
-        ValueError: another vocabulary, too few positions or segments.
+    It must have the student's vocabulary. `head` is to load a checkpoint with; None: its own.
     """
     teacher = source if isinstance(source, Bert) else load_of_casing(source, tokenizer, head)
     vocabulary, config = require_tokenizer(teacher, "a teacher").tokens, teacher.config

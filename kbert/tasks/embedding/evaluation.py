@@ -92,11 +92,8 @@ def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
     The neighbours are exact: every query is compared with every text but itself. mrr@10 is the mean
     of 1 / the rank of the first correct text, 0 if none is among the first ten. As
     InformationRetrievalEvaluator of sentence-transformers, which keeps a query that is among the
-    texts there.
-
-    Args:
-        unit: float (texts, H), of length 1.
-        columns: int (N, C): indices of queries, of the correct text of each, and of others.
+    texts there. `unit` are embeddings, float (texts, H), of length 1; `columns`, int (N, C), the
+    indices of queries, of the correct text of each, and of others.
     """
     corpus = np.unique(columns[:, 1:])
     correct: dict[int, set[int]] = {}

@@ -145,10 +145,9 @@ def embed(
 def embed_ids(
     bert: Bert, ids: Sequence[Sequence[int]], *, batch_size: int, precision: str | None
 ) -> np.ndarray:
-    """Embed token ids of texts, with [CLS] and [SEP]; sequences may have any length.
+    """Embed token ids of texts of any length, with [CLS] and [SEP]: float32 (N, H).
 
-    The checkpoint's pooling is used, else the mean. `prepare_texts` must have added the prompt
-    before the texts were tokenized. Returns float32 (N, H).
+    The checkpoint's pooling is used, else the mean; `prepare_texts` has added its prompt.
     """
     own = settings_of(bert, "evaluate")
     _check(bert, own.pooling, None, "truncate")
@@ -184,8 +183,7 @@ def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]
 def compare(similarity: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Compare embeddings (N, D) with embeddings (M, D): float (N, M); higher means more similar.
 
-    `similarity` is one of `kbert.checkpoints.sentence_settings.SIMILARITIES`; distances are
-    negative.
+    `similarity` is one of `SIMILARITIES`; distances are negative.
     """
     if similarity == "cosine":
         return np.clip(_normalize_safely(a) @ _normalize_safely(b).T, -1, 1)

@@ -8,11 +8,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 
 
 def choose_prompt(settings: SentenceSettings, prompt_name: str | None, prompt: str | None) -> str:
-    """Return the prompt itself, the one of a name, or the checkpoint's default.
-
-    Raises:
-        ValueError: both a prompt and a name, a name that the checkpoint does not have, no text.
-    """
+    """Return the prompt itself, the one of a name, or the checkpoint's default; not both."""
     if prompt is not None and prompt_name is not None:
         raise ValueError("prompt must be left out where prompt_name is given, got both")
     if prompt is not None:

@@ -42,11 +42,7 @@ def find_adapter(source) -> Path | None:
 
 
 def find_base(folder: Path) -> str:
-    """Return the path or the address of the base that an adapter says it was trained on.
-
-    Raises:
-        ValueError: it does not say one, or a path with nothing there.
-    """
+    """Return the path or the address of the base that an adapter says it was trained on."""
     base = peft_folder.read(folder).base_path
     if base is None or not (Path(base).exists() or ModelName.parse(base)):
         raise ValueError(
@@ -59,17 +55,10 @@ def find_base(folder: Path) -> str:
 def open_source(
     source: Bert | str | os.PathLike, settings: FinetuningSettings
 ) -> tuple[Bert, LoraAdapter | None]:
-    """Open what a run begins with.
+    """Open a model, and the adapter that the run continues, which is not in the model's weights.
 
-    Args:
-        source: as `finetune` takes it; the folder of an adapter, too.
-        settings: the run's.
-
-    Returns:
-        The model; and an adapter that the run continues, which is not in the model's weights.
-
-    Raises:
-        ValueError: an adapter of other settings than the run's, or of no base that is here.
+    `source` is as `finetune` takes it, or the folder of an adapter. A ValueError says that an
+    adapter has other settings than the run, or no base that is here.
     """
     if isinstance(source, Bert):
         return source, None
@@ -107,10 +96,8 @@ def choose_trained(
 ) -> TrainedParts:
     """Return the trained parts of a graph. With LoRA, newly initialized layers are trained too.
 
-    So are the layers that a continued adapter has trained as a whole.
-
-    Raises:
-        ValueError: see `kbert.graph.trained_parts.trained_parts`; an adapter on other blocks.
+    So are the layers that a continued adapter has trained as a whole; it must be on the same
+    blocks.
     """
     new = {layer.name for layer in layers(spec)} - {layer.name for layer in source.model.layers}
     if adapter is not None:

@@ -92,24 +92,15 @@ class Task(Protocol):
         return pkgutil.resolve_name(self.recipe).RECIPE
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
-        """Return a file's records, in its order; each knows its file and line.
+        """Return a file's records, in its order; each knows its file and line, as errors do.
 
-        Args:
-            path: the file.
-            options: which columns to read, and whether there is a header.
-
-        Raises:
-            OSError: it cannot be read.
-            ValueError: what is wrong, with file and line.
+        `options` are which columns to read, and whether there is a header.
         """
 
     def take(self, data, name: str, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return the records of rows in memory (`kbert.data.labelled.in_memory`).
 
-        Each knows its location.
-
-        Raises:
-            ValueError: what is wrong, with the row's location.
+        Each knows its location, as errors do.
         """
 
     def labels(self, records: Sequence, /) -> tuple[str, ...] | None:
@@ -117,27 +108,17 @@ class Task(Protocol):
         return None
 
     def check_labels(self, records: Sequence, labels: Sequence[str], /) -> None:
-        """Raise a ValueError, with file and line, for a label that `labels` lacks.
-
-        Only tasks with classes have labels to check.
-        """
+        """Raise a ValueError, with file and line, for a label that `labels`, of classes, lacks."""
         return None
 
     def encode(self, records: Sequence, /, tokenizer, labels, *, max_length: int) -> "Examples":
-        """Encode records: the model's inputs, and the labels as numbers.
-
-        Raises:
-            ValueError: a label that `labels` lacks, with file and line.
-        """
+        """Encode records: the model's inputs, and the labels as numbers."""
 
     def scores(self, records: Sequence, examples, outputs: dict[str, list], labels) -> "Scores":
         """Return how good outputs are, per example; its `metrics` are over all.
 
-        Args:
-            records, examples: from `read` and `encode`.
-            outputs: logits by the model's output, float32, an array an example, in their order;
-                those over tokens are as long as the example.
-            labels: the head's, or None.
+        `outputs` are logits by the model's output, float32, an array an example, in their order;
+        those over tokens are as long as the example. `labels` are the head's, or None.
         """
 
 
@@ -175,9 +156,7 @@ def read_data(
 ) -> tuple[list, list | None, tuple[str, ...] | None]:
     """Return the records of training and dev data, and the labels of the training data.
 
-    Raises:
-        OSError, ValueError: as `Task.read` and `Task.take`; dev data with other labels; pairs of
-            texts in one of the two, single texts in the other.
+    Dev data must have no other labels; pairs of texts if the training data have them.
     """
     records = records_of(task, train, "train", columns)
     labels = task.labels(records)

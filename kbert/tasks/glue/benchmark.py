@@ -82,13 +82,9 @@ TASKS = {
 
 
 def find_tasks(names: str | Sequence[str]) -> list[GlueTask]:
-    """Return the tasks of some names, in GLUE's order.
+    """Return the tasks of some names, in GLUE's order; "sst2" is SST-2.
 
-    Args:
-        names: "all", names between commas, or a list of them; "sst2" is SST-2.
-
-    Raises:
-        ValueError: one that is none of the nine.
+    `names` are "all", names between commas, or a list of them.
     """
     if isinstance(names, str):
         names = list(TASKS) if names == "all" else names.split(",")
@@ -106,11 +102,7 @@ def _simplify(name: str) -> str:
 
 
 def find_folders(data, tasks: Sequence[GlueTask]) -> dict[str, Path]:
-    """Return the folder of each task within GLUE's, by the task's name.
-
-    Raises:
-        FileNotFoundError: no folder `data`; or one of the tasks has none in it.
-    """
+    """Return the folder of each task within GLUE's, by the task's name."""
     data = Path(data)
     if not data.is_dir():
         raise FileNotFoundError(f"{data}: expected one folder per task, found none")
@@ -142,11 +134,7 @@ GRID = {"batch_sizes": "batch_size", "learning_rates": "learning_rate", "epochs"
 
 
 def list_settings(**grid: Sequence) -> list[Setting]:
-    """Return every combination of the values of a grid, in order; `grid` has the names of `GRID`.
-
-    Raises:
-        ValueError: a value out of its range, or none at all.
-    """
+    """Return every combination of the values of a grid, by the names of `GRID`, in order."""
     for name, setting in GRID.items():
         values = grid[name]
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:

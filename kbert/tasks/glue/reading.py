@@ -38,15 +38,10 @@ def read_task(task: GlueTask, folder: Path) -> TaskData:
 
 
 def read_file(task: GlueTask, path: Path) -> list[Labelled]:
-    """Return the records of one file with labels.
+    """Return the records of one file with labels; an error names file and line.
 
     Lines that QQP's own download breaks, with other columns than its header, are left out with a
     warning, as `datasets` leaves them out; of other tasks they are an error.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: not UTF-8, no header where there must be one, a line with other columns, an
-            empty text, a label that the task has not; with file and line. No line at all.
     """
     records, broken = [], []
     layout: Layout | None = None

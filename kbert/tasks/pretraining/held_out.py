@@ -15,12 +15,7 @@ def open_batches(
 ) -> tuple[PretrainingBatches, PretrainingBatches | None]:
     """Return the batches to train with, and those to evaluate with or None.
 
-    Args:
-        paths: the folders of "shards" and "dev"; the latter may be None.
-        settings: the run's.
-
-    Raises:
-        OSError, ValueError: shards that cannot be read, or do not fit each other.
+    `paths` are the folders of "shards" and "dev"; the latter may be None.
     """
     shards, dev = open_shards(paths["shards"]), None
     share = _share(shards, paths.get("dev"), settings.dev_ratio)

@@ -85,15 +85,8 @@ class PretrainingSettings(DistillationSettings, RunSettings):
 def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
     """Return the model's configuration, checked against the data.
 
-    A preset takes the size of the shards' vocabulary; a configuration of one's own must hold it.
-
-    Args:
-        config: a preset's name, the path of a JSON file or a `BertConfig`.
-        vocab_size: tokens of the shards' vocabulary.
-        seq_len: tokens of an example.
-
-    Raises:
-        ValueError: a vocabulary or an example that does not fit.
+    `config` is a preset's name, a JSON file or a `BertConfig`. A preset takes the size of the
+    shards' vocabulary; another configuration must hold it.
     """
     from kbert.graph.presets import PRESETS, get_config
 

@@ -44,14 +44,7 @@ def read_conll(
     options: ColumnOptions,
     find_header: Callable[[Sequence[Row], ColumnOptions], bool],
 ) -> list[Sentence]:
-    """Return the sentences of a CoNLL file, without its header.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not UTF-8, a line without a label or with other columns than the first, a text
-            and its label on each line, a first line that may be a header or not; with the line's
-            number.
-    """
+    """Return the sentences of a CoNLL file, without its header; an error has the line's number."""
     words = list(_read_words(path, options))
     texts = [word for word in words if " " in word.text]
     if 2 * len(texts) > len(words):

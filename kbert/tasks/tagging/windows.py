@@ -47,10 +47,9 @@ def join_spans(words: Iterable[str]) -> list[Span]:
 def find_punctuation(words: Iterable[str], tokenizer) -> str | None:
     """Learn from a data set how it splits texts into words.
 
-    Returns:
-        None if its words are the tokenizer's, which splits at punctuation. Else texts are split at
-        spaces, and the result is the punctuation that is split off both ends: the characters that
-        are words of their own in the data.
+    It is None if its words are the tokenizer's, which splits at punctuation. Else texts are split
+    at spaces, and the result is the punctuation that is split off both ends: the characters that
+    are words of their own in the data.
     """
     different = sorted(set(words))
     encodings = tokenizer.encode_batch(different, add_special_tokens=False)
@@ -79,8 +78,7 @@ def split_windows(
     """Split a sentence into windows that overlap by half, and assign each word to one of them.
 
     A word's label is at its first token, in the window where that is farthest from the ends. A word
-    that the tokenizer drops is in no window. `encoding` is without [CLS] and [SEP], `max_length`
-    with them.
+    that the tokenizer drops is in no window. `max_length` counts [CLS] and [SEP].
     """
     first = _find_first_tokens(spans, encoding.offsets)
     width = max_length - 2

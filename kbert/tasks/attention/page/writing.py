@@ -116,10 +116,9 @@ def page_data(
 def choose_head(attention, layer: int | None = None, head: int | None = None) -> tuple[int, int]:
     """Choose the head that shows best how words attend to other words; return its two indices.
 
-    A head is better if the largest weight of a word on a distant word (neither the word itself nor
-    its neighbours) is larger, on average over the words; [CLS] and [SEP] are no words. In a text
-    without such words it is the first head. `layer` and `head` are indices to choose from; None:
-    all.
+    It is the one with the largest weights of words on distant words (neither the word itself nor
+    its neighbours), on average over the words; [CLS] and [SEP] are no words. In a text without such
+    words it is the first head. `layer` and `head` are indices to choose from; None: all.
     """
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     heads = slice(None) if head is None else slice(head, head + 1)
@@ -174,11 +173,10 @@ def find_largest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.ndarray:
-    """Draw each head's weights (L, A, S, S) as a thumbnail, one byte per pixel: uint8 (L, A, k, k).
+    """Draw each head's weights (L, A, S, S) as a thumbnail, uint8 (L, A, k, k), k `SIDE` or less.
 
-    k is `SIDE`, or S if that is less. A pixel is the largest weight of its block: pixel n has the
-    tokens from n · S // k up to, not including, (n + 1) · S // k. The rows and columns of the
-    tokens `left_out` count as 0.
+    A pixel is the largest weight of its block: pixel n has the tokens from n · S // k up to, not
+    including, (n + 1) · S // k. The rows and columns of the tokens `left_out` count as 0.
     """
     size = weights.shape[-1]
     side = min(SIDE, size)
