@@ -51,8 +51,7 @@ def forward_of_tasks(size: str, batch: int, length: int, precision: str):
         weight.assign(random.normal(weight.numpy(), 0.02).astype("float32"))
     bert = kbert.Bert(config, "encoder", model)
     outputs = names.encoder_output(config.num_hidden_layers), names.POOLER
-    build = running.select_outputs(*outputs)
-    function = running.get_function(bert, outputs, build, precision.removeprefix("mixed_"))
+    function = running.get_output_function(bert, outputs, precision.removeprefix("mixed_"))
     arrays = data(config.vocab_size, batch, length)
     rows = list(zip(arrays["tokens"].tolist(), arrays["segments"].tolist(), strict=True))
 

@@ -97,8 +97,9 @@ def get_function(
         model = bert.model if precision is None else cast(bert, precision.removeprefix("mixed_"))
         functions = _functions.setdefault(model, {})
         if key not in functions:
-            function = compile_model(build(model))
-            functions[key] = function if model is bert.model else _cast_outputs(function)
+            function = functions[key] = compile_model(build(model))
+            if model is not bert.model:
+                functions[key] = lambda *ids: [np.asarray(x, "float32") for x in function(*ids)]
         return functions[key]
 
 
@@ -112,23 +113,14 @@ def cast(bert: Bert, dtype: str) -> keras.Model:
     return cast_model(bert.model, bert.spec, dtype)
 
 
-def _cast_outputs(function: Callable) -> Callable:
-    return lambda *ids: [np.asarray(output, "float32") for output in function(*ids)]
-
-
 def get_output_function(bert: Bert, layers: Sequence[str], precision: str | None) -> Callable:
     """Return the compiled function of the outputs of the named layers; see `get_function`."""
-    return get_function(bert, tuple(layers), select_outputs(*layers), precision)
-
-
-def select_outputs(*layers: str) -> Callable[[keras.Model], BertModel]:
-    """Return a function that builds a model with the outputs of the named layers."""
 
     def build(model: keras.Model) -> BertModel:
         outputs = [model.get_layer(name).output for name in layers]
         return BertModel(ids_of(model), outputs, spec=None)
 
-    return build
+    return get_function(bert, tuple(layers), build, precision)
 
 
 def run_texts(

@@ -11,7 +11,6 @@ import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.model.builder import build
-from kbert.tasks.running import select_outputs
 
 SIZES = {"pretraining": {"max_predictions": 5}, "tokens": {"num_labels": 3}}
 
@@ -61,7 +60,6 @@ def test_view_of_a_model_has_no_spec(small, tmp_path):
     views = [
         kbert.build_hidden_states(model),
         kbert.build_attention_maps(model, blocks=[-1]),
-        select_outputs("NSP-Dense")(model),
     ]
     for view in views:
         assert view.spec is None

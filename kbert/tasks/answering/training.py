@@ -41,10 +41,9 @@ def encode_squad(
     plain = {"add_special_tokens": False}
     questions = tokenizer.encode_batch([record.question for record in records], **plain).encodings
     texts = list(dict.fromkeys(record.context for record in records))
-    contexts = tokenizer.encode_batch(texts, **plain).encodings
-    contexts = dict(zip(texts, contexts, strict=True))
-    ids, segments, starts, ends, notes = [], [], [], [], []
-    dropped = 0
+    encodings = tokenizer.encode_batch(texts, **plain).encodings
+    contexts = dict(zip(texts, encodings, strict=True))
+    rows, dropped = [], 0
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
         first = [tokenizer.cls_id, *question.ids[:_LONGEST_QUESTION], *tokenizer.between_ids]
         context = contexts[record.context]
@@ -63,19 +62,18 @@ def encode_squad(
             begin = last = IGNORED if no_token else 0
             if span is not None and start <= span[0] and span[1] < end:
                 begin, last = (len(first) + n - start for n in span)
-            ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
-            second = [tokenizer.second_segment] * (end - start + 1)
-            segments.append([0] * len(first) + second)
-            starts.append(begin)
-            ends.append(last)
-            notes.append(Window(number, len(first), context.offsets[start:end]))
+            ids = [*first, *context.ids[start:end], tokenizer.sep_id]
+            segments = [0] * len(first) + [tokenizer.second_segment] * (end - start + 1)
+            note = Window(number, len(first), context.offsets[start:end])
+            rows.append((ids, segments, begin, last, note))
     if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
         _logger.warning(
             "%d of %d questions were cut to %d tokens", truncated, len(questions), _LONGEST_QUESTION
         )
     if dropped:
         _logger.warning("%d of %d answers contain no token and are left out", dropped, len(records))
-    return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)
+    all_ids, all_segments, starts, ends, notes = map(list, zip(*rows, strict=True))
+    return Examples(all_ids, all_segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
 
 def _find_tokens(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

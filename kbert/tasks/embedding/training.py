@@ -14,7 +14,6 @@ from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.embedding.reading import TextRecord, TextTask
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
 
@@ -58,10 +57,6 @@ class SentenceEmbeddings(TextTask):
             groups = [numbers[str(record.label)] for record in records]
             targets["groups"] = np.array(groups, np.int32)
         return TextColumns.from_texts(ids, columns, **targets)
-
-    def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
-        """Return the scores of {"Vectors": embeddings}; see `score_embeddings`."""
-        return score_embeddings(records[0].kind, examples, np.stack(outputs["Vectors"]))
 
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
