@@ -15,6 +15,7 @@ from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS, batches_by_length
 from kbert.data.tokenization.encodings import Encoding
+from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.io.wording import check_choice
@@ -26,6 +27,7 @@ from kbert.tasks import PRECISIONS
 from kbert.tasks.checks import (
     listed,
     longest,
+    require_head,
     require_tokenizer,
     require_two_segments,
 )
@@ -159,6 +161,30 @@ def run_texts(
         results[index] = convert(index, encoding, outputs)
     warn_of_truncated(task, truncated, len(texts), limit)
     return results
+
+
+def compute_logits(
+    bert: Bert,
+    task: str,
+    head: str,
+    layer: str,
+    texts: list[str],
+    pairs: list[str] | None,
+    options: InferenceOptions,
+) -> np.ndarray:
+    """Return the logits of a head's layer on the pooler, float32 (N, labels), of each text."""
+    require_head(bert, task, head, [names.POOLER, layer])
+    logits = run_texts(
+        bert,
+        task,
+        get_output_function(bert, [layer], options["precision"]),
+        texts,
+        pairs,
+        convert=lambda index, encoding, outputs: outputs[0],
+        batch_size=options["batch_size"],
+        progress=options["progress"],
+    )
+    return np.stack(logits).astype("float32")
 
 
 class Window(NamedTuple):

@@ -21,6 +21,7 @@ from kbert.data.labelled.columns import (
     ColumnOptions,
 )
 from kbert.data.labelled.text_lines import Row, read_json_lines, read_rows
+from kbert.io.wording import first_few
 from kbert.tasks.finetuning.task import Task
 
 _logger = logging.getLogger("kbert")
@@ -255,6 +256,14 @@ def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> No
     """Raise a ValueError for a row with another number of columns than the first."""
     if len(cells) != len(names):
         raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
+
+
+def number_label(label: str, numbers: Mapping[str, int], location: str) -> int:
+    """Return the number of a label; a ValueError, with file and line, if the model lacks it."""
+    if label not in numbers:
+        known = first_few(list(numbers), 10)
+        raise ValueError(f"{location}: label must be one of the model's {known}, got {label!r}")
+    return numbers[label]
 
 
 def parse_number(value) -> float | None:

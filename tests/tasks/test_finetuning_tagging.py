@@ -155,7 +155,9 @@ def test_tags_come_from_the_training_data():
 
 
 def test_label_missing_from_training_is_refused():
-    with pytest.raises(ValueError, match=r"f, line 2: label must be one of B-x, I-x, got 'O'"):
+    with pytest.raises(
+        ValueError, match=r"f, line 2: label must be one of the model's B-x, I-x, got 'O'"
+    ):
         TAGGING.encode([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
     with pytest.raises(ValueError, match="max_length must be at least 3"):
         TAGGING.encode([sentence("a")], tokenizer(), LABELS, 2)

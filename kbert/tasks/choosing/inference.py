@@ -7,15 +7,9 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
-from kbert.tasks.checks import (
-    check_text,
-    listed,
-    require_head,
-    require_tokenizer,
-    require_two_segments,
-)
+from kbert.tasks.checks import check_text, listed, require_tokenizer, require_two_segments
 from kbert.tasks.choosing import join_start
-from kbert.tasks.running import BATCH_SIZE, get_output_function, run_texts, softmax
+from kbert.tasks.running import BATCH_SIZE, InferenceOptions, compute_logits, softmax
 
 
 @dataclass(frozen=True)
@@ -64,18 +58,10 @@ def choose(
         raise ValueError(f"choices must be a list of two texts or more, got {choices!r:.60}")
     check_text(prompt, "prompt")
     check_text(start, "start")
-    require_head(bert, "choose", "choice", [names.POOLER, names.CLASSIFIER])
     require_two_segments(bert, "choose")
-    logits = run_texts(
-        bert,
-        "choose",
-        get_output_function(bert, [names.CLASSIFIER], precision),
-        [prompt] * len(texts),
-        join_start(start, texts),
-        convert=lambda index, encoding, outputs: outputs[0][0],
-        batch_size=batch_size,
-        progress=False,
-    )
-    probabilities = softmax(np.array(logits))
+    pairs = [prompt] * len(texts), join_start(start, texts)
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=False)
+    logits = compute_logits(bert, "choose", "choice", names.CLASSIFIER, *pairs, options)
+    probabilities = softmax(logits[:, 0])
     order = np.argsort(-probabilities, kind="stable")
     return [Choice(int(n), texts[n], float(probabilities[n])) for n in order]

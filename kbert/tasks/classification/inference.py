@@ -8,13 +8,11 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
-from kbert.tasks.checks import require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
-    get_output_function,
+    compute_logits,
     list_texts,
-    run_texts,
     sigmoid,
     softmax,
 )
@@ -71,9 +69,8 @@ def next_sentence(
             "next_sentence needs a model that was trained on next sentences, a BERT, got "
             f"{bert.config.family.title}"
         )
-    logits = _compute_logits(
-        bert, "next_sentence", names.NSP, texts, pairs, batch_size, precision, progress
-    )
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
+    logits = compute_logits(bert, "next_sentence", "pretraining", names.NSP, texts, pairs, options)
     probabilities = softmax(logits)[:, 0]
     return float(probabilities[0]) if is_single else probabilities
 
@@ -125,9 +122,8 @@ def classify(
             text.
     """
     texts, pairs, is_single = list_texts(bert, "classify", texts, pairs)
-    logits = _compute_logits(
-        bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
-    )
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
+    logits = compute_logits(bert, "classify", "classifier", names.CLASSIFIER, texts, pairs, options)
     if multi_label is None:
         multi_label = bert.problem_type == "multi_label_classification"
     independent = multi_label or logits.shape[1] == 1
@@ -175,38 +171,11 @@ def regress(
             head; something that is not text.
     """
     texts, pairs, is_single = list_texts(bert, "regress", texts, pairs)
-    logits = _compute_logits(
-        bert, "regress", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
-    )
+    options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
+    logits = compute_logits(bert, "regress", "classifier", names.CLASSIFIER, texts, pairs, options)
     if logits.shape[1] != 1:
         raise ValueError(
             f"regress needs a model with one output, got {logits.shape[1]}: for labels use "
             "kbert.classify"
         )
     return float(logits[0, 0]) if is_single else logits[:, 0]
-
-
-def _compute_logits(
-    bert: Bert,
-    task: str,
-    layer: str,
-    texts: list[str],
-    pairs,
-    batch_size: int,
-    precision: str | None,
-    progress: bool,
-) -> np.ndarray:
-    """Return the logits of a head's layer, float32 (N, labels), in the order of the texts."""
-    head = "pretraining" if layer == names.NSP else "classifier"
-    require_head(bert, task, head, [names.POOLER, layer])
-    logits = run_texts(
-        bert,
-        task,
-        get_output_function(bert, [layer], precision),
-        texts,
-        pairs,
-        convert=lambda index, encoding, outputs: outputs[0],
-        batch_size=batch_size,
-        progress=progress,
-    )
-    return np.stack(logits).astype("float32")

@@ -20,7 +20,7 @@ from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.table_task import Columns, TableTask
+from kbert.tasks.table_task import Columns, TableTask, number_label
 
 _logger = logging.getLogger("kbert")
 
@@ -168,13 +168,7 @@ def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[li
     numbers = []
     for record in records:
         own = (record.label,) if isinstance(record.label, str) else record.label
-        if unknown := [label for label in own if label not in ids]:
-            more = f" … ({len(ids)})" if len(ids) > 10 else ""
-            raise ValueError(
-                f"{record.location}: label must be one of the model's "
-                f"{', '.join(list(ids)[:10])}{more}, got {unknown[0]!r}"
-            )
-        numbers.append([ids[label] for label in own])
+        numbers.append([number_label(label, ids, record.location) for label in own])
     return numbers
 
 

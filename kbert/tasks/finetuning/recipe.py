@@ -24,6 +24,7 @@ from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.heads import HEADS
+from kbert.io.wording import first_few
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import (
     length_of_examples,
@@ -306,17 +307,11 @@ def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
     is_number = task.problem_type == "regression" and teacher.spec.num_labels == 1
     if teacher_labels != labels and not is_number:
         raise ValueError(
-            f"teacher must have the labels of the data, {_list_labels(labels)}, got "
-            f"{_list_labels(teacher_labels)}: "
+            f"teacher must have the labels of the data, {first_few(labels or (), 6)}, got "
+            f"{first_few(teacher_labels or (), 6)}: "
             "fine-tune it on the same labels, or take alpha 0 and hidden_loss"
         )
     return teacher
-
-
-def _list_labels(labels: tuple[str, ...] | None) -> str:
-    labels = labels or ()
-    more = f", … ({len(labels)})" if len(labels) > 6 else ""
-    return ", ".join(labels[:6]) + more
 
 
 def balance_classes(examples: Examples, count: int) -> Examples:

@@ -2,13 +2,13 @@
 
 import hashlib
 import logging
-import math
 from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.glue.benchmark import GlueTask, Layout
+from kbert.tasks.table_task import parse_number
 
 _logger = logging.getLogger("kbert")
 _MOST_BROKEN = 0.001  # share of a file's lines that may be left out
@@ -90,18 +90,10 @@ def _read_record(task: GlueTask, layout: Layout, cells: list[str], location: str
     pair = None if layout.pair is None else cells[layout.pair]
     if not text or pair == "":
         raise ValueError(f"{location}: expected a text, got an empty column")
-    label = _read_label(task, cell)
+    label: str | float | None = cell if cell in task.labels else None
+    if not task.labels:
+        label = parse_number(cell)
     if label is None:
         wanted = f"one of {', '.join(task.labels)}" if task.labels else "a number"
         raise ValueError(f"{location}: label must be {wanted}, got {cell!r:.60}")
     return Labelled(text, label, pair, location)
-
-
-def _read_label(task: GlueTask, cell: str) -> str | float | None:
-    if task.labels:
-        return cell if cell in task.labels else None
-    try:
-        number = float(cell)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

@@ -18,11 +18,15 @@ def open_batches(
     `paths` are the folders of "shards" and "dev"; the latter may be None.
     """
     shards, dev = open_shards(paths["shards"]), None
-    share = _share(shards, paths.get("dev"), settings.dev_ratio)
+    share = settings.dev_ratio
     if paths.get("dev") is not None:
+        if share:
+            raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
         dev = open_shards(paths["dev"])
         if dev.tokenizer.tokens != shards.tokenizer.tokens:
             raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
+    elif share is None and shards.documents >= ENOUGH_DOCUMENTS:
+        share = SHARE
     opened = [shards] if dev is None else [shards, dev]
     if share:
         shards, dev = shards.split(share)
@@ -35,19 +39,6 @@ def open_batches(
         for whole in opened:
             warn_of_long(whole, settings.seq_len)
     return batches
-
-
-def _share(shards, dev, dev_ratio: float | None) -> float:
-    """Return the ratio of the shards to evaluate on."""
-    if dev is not None:
-        if dev_ratio:
-            raise ValueError(
-                f"dev and dev_ratio cannot go together: leave one out, got {dev_ratio}"
-            )
-        return 0
-    if dev_ratio is None:
-        return SHARE if shards.documents >= ENOUGH_DOCUMENTS else 0
-    return dev_ratio
 
 
 def evaluate_held_out(engine, batches: PretrainingBatches, most: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import Columns, TableTask
+from kbert.tasks.table_task import Columns, TableTask, number_label
 from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
@@ -87,12 +87,10 @@ class Tagging(TableTask):
         return tuple(class_names) if labels <= set(class_names) else tuple(sorted(labels))
 
     def check_labels(self, records: Sequence[Sentence], labels: Sequence[str]) -> None:
-        known = set(labels)
+        numbers = {label: number for number, label in enumerate(labels)}
         for sentence in records:
             for label, location in zip(sentence.labels, sentence.locations, strict=True):
-                if label not in known:
-                    first = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
-                    raise ValueError(f"{location}: label must be one of {first}, got {label!r}")
+                number_label(label, numbers, location)
 
     def encode(
         self, records: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
