@@ -169,7 +169,7 @@ def compute_logits(
     head: str,
     layer: str,
     texts: list[str],
-    pairs: list[str] | None,
+    pairs: Any,
     options: InferenceOptions,
 ) -> np.ndarray:
     """Return the logits of a head's layer on the pooler, float32 (N, labels), of each text."""

@@ -1,6 +1,6 @@
 """Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,11 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
     if kind == "scored pairs":
         cosines = np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1)
         metrics.warn_of_constant(scores=examples.scores, predictions=cosines)
-        return Scores((examples.scores, cosines), _correlate)
+        correlations = {"spearman": metrics.spearman, "pearson": metrics.pearson}
+        return Scores(
+            (examples.scores, cosines),
+            lambda *both: {name: compute(*both) for name, compute in correlations.items()},
+        )
     if kind == "labelled sentences":
         return _score_labels(unit[columns[:, 0]], examples.groups)
     retrieval = score_retrieval(unit, columns)
@@ -79,13 +83,6 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
     return Scores((*counts, *retrieval.columns), compute)
 
 
-def _correlate(scores: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
-    return {
-        "spearman": metrics.spearman(scores, cosines),
-        "pearson": metrics.pearson(scores, cosines),
-    }
-
-
 def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
     """Return recall@k, the mean fraction of a query's correct texts among its k nearest; mrr@10.
 
@@ -95,23 +92,16 @@ def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
     texts there. `unit` are embeddings, float (texts, H), of length 1; `columns`, int (N, C), the
     indices of queries, of the correct text of each, and of others.
     """
-    corpus = np.unique(columns[:, 1:])
     correct: dict[int, set[int]] = {}
     for query, text in columns[:, :2].tolist():
         correct.setdefault(query, set()).add(text)
-    queries, most = sorted(correct), min(NEAREST[-1], len(corpus))
+    own = {query for query, texts in correct.items() if query in texts}
+    nearest = _find_nearest(unit, sorted(correct), np.unique(columns[:, 1:]), own)
     per_query = []  # recall@k for each k, and 1 / the rank of the first correct one
-    for start in range(0, len(queries), _AT_ONCE):
-        chunk = queries[start : start + _AT_ONCE]
-        scores = unit[chunk] @ unit[corpus].T
-        for row, query in enumerate(chunk):
-            if query not in correct[query]:
-                scores[row, corpus == query] = -np.inf
-        nearest = corpus[_find_best(scores, most)]
-        for query, texts in zip(chunk, nearest.tolist(), strict=True):
-            hits = [text in correct[query] for text in texts]
-            recall = [sum(hits[:k]) / len(correct[query]) for k in NEAREST]
-            per_query.append([*recall, 1 / (hits.index(True) + 1) if any(hits) else 0.0])
+    for query, texts in zip(sorted(correct), nearest.tolist(), strict=True):
+        hits = [text in correct[query] for text in texts]
+        recall = [sum(hits[:k]) / len(correct[query]) for k in NEAREST]
+        per_query.append([*recall, 1 / (hits.index(True) + 1) if any(hits) else 0.0])
     return Scores((np.array(per_query),), _average)
 
 
@@ -122,16 +112,25 @@ def _average(per_query: np.ndarray) -> dict[str, float]:
 
 
 def _score_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
-    most, chunks = min(NEAREST[-1], len(unit) - 1), []
-    for start in range(0, len(unit), _AT_ONCE):
-        chunk = np.arange(start, min(start + _AT_ONCE, len(unit)))
-        scores = unit[chunk] @ unit.T
-        scores[np.arange(len(chunk)), chunk] = -np.inf  # itself
-        chunks.append(groups[_find_best(scores, most)] == groups[chunk, None])
-    hits = np.concatenate(chunks)
+    every = np.arange(len(unit))
+    nearest = _find_nearest(unit, every, every)[:, : len(unit) - 1]  # the last is the text itself
+    hits = groups[nearest] == groups[:, None]
     return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _average)
 
 
-def _find_best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return the indices of each row's highest scores, the highest first; ties in order."""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :count]
+def _find_nearest(
+    unit: np.ndarray, queries, corpus: np.ndarray, own: Collection[int] = ()
+) -> np.ndarray:
+    """Return the nearest texts of the corpus to each query, int (queries, k); ties in order.
+
+    A query itself is last, unless it is one of `own`.
+    """
+    texts, nearest = unit[corpus], []
+    for start in range(0, len(queries), _AT_ONCE):
+        chunk = queries[start : start + _AT_ONCE]
+        scores = unit[chunk] @ texts.T
+        for row, query in enumerate(chunk):
+            if query not in own:
+                scores[row, corpus == query] = -np.inf
+        nearest.append(corpus[np.argsort(-scores, axis=1, kind="stable")[:, : NEAREST[-1]]])
+    return np.concatenate(nearest)

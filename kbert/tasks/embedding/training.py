@@ -14,6 +14,7 @@ from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.embedding.reading import TextRecord, TextTask
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
 
@@ -58,6 +59,10 @@ class SentenceEmbeddings(TextTask):
             targets["groups"] = np.array(groups, np.int32)
         return TextColumns.from_texts(ids, columns, **targets)
 
+    def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
+        """Return the scores of embeddings, (texts, H); see `score_embeddings`."""
+        return score_embeddings(records[0].kind, examples, outputs)
+
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
     ) -> dict[str, float]:
@@ -71,7 +76,7 @@ class SentenceEmbeddings(TextTask):
         limit = longest(bert, own.max_length if max_length is None else max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
-        return score_embeddings(records[0].kind, examples, embeddings).metrics()
+        return self.scores(records, examples, embeddings, None).metrics()
 
 
 def check_prompt(settings: SentenceSettings) -> None:

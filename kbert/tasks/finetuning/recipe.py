@@ -165,8 +165,10 @@ class Finetuning(Recipe):
         train = self.encode_records(self._train, limit)
         dev = None if self._dev is None else self.encode_records(self._dev, limit)
         self.batches: Any = self.make_batches(train, lengths)
-        if cost:
-            lengths = _choose_lengths(self.batches, self.settings.epochs, limit, cost)
+        if cost:  # those with which the run takes least time, and the limit
+            needed = Counter(self.batches.lengths_in(0))
+            of_run = {length: count * self.settings.epochs for length, count in needed.items()}
+            lengths = tuple(sorted({*cheapest_lengths(of_run, cost), limit}))
             self.batches = self.batches.with_lengths(lengths)
         self.dev = None if dev is None else self.make_evaluation(dev, of_dev or lengths)
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
@@ -284,16 +286,6 @@ def _find_new_layers(recipe: Finetuning) -> list[str]:
     return [name for name in needed if name not in present]
 
 
-def _choose_lengths(
-    batches: BucketedBatches, epochs: int, limit: int, shape_cost: float
-) -> tuple[int, ...]:
-    """Return the batches' lengths with which the run takes least time, and the limit."""
-    needed = Counter(batches.lengths_in(0))
-    of_run = {length: count * epochs for length, count in needed.items()}
-    chosen = cheapest_lengths(of_run, shape_cost)
-    return chosen if chosen[-1] == limit else (*chosen, limit)
-
-
 def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
     """Return the teacher; raise a ValueError where its outputs are not the student's."""
     task, labels = recipe.task, recipe.labels
@@ -330,20 +322,13 @@ def mean_flops(
     """Return the mean FLOPs of an epoch's steps, padding included: they grow with length."""
     from kbert.graph.accounting import account
 
-    def flops_of(batch_size: int, length: int) -> int:
-        accounting = account(
-            spec.config,
-            length,
-            batch_size,
-            head=spec.head,
-            num_labels=spec.num_labels,
-            selected_positions=spec.selected_positions,
-            packed_texts=batches.batch_size if spec.packed else None,
-        )
-        return dataclasses.replace(accounting, trained=trained).training_flops
-
-    counts = Counter(batches.shapes_in(0))
-    total = sum(count * flops_of(*shape) for shape, count in counts.items())
+    options: dict = {"head": spec.head, "num_labels": spec.num_labels}
+    options["selected_positions"] = spec.selected_positions
+    options["packed_texts"] = batches.batch_size if spec.packed else None
+    counts, total = Counter(batches.shapes_in(0)), 0
+    for (batch_size, length), count in counts.items():
+        accounting = account(spec.config, length, batch_size, **options)
+        total += count * dataclasses.replace(accounting, trained=trained).training_flops
     return total / counts.total()
 
 

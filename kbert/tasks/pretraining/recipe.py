@@ -10,6 +10,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.graph import names
 from kbert.graph.config import BertConfig
+from kbert.graph.presets import get_config, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.heads import HEADS
@@ -18,7 +19,7 @@ from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation.distillation import Distillation, open_teacher
 from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.held_out import evaluate_held_out, open_batches
-from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
+from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
 from kbert.training.loop.history import History
 from kbert.training.loss import LOSSES
 from kbert.training.recipe import Recipe, choose_variant
@@ -107,12 +108,15 @@ class Pretraining(Recipe):
         """Return the configuration of a new run, checked against its data."""
         size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
         if (init := self.sources.get("init")) is None:
-            config = configuration(self._preset, size, seq_len)
+            assert self._preset is not None
+            config = get_config(self._preset)
+            if is_preset(str(self._preset)):  # a user's own configuration stays
+                config = config.replace(vocab_size=size)
         else:
             from kbert.checkpoints.inspection import inspect
 
             config = inspect(init).config
-            check_fits(config, init, size, seq_len)
+        check_fits(config, init or "the configuration", size, seq_len)
         return config.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:

@@ -1,7 +1,6 @@
 """Settings of a pretraining run: everything that its result depends on, except the data."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from kbert.graph.config import BertConfig
@@ -80,23 +79,6 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-
-
-def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
-    """Return the model's configuration, checked against the data.
-
-    `config` is a preset's name, a JSON file or a `BertConfig`. A preset takes the size of the
-    shards' vocabulary; another configuration must hold it.
-    """
-    from kbert.graph.presets import PRESETS, get_config
-
-    name = str(config)
-    is_preset = not isinstance(config, BertConfig) and not Path(name).is_file()
-    fitted = get_config(config)
-    if is_preset and (name in PRESETS or fitted in PRESETS.values()):
-        fitted = fitted.replace(vocab_size=vocab_size)
-    check_fits(fitted, "the configuration", vocab_size, seq_len)
-    return fitted
 
 
 def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:
