@@ -190,8 +190,8 @@ def compute_logits(
 class Window(NamedTuple):
     """Tokens of a part of a text, with [CLS] and [SEP]."""
 
-    ids: list[int]
-    segment_ids: list[int]
+    ids: Sequence[int]
+    segment_ids: Sequence[int]
 
 
 def run_windows(

@@ -9,7 +9,6 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph import names
 from kbert.graph.config import require_positive
-from kbert.io.progress import progress_bar
 from kbert.tasks.answering.squad import Question
 from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
@@ -22,9 +21,10 @@ from kbert.tasks.checks import longest, require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
+    Window,
     get_output_function,
     list_texts,
-    run_sequences,
+    run_windows,
     softmax,
 )
 
@@ -126,22 +126,21 @@ def answer(
 
 def _compute_logits(
     bert: Bert, examples: Examples, batch_size: int, precision: str | None, progress: bool
-) -> tuple[list, list]:
+) -> tuple[tuple, tuple]:
     """Return the start logits and the end logits of each window's tokens."""
     function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
-    windows = list(zip(examples.ids, examples.segment_ids, strict=True))
-    starts: list = [None] * len(windows)
-    ends: list = [None] * len(windows)
-    with progress_bar(len(windows), " texts", progress) as bar:
-        for n, (start, end) in run_sequences(bert, function, windows, batch_size):
-            length = len(windows[n][0])
-            starts[n], ends[n] = start[:length], end[:length]
-            bar.update()
+    windows = [[Window(*ids)] for ids in zip(examples.ids, examples.segment_ids, strict=True)]
+    logits: dict[int, list] = {}
+    for n, (window,), (outputs,) in run_windows(
+        bert, function, len(windows), lambda part: windows[part], batch_size, progress
+    ):
+        logits[n] = [output[: len(window.ids)] for output in outputs]
+    starts, ends = zip(*(logits[n] for n in range(len(windows))), strict=True)
     return starts, ends
 
 
 def _make_answer(
-    span: Span, examples: Examples, starts: list, ends: list, threshold: float | None
+    span: Span, examples: Examples, starts: tuple, ends: tuple, threshold: float | None
 ) -> Answer:
     has_answer = threshold is None or span.odds <= threshold
     example = span.example if has_answer else span.null_example

@@ -30,10 +30,7 @@ _SCRIPTS = (
 
 
 def write_page(
-    attention,
-    layer: int | None = None,
-    head: int | None = None,
-    special: bool = False,
+    attention, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> str:
     """Return an `AttentionMap` as self-contained HTML; the arguments are those of `page_data`."""
     facts, arrays = page_data(attention, layer, head, special)
@@ -57,10 +54,7 @@ def write_frame(attention) -> str:
 
 
 def page_data(
-    attention,
-    layer: int | None = None,
-    head: int | None = None,
-    special: bool = False,
+    attention, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> tuple[dict, dict[str, str]]:
     """Return the facts of an `AttentionMap`, which become JSON, and arrays by name, as base64.
 
@@ -77,21 +71,19 @@ def page_data(
     first_layer, first_head = choose_head(attention, layers, heads)
     arrays, weight_facts, notes = _encode_weights(attention)
     queries, size, query_notes = _encode_queries(attention)
-    notes += query_notes
-    if attention.truncated:
-        count = len(attention.tokens)
-        notes.insert(0, f"The text is longer: it was cut to {count} tokens, as the model reads it.")
+    count = len(attention.tokens)
+    cut = f"The text is longer: it was cut to {count} tokens, as the model reads it."
     facts = {
         "text": printable.line(" ".join(attention.text.split())),
         "tokens": [printable.line(token) for token in attention.tokens],
         "special": attention.special,
-        "segments": attention.segments or [0] * len(attention.tokens),
+        "segments": attention.segments or [0] * count,
         "layers": attention.layers,
         "heads": attention.heads,
         "start": {
             "layer": first_layer,
             "head": first_head,
-            "special": special or len(attention.special) == len(attention.tokens),
+            "special": special or len(attention.special) == count,
         },
         "steps": {"weight": WEIGHT_STEPS, "thumbnail": THUMBNAIL_STEPS},
         "targets": TARGETS,
@@ -107,7 +99,7 @@ def page_data(
         ],
         **weight_facts,
         "vector_size": size,
-        "notes": notes,
+        "notes": [cut] * attention.truncated + notes + query_notes,
     }
     both = arrays | queries
     return facts, {name: base64.b64encode(both[name].tobytes()).decode() for name in both}
@@ -189,9 +181,7 @@ def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.n
     return _round(np.sqrt(pixels), THUMBNAIL_STEPS, "u1")
 
 
-def _encode_queries(
-    attention,
-) -> tuple[dict[str, np.ndarray], int | None, list[str]]:
+def _encode_queries(attention) -> tuple[dict[str, np.ndarray], int | None, list[str]]:
     """Return arrays of queries and keys, if there are not too many, their size, and notes."""
     queries, keys = attention.queries, attention.keys
     if queries is None or keys is None:
