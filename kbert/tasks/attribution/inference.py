@@ -93,16 +93,13 @@ def attribute(
     states, attended = _embed(bert, [encoding.ids, baseline_ids], encoding.segment_ids)
     function, outputs = _get_target(bert, similar_to is not None, value)
     name, arguments = _choose(bert, outputs, states, attended, target, similar_to, position)
-    result = integrate(function, states[0], states[1], [attended, *arguments], steps)
-    scores = result.attributions[: len(encoding)].sum(axis=1)
+    integral = integrate(function, states[0], states[1], [attended, *arguments], steps)
+    scores = integral.attributions[: len(encoding)].sum(axis=1)
     return Attribution(
         encoding.tokens,
         scores.astype("float32"),
-        target=name,
-        value=result.value,
-        baseline_value=result.baseline_value,
-        error=result.error,
-        steps=result.steps,
+        name,
+        *integral[1:],  # the value, the baseline's, the error and the steps
         texts=(text,) if pair is None else (text, pair),
         offsets=tuple(encoding.offsets),
         segments=tuple(encoding.text_numbers),

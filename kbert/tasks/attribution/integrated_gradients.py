@@ -11,7 +11,7 @@ Dimensions: K points, S sequence, H hidden size.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,28 +23,14 @@ _TOKENS = 2048  # computed at a time
 _logger = logging.getLogger("kbert")
 
 
-@dataclass(frozen=True, eq=False)
-class Integral:
-    """The result of the integral.
-
-    Attributes:
-        attributions: float64 (S, H).
-        value, baseline_value: F(x) and F(x').
-        error: the sum of the attributions − (F(x) − F(x')).
-        steps: number of points of the sum.
-    """
+class Integral(NamedTuple):
+    """Attributions, float64 (S, H), of F(x) − F(x'), from which their sum differs by `error`."""
 
     attributions: np.ndarray
-    value: float
-    baseline_value: float
+    value: float  # F(x)
+    baseline_value: float  # F(x')
     error: float
     steps: int
-
-    @property
-    def is_near(self) -> bool:
-        """True if the sum is within 1 % of the difference, or within 0.0001."""
-        relative, absolute = _TOLERANCE
-        return abs(self.error) <= relative * abs(self.value - self.baseline_value) + absolute
 
 
 def integrate(
@@ -79,18 +65,19 @@ def integrate(
         return (x - baseline) * total
 
     baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[0])
-    count = steps or STEPS
+    relative, absolute = _TOLERANCE
+    count, most = (STEPS, MOST_STEPS) if steps is None else (steps, steps)
     while True:
         attributions = integrate_points(count)
         error = float(attributions.sum() - (value - baseline_value))
-        integral = Integral(attributions, value, baseline_value, error, count)
-        if integral.is_near or steps is not None or 2 * count > MOST_STEPS:
+        is_near = abs(error) <= relative * abs(value - baseline_value) + absolute
+        if is_near or 2 * count > most:
             break
         count *= 2
-    if not integral.is_near:
+    if not is_near:
         _logger.warning(
             "attribute: after %d steps the scores sum to %.4g, which is %.2g off: %s",
             *(count, attributions.sum(), error),
             "give more steps, or value='logit'" if steps else "try value='logit'",
         )
-    return integral
+    return Integral(attributions, value, baseline_value, error, count)
