@@ -1,13 +1,9 @@
-"""Encoding of labelled texts, and a model's outputs for them."""
+"""Encoding of labelled texts."""
 
-import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-
-from kbert.data.padding import batches_by_length, pick_length
-from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 
 _logger = logging.getLogger("kbert")
 
@@ -38,29 +34,3 @@ def encode_in_portions(
             "%d of %d texts cut to %d tokens%s", truncated, len(texts), max_length, hint
         )
     return ids, segments
-
-
-def predict_sequences(
-    predict: Callable[[dict[str, np.ndarray]], Sequence],
-    sequences: Sequence[tuple[Sequence[int], Sequence[int]]],
-    batch_size: int,
-    pad_id: int,
-    lengths: Sequence[int],
-) -> list[list[np.ndarray]]:
-    """Return a model's outputs for each sequence of token ids and segment ids, float32.
-
-    `predict` returns the outputs, (B, …) each, of inputs by name; `lengths` are the possible
-    lengths of batches, ascending.
-    """
-    results: list[list[np.ndarray]] = [[] for _ in sequences]
-    for indices, token_ids, segment_ids in batches_by_length(
-        sequences,
-        batch_size,
-        pad_id=pad_id,
-        length_for=functools.partial(pick_length, lengths),
-        count_for=lambda count: batch_size,  # one shape
-    ):
-        for output in predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}):
-            for index, row in zip(indices, np.asarray(output, np.float32), strict=False):
-                results[index].append(row)
-    return results

@@ -3,6 +3,7 @@
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
+import functools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.packed_batch import one_per_row
-from kbert.data.padding import fitting_lengths, lengths_up_to
+from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, pick_length
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.heads import HEADS
@@ -27,7 +28,6 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
-from kbert.tasks.encoding import predict_sequences
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
 
@@ -128,17 +128,23 @@ class Evaluation(ABC):
 
     @abstractmethod
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
-        """Compute the metrics.
-
-        Args:
-            predict: returns the outputs, a list of arrays (B, …), for inputs by name.
-            outputs: the names of the outputs.
-        """
+        """Compute the metrics of `predict`'s named outputs, arrays (B, …), for inputs by name."""
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
-        """Return the outputs for each sequence, see `kbert.tasks.encoding.predict_sequences`."""
+        """Return the outputs for each sequence, float32; all batches have the same size."""
         sequences = list(zip(self.examples.ids, self.examples.segment_ids, strict=True))
-        return predict_sequences(predict, sequences, self.batch_size, self.pad_id, self.lengths)
+        results: list[list[np.ndarray]] = [[] for _ in sequences]
+        for indices, token_ids, segment_ids in batches_by_length(
+            sequences,
+            self.batch_size,
+            pad_id=self.pad_id,
+            length_for=functools.partial(pick_length, self.lengths),
+            count_for=lambda count: self.batch_size,
+        ):
+            for output in predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}):
+                for index, row in zip(indices, np.asarray(output, np.float32), strict=False):
+                    results[index].append(row)
+        return results
 
 
 @dataclass(eq=False, kw_only=True)
@@ -167,10 +173,7 @@ class LabelledEvaluation(Evaluation):
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
     def _compute_logits(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
-        """Return logits by output, one array per example; token logits without padding.
-
-        Of an example with several sequences they are one logit per sequence.
-        """
+        """Return logits by output, an array per example; without padding, or one per sequence."""
         ids, pad_id = self.examples.ids, self.pad_id
         outputs = self.predict_sequences(
             (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
