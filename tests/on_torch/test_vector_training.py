@@ -15,9 +15,8 @@ from kbert.checkpoints import weight_names
 from kbert.checkpoints.sentence_settings import SentenceDense
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.tasks.embedding.reading import TextRecord
 from kbert.tasks.embedding.recipe import encoder_of
-from kbert.tasks.embedding.training import TASK
+from kbert.tasks.embedding.training import TASK, TextRecord
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer

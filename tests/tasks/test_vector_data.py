@@ -12,8 +12,7 @@ import kbert
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph.names import TOKEN_IDS
-from kbert.tasks.embedding.reading import TextRecord
-from kbert.tasks.embedding.training import TASK
+from kbert.tasks.embedding.training import TASK, TextRecord
 
 PAIR, TRIPLE = ("a cat", "a dog, too"), ("a cat", "a dog", "the sun")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
@@ -11,18 +12,20 @@ from kbert.graph.closed_form import layers as graph_layers
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
-from kbert.tasks.embedding.training import (
-    TASK,
-    check_prompt,
-    check_records,
-    choose_loss,
-    drop_single_labels,
-)
+from kbert.tasks.embedding.training import TASK, TextRecord, check_prompt, drop_single_labels
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.setting_rules import VECTOR_POOLINGS
 
 _logger = logging.getLogger("kbert")
+
+# Losses for each kind of records; the first is the default.
+_LOSSES_BY_KIND = {
+    "pairs": ("infonce",),
+    "triplets": ("infonce", "triplet"),
+    "scored pairs": ("cosent", "cosine"),
+    "labelled sentences": ("infonce", "triplet"),
+}
 
 
 class EmbeddingTraining(Finetuning):
@@ -40,8 +43,8 @@ class EmbeddingTraining(Finetuning):
         self._train = list(drop_single_labels(self._train))
         kind = self._train[0].kind
         self.units = kind, self._dev[0].kind if self._dev else ""
-        loss = choose_loss(kind, self.settings.loss)
-        check_records(self._train, loss)
+        loss = _choose_loss(kind, self.settings.loss)
+        _check_records(self._train, loss)
         self.settings = dataclasses.replace(self.settings, loss=loss)
         if self._dev:
             self.score = SCORES[self.units[1]]
@@ -168,6 +171,34 @@ class EmbeddingTraining(Finetuning):
             return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
         _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
         return {names.POOLER: None}
+
+
+def _choose_loss(kind: str, loss: str | None) -> str:
+    """Return the loss of a kind of records; a ValueError if `loss` is for other kinds."""
+    if loss is not None and loss not in _LOSSES_BY_KIND[kind]:
+        kinds = [other for other, losses in _LOSSES_BY_KIND.items() if loss in losses]
+        raise ValueError(
+            f"loss must be {' or '.join(_LOSSES_BY_KIND[kind])} for {kind}, got {loss}, which is "
+            f"for {' and '.join(kinds)}"
+        )
+    return loss or _LOSSES_BY_KIND[kind][0]
+
+
+def _check_records(records: Sequence[TextRecord], loss: str) -> None:
+    """Raise a ValueError, with file and line, for a record that does not fit the loss."""
+    if loss == "triplet" and len(records[0].texts) > 3:
+        raise ValueError(
+            f"{records[0].location}: expected one negative with loss triplet, got "
+            f"{len(records[0].texts) - 2}: take loss infonce, or leave the others out"
+        )
+    if loss != "cosine":
+        return
+    for record in records:
+        if not -1 <= (record.score or 0.0) <= 1:
+            raise ValueError(
+                f"{record.location}: scores must be -1 … 1 with loss cosine, got {record.score:g}: "
+                "divide them, or take loss cosent, for which only their order matters"
+            )
 
 
 def encoder_of(model):
