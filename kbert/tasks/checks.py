@@ -99,6 +99,16 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
         )
 
 
+def require_pooler(bert: Bert, task: str) -> None:
+    """Raise a ValueError unless the model has a pooler, and not a newly initialized one."""
+    if not bert.spec.has_pooler:
+        raise ValueError(
+            f"{task} needs a model with a pooler, got one with the head {bert.head!r}: "
+            f"{HEADS['encoder'].hint}"
+        )
+    require_trained(bert, task, [names.POOLER], "encoder")
+
+
 def load_of_casing(source: str | os.PathLike, tokenizer: Tokenizer, head: str | None) -> Bert:
     """Load a checkpoint; where its files do not say the casing, it is that of a tokenizer."""
     try:

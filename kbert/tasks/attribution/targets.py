@@ -19,7 +19,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
 from kbert.model.probes import build_pooled, cut_after_embeddings
-from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
+from kbert.tasks.checks import MLM_LAYERS, require_head, require_pooler, require_tokenizer
 
 COSINE = "cosine"
 _NUMBER = ((), "int32")  # shape and dtype
@@ -121,11 +121,7 @@ def choose_settings(bert: Bert) -> SentenceSettings:
             "default prompt or with do_lower_case of sentence-transformers"
         )
     if "pooler" in settings.poolings:
-        if not bert.spec.has_pooler:
-            raise ValueError(
-                f"similar_to needs a model with a pooler, got one with the head {bert.head!r}"
-            )
-        require_trained(bert, "similar_to", [names.POOLER], "encoder")
+        require_pooler(bert, "similar_to")
     return settings
 
 

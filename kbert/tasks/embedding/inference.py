@@ -14,7 +14,6 @@ from kbert.checkpoints.sentence_settings import (
     settings_of,
 )
 from kbert.data.padding import windows
-from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.wording import check_choice
 from kbert.model.probes import build_pooled
@@ -22,8 +21,8 @@ from kbert.tasks.checks import (
     check_max_length,
     listed,
     longest,
+    require_pooler,
     require_tokenizer,
-    require_trained,
 )
 from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
@@ -225,12 +224,7 @@ def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
             f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
         )
     if pooling == "pooler" or "pooler" in tuple(pooling):
-        if not bert.spec.has_pooler:
-            raise ValueError(
-                "pooling='pooler' needs a model with a pooler, got one with the head "
-                f"{bert.head!r}: choose another pooling"
-            )
-        require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
+        require_pooler(bert, "pooling='pooler'")
 
 
 def _get_function(
