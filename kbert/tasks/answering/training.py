@@ -43,7 +43,7 @@ def encode_squad(
     texts = list(dict.fromkeys(record.context for record in records))
     encodings = tokenizer.encode_batch(texts, **plain).encodings
     contexts = dict(zip(texts, encodings, strict=True))
-    rows, dropped = [], 0
+    examples, dropped = [], 0
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
         first = [tokenizer.cls_id, *question.ids[:_LONGEST_QUESTION], *tokenizer.between_ids]
         context = contexts[record.context]
@@ -65,14 +65,14 @@ def encode_squad(
             ids = [*first, *context.ids[start:end], tokenizer.sep_id]
             segments = [0] * len(first) + [tokenizer.second_segment] * (end - start + 1)
             note = Window(number, len(first), context.offsets[start:end])
-            rows.append((ids, segments, begin, last, note))
+            examples.append((ids, segments, begin, last, note))
     if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
         _logger.warning(
             "%d of %d questions were cut to %d tokens", truncated, len(questions), _LONGEST_QUESTION
         )
     if dropped:
         _logger.warning("%d of %d answers contain no token and are left out", dropped, len(records))
-    all_ids, all_segments, starts, ends, notes = map(list, zip(*rows, strict=True))
+    all_ids, all_segments, starts, ends, notes = map(list, zip(*examples, strict=True))
     return Examples(all_ids, all_segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
 
