@@ -1,6 +1,5 @@
 """A step is compiled for TPUs and GPUs: the compiler's text is parsed, its results are checked."""
 
-import dataclasses
 import importlib.util
 import json
 import math
@@ -13,7 +12,6 @@ import kbert
 from kbert.graph import accelerators
 from kbert.heads import HEADS
 from kbert.io import extras
-from kbert.show.plan_text import describe_compiled
 from kbert.training.compiled import compiler, gpu_text, hlo_text
 from kbert.training.compiled.hlo_text import SCOPES
 
@@ -66,31 +64,6 @@ def test_host_calls_and_dynamic_shapes_are_found():
     assert asking != TEXT and hlo_text.host_calls(asking) == ["outfeed"]
     growing = TEXT.replace("copy(%x.1)", "copy(%x.2), shape=s32[<=7]")
     assert hlo_text.dynamic_shapes(growing) == ["s32[<=7]"]
-
-
-def test_compiled_text_names_one_turn_or_core():
-    """The compiler counts a loop's body once, and on v4 one core's program."""
-
-    def text(tpu, **options):
-        chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
-        plan = kbert.plan("tiny", tpu=tpu, batch_size=64, **options)
-        values = {
-            "estimate": {"loss": (0, 9.0)},
-            "kernels": {},
-            "collectives": {},
-            "host_calls": [],
-        }
-        sizes = {"backend": "jax", "seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
-        found = compiler.CompiledUpdate(plan=plan, flops=0.0, dynamic_shapes=[], **sizes, **values)
-        of_a_turn = found.model_flops / chips / plan.accumulation_steps
-        return describe_compiled(dataclasses.replace(found, flops=of_a_turn))
-
-    four = text("v5e:2x2", accumulation_steps=4)
-    (line,) = (line for line in four.splitlines() if "GFLOP" in line)
-    assert "GFLOP of one of 4 turns" in line and line.endswith("1.00")
-    assert "core" not in four and "turn" not in text("v5e:2x2")
-    assert "one of a chip's two cores" in text("v4:2x2x1")
-    assert max(map(len, (four + text("v4:2x2x1")).splitlines())) <= 80
 
 
 ONE_BLOCK = SIZES | {"num_hidden_layers": 1}
@@ -176,9 +149,9 @@ def test_too_small_tpu_says_what_would_fit(small):
         "temporaries (20.13G) exceeds available HBM (15.75G).",
     ],
 )
-def test_refusal_of_the_compiler_is_one_line(said, monkeypatch, capsys):
+def test_refusal_of_the_compiler_is_one_line(said, compiled, capsys):
     """Both are libtpu 0.0.42's words. The way out fits, by the accounting."""
-    monkeypatch.setattr(compiler, "compiled", lambda *request: {"refused": said})
+    compiled[0](refused=said)
     line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch-size", 512)
     done = run(capsys, *line, "--compile", "--format", "json")
     assert (done.status, done.err.count("\n")) == (2, 1)
@@ -214,9 +187,13 @@ def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
 
 
 @pytest.fixture
-def answer():
-    """A made-up answer of the compiler: 2 ms, 1 MiB beside 2 MiB of arguments."""
-    return {
+def compiled(monkeypatch):
+    """Has the compiler give a made-up answer, 2 ms and 1 MiB beside 2 MiB of arguments.
+
+    Returns a function that changes the answer, and the list of what the compiler is asked.
+    """
+    asked = []
+    answer = {
         "seconds": 1.5,
         "arguments": 2 * 2**20,
         "temporary": 2**20,
@@ -228,11 +205,11 @@ def answer():
         "host_calls": [],
         "dynamic_shapes": [],
     }
+    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request) or answer)
+    return answer.update, asked
 
 
-def test_step_of_tensorflow_is_compiled_for_one_gpu(answer, monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[-1]) or answer)
+def test_step_of_tensorflow_is_compiled_for_one_gpu(compiled, monkeypatch, capsys):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     line = ("plan", "tiny", "--batch-size", "64", "--compile")
     assert "the step of TensorFlow" in run(capsys, *line, "--gpu", "H100").out
@@ -242,13 +219,11 @@ def test_step_of_tensorflow_is_compiled_for_one_gpu(answer, monkeypatch, capsys)
     assert "gpu must be one with TensorFlow" in several.err
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     assert "the step of JAX" in run(capsys, *line, "--gpu", "H100:2").out
-    assert asked == ["tensorflow", "jax", "jax"]
+    assert [request[-1] for request in compiled[1]] == ["tensorflow", "jax", "jax"]
 
 
-def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
+def test_plan_compile_prints_utilization(compiled, capsys):
     """Utilization: the accounting's FLOPs of a chip in 2 ms, over 197e12."""
-    asked = []
-    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
     line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch-size", "64", "--compile")
     found = json.loads(run(capsys, *line, "--format", "json").out)
     counted = kbert.account("tiny", 128, max_predictions=19, selected_positions=True)
@@ -256,21 +231,24 @@ def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
     expected = flops / 2e-3 / 197e12
     assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
     assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4
-    assert asked[0]["batch_size"] == 64 and asked[0]["name"] == "v5e:2x2"
+    assert compiled[1][0][0].items() >= {"batch_size": 64, "name": "v5e:2x2"}.items()
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
-    assert "2 ms a step" in done.out and "Not measured." in done.out
+    assert "2 ms a step" in done.out and "Not measured." in done.out and " turn" not in done.out
+    four = run(capsys, *line, "--accumulation-steps", "4").out
+    assert "GFLOP of one of 4 turns" in four and "core" not in four
+    of_v4 = run(capsys, "plan", "tiny", "--tpu", "v4:2x2x1", "--batch-size", "64", "--compile").out
+    assert "one of a chip's two cores" in of_v4
 
 
-def test_gpu_that_cannot_hold_the_program_is_one_line(answer, monkeypatch, capsys):
+def test_gpu_that_cannot_hold_the_program_is_one_line(compiled, capsys):
     kernels = {f"kind {number}": [number, 2**30, 1e-3] for number in range(1, 13)}
-    answer |= {"temporary": 23 * 2**30, "kernels": kernels}
-    monkeypatch.setattr(compiler, "compiled", lambda *request: answer)
+    compiled[0](temporary=23 * 2**30, kernels=kernels)
     line = ("plan", "base", "--gpu", "L4", "--batch-size", "64", "--compile")
     done = run(capsys, *line)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "needs 23.0GB of 24GB a chip" in done.err and "--accumulation-steps 2" in done.err
-    answer["temporary"] = 2**20
+    compiled[0](temporary=2**20)
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
     lines = [text.split() for text in done.out.splitlines()]
