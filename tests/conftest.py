@@ -159,10 +159,10 @@ def hub(monkeypatch, tmp_path):
 def run_python():
     """Runs Python code in a process of its own; returns what it printed."""
 
-    def run(code: str, *, backend: str | None = None, check: bool = True, **env: str):
+    def run(code: str, *arguments, backend: str | None = None, check: bool = True, **env: str):
         environment = os.environ | (environment_of(backend) if backend else {}) | env
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", code, *map(str, arguments)],
             env=environment,
             cwd=ROOT,
             capture_output=True,

@@ -102,9 +102,6 @@ def test_each_backend_passes_the_same_tests(which, backend, start):
 
 
 @pytest.mark.full
-def test_no_tensorflow_module_is_imported(backend, tmp_path):
+def test_no_tensorflow_module_is_imported(backend, tmp_path, run_python):
     """Without TensorFlow a model can be built, summarized, verified, drawn and run."""
-    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "bert.svg")]
-    environment = os.environ | environment_of(backend)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python(WITHOUT_TENSORFLOW, tmp_path / "bert.svg", backend=backend)

@@ -75,21 +75,6 @@ def test_block_7_opens_into_its_eight_rows(open_page, base):
     assert page.locator("[data-layer='encoder']").count() == 1
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
-def test_layers_of_the_document_have_counts_and_shapes(open_page, base, step):
-    script = """(names) => names.map((name) => {
-      location.hash = name;
-      dispatchEvent(new HashChangeEvent("hashchange"));
-      const title = document.querySelector("#panel-title").textContent;
-      const value = document.querySelector("[data-value=params]").textContent;
-      return [title, document.querySelector(".shape-line code").textContent, value];
-    })"""
-    page = open_page(base)
-    rows = document_004()[::step]
-    found = page.evaluate(script, [row.layer for row in rows])
-    assert found == [[row.layer, row.output_shape, f"{row.params:,}"] for row in rows]
-
-
 def test_a_slider_and_a_field_recount_everything(open_page, base):
     page = open_page(base)
     assert totals(page) == expected_totals(kbert.base)

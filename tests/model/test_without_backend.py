@@ -69,9 +69,8 @@ def place(small, tmp_path_factory):
 
 
 def test_without_a_backend_errors_say_what_to_install(run_python, place):
-    arguments = [json.dumps(registration.BACKENDS), str(place)]
-    code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
-    done = run_python(code, backend="tensorflow")
+    hidden = json.dumps(registration.BACKENDS)
+    done = run_python(HIDDEN + CALLS, hidden, place, backend="tensorflow")
     said = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("SAID")]
     line = (
         "Keras computes with the backend tensorflow, which is not installed: pip install "
@@ -82,8 +81,8 @@ def test_without_a_backend_errors_say_what_to_install(run_python, place):
 
 def test_installed_backend_is_suggested(run_python):
     pytest.importorskip("jax")
-    code = f"import sys; sys.argv[1:] = ['[\"tensorflow\"]']\n{HIDDEN}import kbert; kbert.verify()"
-    done = run_python(code, backend="tensorflow", check=False)
+    code = f"{HIDDEN}import kbert; kbert.verify()"
+    done = run_python(code, '["tensorflow"]', backend="tensorflow", check=False)
     assert done.stderr.splitlines()[-1] == (
         "ImportError: Keras computes with the backend tensorflow, which is not installed: "
         'pip install "kbert-keras[tensorflow]", or set KERAS_BACKEND=jax, which is'

@@ -1,12 +1,9 @@
 """Memory is flat over models that are built and trained one after the other in one process."""
 
-import os
-import subprocess
 import sys
 
 import pytest
 from helpers.backends import nightly_on
-from helpers.sizes import TESTS
 
 # Models that an engine trains, then others that `fit` trains: after each, the custom gradients in
 # TensorFlow's registry, and MiB of the process. A plain Keras model leaves 2.5 MiB per `fit`.
@@ -65,13 +62,9 @@ for train in [train_by_engine] * int(sys.argv[1]) + [train_by_fit] * int(sys.arg
         pytest.param(20, 10, 20, 30, marks=pytest.mark.nightly),
     ],
 )
-def test_memory_is_flat_over_many_models(engines, fits, by_engine, by_fit):
+def test_memory_is_flat_over_many_models(run_python, engines, fits, by_engine, by_fit):
     """From the fifth model on, and from the third that `fit` trains, in MiB."""
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
-    options = {"env": environment, "capture_output": True, "text": True, "check": True}
-    command = [sys.executable, "-c", _TRAINING, str(engines), str(fits)]
-    found = subprocess.run(command, **options).stdout
+    found = run_python(_TRAINING, engines, fits, JAX_PLATFORMS="cpu").stdout
     pairs = [[int(number) for number in line.split()] for line in found.splitlines()]
     gradients, memory = zip(*pairs[-engines - fits :], strict=True)
     assert len(set(gradients[:engines])) == len(set(gradients[engines:])) == 1, gradients

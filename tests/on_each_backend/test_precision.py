@@ -175,6 +175,7 @@ def test_default_precision_after_bfloat16_is_unchanged(small, berts, casts):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_bfloat16_model_computes_in_float32(small, berts):
     """As if its weights had been in float32 all along."""
     half = kbert.build_encoder(small, seq_len=None, dtype="bfloat16")

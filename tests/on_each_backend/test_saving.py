@@ -1,13 +1,10 @@
 """Models survive being saved, exported and made a part of others."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from helpers.backends import environment_of, nightly_on
+from helpers.backends import nightly_on
 from numpy.testing import assert_allclose
 
 import kbert
@@ -80,7 +77,7 @@ def test_encoder_in_a_larger_model_fits(inputs, bigger):
     [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=nightly_on("jax", "torch"))],
 )
 def test_keras_files_give_equal_outputs_in_a_new_process(
-    small, peer, fill, inputs, bigger, tmp_path, order, backend
+    small, peer, fill, inputs, bigger, tmp_path, order, backend, run_python
 ):
     """Of BERT, and of a fitted model around it: a process that knows no custom_objects.
 
@@ -97,10 +94,7 @@ def test_keras_files_give_equal_outputs_in_a_new_process(
     for name, one in models.items():
         one.save(tmp_path / f"{name}.keras")
     code = LOAD.format(first=order[0], second=order[1])
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    environment = os.environ | environment_of(backend)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_python(code, tmp_path, backend=backend)
     for name, one in models.items():
         expected = one.predict(inputs[: len(one.inputs)], verbose=0)
         found = np.load(tmp_path / f"{name}.npz")

@@ -6,6 +6,7 @@ Quantized ones, activity regularizers, calls that their user replaced, torch's h
 import keras
 import numpy as np
 import pytest
+from helpers.backends import nightly_on
 
 import kbert
 from kbert.model.layers.encoder import FeedForward, MultiHeadAttention
@@ -54,6 +55,7 @@ class KerasAttention(keras.layers.MultiHeadAttention):
         return super().compute_output_spec(x, x)
 
 
+@nightly_on("jax")
 @KEEPS_LAYERS
 def test_int8_errors_are_those_of_keras_layers():
     pair = keras.Sequential([keras.layers.Dense(40, "gelu"), keras.layers.Dense(24)])
@@ -62,6 +64,7 @@ def test_int8_errors_are_those_of_keras_layers():
     assert 0 < error < 3 * quantization_error(KerasAttention(4, 6))
 
 
+@nightly_on("jax")
 @KEEPS_LAYERS
 def test_int8_encoder_is_near_float32(small):
     model = kbert.build_encoder(small, seq_len=7)

@@ -9,7 +9,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers.backends import full_on
+from helpers.backends import full_on, nightly_on
 
 import kbert
 from kbert.model.layers.encoder import Embedding
@@ -118,7 +118,7 @@ def assert_same(found: dict, wanted: dict) -> None:
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
 
 
-@full_on("jax")
+@nightly_on("jax")
 @pytest.mark.parametrize(
     ("kind", "dtypes"),
     [
@@ -187,7 +187,7 @@ def paired(rows):
     return tuple(columns[:3]), tuple(columns[3:])
 
 
-@full_on("jax")
+@nightly_on("jax")
 @pytest.mark.parametrize("dtype", ["int64", pytest.param("float32", marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
 def test_fit_takes_every_kind_of_data_set(models, kind, dtype):

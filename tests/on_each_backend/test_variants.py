@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from helpers.backends import full_on, nightly_on
+from helpers.backends import nightly_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
@@ -39,6 +39,7 @@ def specs(family: str, head: str) -> tuple[GraphSpec, GraphSpec]:
     return plain, dataclasses.replace(plain, selected_positions=True)
 
 
+@nightly_on("jax")
 @pytest.mark.parametrize("head", ["pretraining", "classifier"])
 @pytest.mark.parametrize(
     "family", ["bert", *(pytest.param(f, marks=pytest.mark.full) for f in list(FAMILIES)[1:])]
@@ -66,10 +67,8 @@ def test_selected_positions_give_the_outputs_of_all(family, head):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@full_on("jax")
-@pytest.mark.parametrize(
-    "head", ["pretraining", pytest.param("classifier", marks=nightly_on("jax"))]
-)
+@nightly_on("jax")
+@pytest.mark.parametrize("head", ["pretraining", "classifier"])
 def test_a_training_step_on_selected_positions_equals_that_of_all(head):
     keras.utils.set_random_seed(5)
     plain, selected = specs("bert", head)

@@ -153,12 +153,9 @@ def test_gradients_in_chunks_equal_the_whole_batch(records):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 @pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param({"freeze": "embeddings"}, marks=nightly_on("jax")),
-        {"lora_rank": 3, "lora_targets": "query,output"},
-    ],
+    "parts", [{"freeze": "embeddings"}, {"lora_rank": 3, "lora_targets": "query,output"}]
 )
 def test_gradients_of_some_weights_in_chunks_equal_the_whole_batch(records, parts):
     engines = (engine_of(0.0, count, **parts) for count in (1, 4))
@@ -170,6 +167,7 @@ def test_gradients_of_some_weights_in_chunks_equal_the_whole_batch(records, part
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_dropout_is_equal_in_both_passes(records):
     """The gradient is the loss's slope along itself, which it is not with two pairs of masks."""
     engine = engine_of(0.3, 4)

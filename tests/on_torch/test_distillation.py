@@ -5,7 +5,6 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies
 from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.run_shards import CONFIG, make_shards
@@ -216,17 +215,3 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
 
 def other(config):
     return small_bert(config, "pretraining")
-
-
-@pytest.mark.full
-def test_finetune_command_takes_a_teacher(folder, tmp_path, capsys):
-    arguments = ["finetune", folder / "source", "--task", "classify", "--epochs", 1]
-    arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-loss", "cosine"]
-    taught = [*arguments, "-o", tmp_path / "run", "--teacher"]
-    assert kbert_command(capsys, *taught, folder / "teacher").status == 0
-    assert (tmp_path / "run" / "model.keras").is_file()
-    done = kbert_command(capsys, *arguments, "-o", tmp_path / "no", "--teacher", folder / "labels")
-    assert done.status == 2 and "teacher must have the labels of the data" in done.err
-    done = kbert_command(capsys, *arguments, "-o", tmp_path / "no", "--teacher", tmp_path / "none")
-    assert done.status == 2 and done.err.count("\n") == 1
-    assert not (tmp_path / "no").exists()

@@ -181,12 +181,6 @@ def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
     assert {name: kept[name] for name in named} == named and kept["no_header"] is False
     said = kbert_command(
         capsys,
-        *("evaluate", str(tmp_path / "run"), "--task", "classify", "--data", str(data)),
-        *("--text-column", "body", "--label-column", "mood", "--format", "json"),
-    )
-    assert json.loads(said.out) == pytest.approx(done.metrics, abs=1e-5)
-    said = kbert_command(
-        capsys,
         *("finetune", str(tmp_path / "run"), "--task", "classify", "--train", str(data)),
         *("-o", str(tmp_path / "other"), "--text-column", "mood", "--label-column", "no"),
     )

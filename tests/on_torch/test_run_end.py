@@ -1,6 +1,5 @@
 """A run ends: its last record, its metrics, and what its folder keeps."""
 
-import itertools
 import json
 import re
 
@@ -99,23 +98,8 @@ def test_report_exists_from_the_first_evaluation(folder, tmp_path):
 
 
 @pytest.fixture
-def falling(monkeypatch):
-    """Evaluations with the loss as it is, and an accuracy that says that the first one did best."""
-    # the last one is given again where the intervals of the result are computed anew
-    scores = itertools.chain((0.75, 0.5), itertools.repeat(0.625))
-    real = LabelledEvaluation.__call__
-
-    def call(self, *arguments):
-        return real(self, *arguments) | {"accuracy": next(scores)}
-
-    monkeypatch.setattr(LabelledEvaluation, "__call__", call)
-    yield
-    monkeypatch.setattr(LabelledEvaluation, "__call__", real)
-
-
-@pytest.fixture
 def evaluations(monkeypatch):
-    """Has the dev evaluations give these (accuracy, loss), whatever the weights are."""
+    """Has the dev evaluations give these (accuracy, loss) or accuracies, whatever the weights."""
     real = LabelledEvaluation.__call__
 
     def give(*found):
@@ -209,8 +193,9 @@ def damaged(run, step: int):
 
 @pytest.mark.full
 def test_damaged_best_state_falls_back_to_second_best(
-    folder, tmp_path, falling, monkeypatch, caplog
+    folder, tmp_path, evaluations, monkeypatch, caplog
 ):
+    evaluations((0.75,), (0.5,), *[(0.625,)] * 9)  # the losses as they are
     tune(folder, tmp_path / "run", keep_checkpoints=True, save_every=3)
     again = kbert.resume(damaged(tmp_path / "run", 3), **QUIET)
     monkeypatch.undo()

@@ -6,7 +6,6 @@ import logging
 
 import numpy as np
 import pytest
-from helpers.command_line import kbert as kbert_command
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
@@ -258,28 +257,3 @@ def test_finetune_refuses_bad_embedding_options(source, case):
 def test_other_tasks_refuse_embedding_settings(source, name, value):
     with pytest.raises(ValueError, match=f"{name} must be for the task embed, got classify"):
         kbert.finetune(source, "classify", train=[("a", "x")], **{name: value})
-
-
-@pytest.mark.full
-def test_finetune_command_trains_and_evaluates_embed(source, tmp_path, capsys):
-    kbert.save(source, tmp_path / "model")
-    rows = [(a, b, n % 4) for n, (a, b) in enumerate(PAIRS)]
-    data = written(tmp_path, "sts.tsv", rows)
-    options = ["--epochs", 1, "--dimensions", "24,7", "--peak-flops", 1e9, "-q"]
-    run = ["-o", tmp_path / "run", "--train", data, "--dev", data]
-    done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run, *options)
-    assert done.status == 0, done.err
-    assert "spearman_7 " in done.out
-    settings = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
-    assert (settings["loss"], settings["dimensions"]) == ("cosent", [24, 7])
-    model = tmp_path / "run" / "model.keras"
-    arguments = ["--task", "embed", "--data", data, "--format", "json"]
-    done_again = kbert_command(capsys, "evaluate", model, *arguments)
-    said = f"spearman {json.loads(done_again.out)['spearman']:.4f}"
-    assert said in done.out
-    bad = written(tmp_path, "bad.tsv", [PAIR, TRIPLE])
-    run = ["-o", tmp_path / "other", "--train", bad]
-    done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run)
-    assert done.status == 2 and "bad.tsv, line 2: expected 2 columns" in done.err
-    done = kbert_command(capsys, "finetune", "x", "--dimensions", "24;7")
-    assert done.status == 2 and "expected whole numbers separated by commas, got '24;7'" in done.err
