@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from helpers.explorer_pages import write_checkpoint
+from helpers.marks import nightly
 
 import kbert
 from kbert.graph.closed_form import Row
@@ -310,7 +311,7 @@ INSIDE = """() => {
     "state",
     [
         *("closed", "attention", "gathered"),
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("first", "middle", "last")),
+        *(nightly(name) for name in ("first", "middle", "last")),
     ],
 )
 def test_drawing_stays_in_viewbox_and_texts_in_boxes(open_page, base, state):
@@ -365,7 +366,7 @@ def colours(png: bytes, step: int = 97) -> set[bytes]:
 
 @pytest.mark.parametrize(
     ("scheme", "count"),
-    [("light", 3), ("dark", 1), pytest.param("dark", 3, marks=pytest.mark.nightly)],
+    [("light", 3), ("dark", 1), nightly("dark", 3)],
 )
 def test_axe_finds_nothing_serious(open_page, find_violations, base, scheme, count):
     states = ["", "#Encoder-7-MultiHeadSelfAttention/head-2&b.L=24&A=11&open=7", "#NSP-Dense"]
@@ -377,9 +378,7 @@ def test_axe_finds_nothing_serious(open_page, find_violations, base, scheme, cou
         assert find_violations(page) == []
 
 
-@pytest.mark.parametrize(
-    "width", [400, 1280, *(pytest.param(n, marks=pytest.mark.nightly) for n in (800, 2560))]
-)
+@pytest.mark.parametrize("width", [400, 1280, *(nightly(n) for n in (800, 2560))])
 def test_a_page_of_any_width_scrolls_only_down(open_page, base, width):
     page = open_page(base, "#Encoder-7-FeedForward", width=width)
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width

@@ -4,6 +4,7 @@ import itertools
 import re
 
 import pytest
+from helpers.marks import nightly
 from helpers.sizes import ROOT
 
 pytestmark = pytest.mark.full
@@ -33,10 +34,7 @@ def pages():
     [
         (400, "light", 3),
         (1280, "dark", 7),
-        *(
-            pytest.param(*case, 1, marks=pytest.mark.nightly)
-            for case in itertools.product((400, 1280), ("light", "dark"))
-        ),
+        *(nightly(*case, 1) for case in itertools.product((400, 1280), ("light", "dark"))),
     ],
 )
 def test_no_page_overflows_or_asks_the_network(open_page, width, scheme, each):

@@ -1,6 +1,7 @@
 """Truncating a long text gives the first tokens of the whole text, in little memory."""
 
 import pytest
+from helpers.marks import nightly
 from helpers.sample_data import vocabulary
 from numpy.random import default_rng
 
@@ -27,9 +28,7 @@ def tokenizer(*more):
 
 
 @pytest.mark.parametrize("blanks", [[" "], ["\n", "  ", "\u3000"], ["", " "], [""]])
-@pytest.mark.parametrize(
-    "max_length", [17, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3, 512))]
-)
+@pytest.mark.parametrize("max_length", [17, *(nightly(n) for n in (2, 3, 512))])
 def test_truncated_encoding_is_the_start_of_the_whole(blanks, max_length):
     words, random = tokenizer(), default_rng(max_length)
     for _ in range(3):

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from collections import Counter
 
 import keras
 import numpy as np
@@ -133,19 +132,6 @@ def test_layer_range_that_keras_refuses_is_refused(model, names):
     for kind in (BertModel, keras.Model):
         with pytest.raises(ValueError, match="layer"):
             kind.summary(model, print_fn=lambda text: None, layer_range=names)
-
-
-@pytest.mark.parametrize("width", [1, 3, 5, 11, 23, 39, 41, 64, 79, 81, 99])
-def test_summary_drops_no_character_at_any_width(model, width):
-    """Down to what no one would read: every character of every cell is there."""
-    lines = []
-    model.summary(line_length=width, print_fn=lines.append)
-    text = "".join("".join(lines).split())
-    cells = "".join(
-        f"{name}{shape}{params}{''.join(sources)}"
-        for name, shape, params, sources in expected(model_rows(model))
-    )
-    assert not Counter(cells) - Counter(text)
 
 
 def test_tsv_equals_the_reference_table_byte_for_byte(capsys, shared):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.backends import full_on
+from helpers.marks import full
 from helpers.peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT
 from helpers.peer_outputs import run_peer
 from helpers.small_berts import small_berts
@@ -35,7 +36,7 @@ def found_for(case: str, folders):
 @full_on("jax")
 @pytest.mark.parametrize(
     "case",
-    [case if case == "label" else pytest.param(case, marks=pytest.mark.full) for case in CASES],
+    [case if case == "label" else full(case) for case in CASES],
 )
 def test_integrated_gradients_equal_captum(folders, case):
     wanted = dict(np.load(folders / "captum.npz"))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.backends import full_on
+from helpers.marks import full
 from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose
 
@@ -94,9 +95,7 @@ def compare_gradients(found: dict, bert, spec, peer) -> None:
 
 
 @full_on("jax")
-@pytest.mark.parametrize(
-    "name", [*CLASSES, *(pytest.param(one, marks=pytest.mark.full) for one in ON_TENSORFLOW)]
-)
+@pytest.mark.parametrize("name", [*CLASSES, *(full(one) for one in ON_TENSORFLOW)])
 def test_family_outputs_and_gradients_equal_transformers(folders, name, backend):
     if backend != "tensorflow" and name in ON_TENSORFLOW:
         pytest.skip("on TensorFlow alone: the same layers as the others")

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from helpers.marks import full
 
 import kbert
 
-LATER = [pytest.param(way, marks=pytest.mark.full) for way in ("predict", "compiled")]
+LATER = [full(way) for way in ("predict", "compiled")]
 REFUSED = re.compile(r"not in \[0|out of range|out of bounds")  # the backends' own words
 
 

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from helpers.backends import nightly_on
+from helpers.marks import nightly
 
 # Models that an engine trains, then others that `fit` trains: after each, the custom gradients in
 # TensorFlow's registry, and MiB of the process. A plain Keras model leaves 2.5 MiB per `fit`.
@@ -59,7 +60,7 @@ for train in [train_by_engine] * int(sys.argv[1]) + [train_by_fit] * int(sys.arg
     ("engines", "fits", "by_engine", "by_fit"),
     [
         pytest.param(9, 5, 8, 16, marks=[pytest.mark.full, nightly_on("jax", "torch")]),
-        pytest.param(20, 10, 20, 30, marks=pytest.mark.nightly),
+        nightly(20, 10, 20, 30),
     ],
 )
 def test_memory_is_flat_over_many_models(run_python, engines, fits, by_engine, by_fit):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
+from helpers.marks import full
 from helpers.peer_bert import CASES
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -17,7 +18,7 @@ from kbert.ops.activations import activation
 TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize("place", [0, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
+@pytest.mark.parametrize("place", [0, *(full(n) for n in (1, 2))])
 def test_every_output_equals_transformers(small, peer, fill, place):
     """Of 2 blocks, and of 1 with another activation and epsilon."""
     config, arrays = small.replace(**CASES[place]), peer(place)

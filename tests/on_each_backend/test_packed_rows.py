@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
 from helpers.engines import build_engine, largest_difference, small_config
+from helpers.marks import full
 from helpers.sizes import SIZES
 
 import kbert
@@ -24,7 +25,7 @@ BLOCKS = 2 if keras.backend.backend() == "torch" else 1  # a program takes secon
 LENGTHS = [3, 11, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8]
 CHANGED = 4  # a text of 13 tokens, beside another in its row
 HEADS = {"classifier": CLASSIFIER, "tokens": TOKEN_CLASSIFIER}
-FEW_HEADS = ["classifier", pytest.param("tokens", marks=pytest.mark.full)]
+FEW_HEADS = ["classifier", full("tokens")]
 
 
 def batch(head, changed=None, **options):

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
+from helpers.marks import full
 
 import kbert
 from kbert.model.layers.encoder import Embedding
@@ -123,7 +124,7 @@ def assert_same(found: dict, wanted: dict) -> None:
     ("kind", "dtypes"),
     [
         ("marks", ["bool", "uint8", "int64", ml_dtypes.bfloat16]),
-        pytest.param("marks", TYPES, marks=pytest.mark.full),
+        full("marks", TYPES),
         ("positions", ["bool", "uint8", "int64", "float32"]),
         ("tokens", ["bool", "uint8", "int64", "float32"]),
     ],
@@ -188,7 +189,7 @@ def paired(rows):
 
 
 @nightly_on("jax")
-@pytest.mark.parametrize("dtype", ["int64", pytest.param("float32", marks=pytest.mark.full)])
+@pytest.mark.parametrize("dtype", ["int64", full("float32")])
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
 def test_fit_takes_every_kind_of_data_set(models, kind, dtype):
     if kind == "torch" and not importlib.util.find_spec("torch"):
@@ -207,9 +208,7 @@ def test_fit_takes_every_kind_of_data_set(models, kind, dtype):
     assert_same(found, by_hand(model, inputs, labels))
 
 
-@pytest.mark.parametrize(
-    "kind", ["marks", *(pytest.param(k, marks=pytest.mark.full) for k in ("positions", "tokens"))]
-)
+@pytest.mark.parametrize("kind", ["marks", *(full(k) for k in ("positions", "tokens"))])
 def test_compiled_fit_evaluate_predict_take_numpy_types(models, kind):
     """int64 and float64, as NumPy makes them, through the functions that Keras compiles."""
     model = compiled(models[kind])

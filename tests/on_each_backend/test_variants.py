@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import nightly_on
+from helpers.marks import full
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, PREDICTIONS, arrays, batch_of
 
@@ -41,9 +42,7 @@ def specs(family: str, head: str) -> tuple[GraphSpec, GraphSpec]:
 
 @nightly_on("jax")
 @pytest.mark.parametrize("head", ["pretraining", "classifier"])
-@pytest.mark.parametrize(
-    "family", ["bert", *(pytest.param(f, marks=pytest.mark.full) for f in list(FAMILIES)[1:])]
-)
+@pytest.mark.parametrize("family", ["bert", *(full(f) for f in list(FAMILIES)[1:])])
 def test_selected_positions_give_the_outputs_of_all(family, head):
     keras.utils.set_random_seed(5)
     plain, selected = specs(family, head)

@@ -9,6 +9,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import QUIET, tune, write_source
+from helpers.marks import full
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -134,7 +135,7 @@ SCORES = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 
 STOPPED = "stopped after step 15: dev accuracy was best after step 9, with no improvement in the 2"
 
 
-@pytest.mark.parametrize("with_folder", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize("with_folder", [True, full(False)])
 def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with_folder):
     """And patience ends the run: its last weights are not the best ones."""
     evaluations(*SCORES)

@@ -10,6 +10,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import QUIET, tune
+from helpers.marks import full, nightly
 
 import kbert
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
@@ -73,7 +74,7 @@ class Moves(keras.callbacks.Callback):
 @pytest.mark.skipif(sys.platform != "linux", reason="where a file is now is read from /proc")
 @pytest.mark.parametrize(
     "again",
-    [pytest.param(False, marks=pytest.mark.nightly), pytest.param(True, marks=pytest.mark.full)],
+    [nightly(False), full(True)],
 )
 def test_moved_run_folder_is_named_in_the_error(labelled, tmp_path, again):
     run, to = tmp_path / "run", tmp_path / "moved"

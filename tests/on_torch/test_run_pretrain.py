@@ -11,6 +11,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Beginning, assert_states_equal
 from helpers.labelled_texts import QUIET
+from helpers.marks import full
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 import kbert
@@ -129,7 +130,7 @@ def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
-@pytest.mark.parametrize("name", ["Lion", pytest.param("Adafactor", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", ["Lion", full("Adafactor")])
 def test_run_with_an_optimizer_of_keras_resumes_bit_equal(data, tmp_path, name):
     import keras
 

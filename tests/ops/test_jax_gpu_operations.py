@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from helpers.marks import full
 
 if keras.backend.backend() != "jax":
     pytest.skip("of JAX", allow_module_level=True)
@@ -101,10 +102,10 @@ def test_attention_with_dropout_equals_reference(shape, kind):
 @pytest.mark.parametrize(
     ("has_bias", "rate", "dtype"),
     [
-        pytest.param(True, 0.3, "float32", marks=pytest.mark.full),
-        pytest.param(True, 0.3, "float16", marks=pytest.mark.full),
-        pytest.param(True, 0.3, "bfloat16", marks=pytest.mark.full),
-        pytest.param(False, 0.0, "float32", marks=pytest.mark.full),
+        full(True, 0.3, "float32"),
+        full(True, 0.3, "float16"),
+        full(True, 0.3, "bfloat16"),
+        full(False, 0.0, "float32"),
     ],
 )
 def test_self_attention_equals_reference(has_bias, rate, dtype):

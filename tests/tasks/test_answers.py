@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.marks import full
 from helpers.sample_data import ANSWERED, sample_bert
 from numpy.testing import assert_allclose
 
@@ -70,7 +71,7 @@ def by_hand(windows, context, threshold):
     return best[2], best[1], odds
 
 
-@pytest.mark.parametrize("stride", [2, pytest.param(128, marks=pytest.mark.full)])
+@pytest.mark.parametrize("stride", [2, full(128)])
 def test_no_answer_threshold_follows_run_squad(bert, stride):
     contexts = [CONTEXT] * 5
     odds = [one.odds for one in kbert.answer(bert, QUESTIONS, contexts, stride=stride)]

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers.marks import full
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -119,9 +120,7 @@ def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
         sink.plot(tmp_path / "map.svg", special="no")
 
 
-@pytest.mark.parametrize(
-    ("count", "named"), [(7, 7), pytest.param(122, 61, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize(("count", "named"), [(7, 7), full(122, 61)])
 def test_heat_map_text_grows_with_the_picture(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""
     monkeypatch.setattr("kbert.tasks.attention.heat_map._NAMED", 61)

@@ -9,6 +9,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from helpers.marks import full
 from helpers.small_berts import TEXTS
 from numpy.testing import assert_allclose
 
@@ -33,9 +34,7 @@ def outputs_of(bert, ids: list[int]) -> list[np.ndarray]:
 # order, batches, lengths
 
 
-@pytest.mark.parametrize(
-    "batch_size", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 32))]
-)
+@pytest.mark.parametrize("batch_size", [4, *(full(n) for n in (1, 32))])
 def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
     found = kbert.embed(bert, TEXTS, batch_size=batch_size)
     for text, vector in zip(TEXTS, found, strict=True):
@@ -235,9 +234,7 @@ def test_an_activation_that_is_not_known_is_refused(berts, small):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
-@pytest.mark.parametrize(
-    "tokens", [44, *(pytest.param(n, marks=pytest.mark.full) for n in (15, 16, 27))]
-)
+@pytest.mark.parametrize("tokens", [44, *(full(n) for n in (15, 16, 27))])
 def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens):
     """17 positions: windows of 15 tokens, 3 of them shared; the last ends with the text."""
     text = " ".join(itertools.islice(itertools.cycle(["red", "cat", "sun", "big"]), tokens))

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.engines import build_engine, small_config
+from helpers.marks import full, nightly
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.spec import GraphSpec
@@ -40,8 +41,8 @@ def trained(monkeypatch, name, worth):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("lamb", marks=pytest.mark.full),
-        pytest.param("adamw", marks=pytest.mark.nightly),
+        full("lamb"),
+        nightly("adamw"),
     ],
 )
 def test_compiled_step_equals_uncompiled_step(monkeypatch, name):

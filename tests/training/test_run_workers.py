@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import Forks
+from helpers.marks import full, nightly
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
 from test_training_processes import environments
@@ -122,8 +123,8 @@ NIGHTLY = {
 @pytest.mark.parametrize(
     ("run", "life"),
     [
-        pytest.param("torch", TORCH, marks=pytest.mark.full),
-        *(pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY.items()),
+        full("torch", TORCH),
+        *(nightly(*case) for case in NIGHTLY.items()),
     ],
 )
 def test_two_workers_resume_bit_equal_after_kill_and_stop(runs, run, life):

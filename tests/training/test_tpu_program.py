@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.engines import small_config
+from helpers.marks import nightly
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.spec import GraphSpec
@@ -74,7 +75,7 @@ def call_of(engine, head: str):
     ("head", "options"),
     [
         ("pretraining", {"accumulation_steps": 2}),
-        pytest.param("classifier", {"gradient_checkpointing": True}, marks=pytest.mark.nightly),
+        nightly("classifier", {"gradient_checkpointing": True}),
     ],
 )
 def test_call_is_one_program_without_host_or_dynamic_size(head, options):

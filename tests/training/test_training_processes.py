@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import train_process
 from helpers.backends import XLA_FLAGS, environment_of
+from helpers.marks import full, nightly
 from helpers.sizes import SIZES
 
 import kbert
@@ -97,16 +98,10 @@ def one_device(folder, tmp_path_factory):
 @pytest.mark.parametrize(
     "kind",
     [
-        *(
-            pytest.param(kind, marks=pytest.mark.full)
-            for kind in ("torch_accumulated", "mirrored", "workers", "jax_hosts")
-        ),
+        *(full(kind) for kind in ("torch_accumulated", "mirrored", "workers", "jax_hosts")),
         # one device beside transformers: on_each_backend/test_training_parity.py; two devices of
         # JAX: test_two_jax_devices_draw_the_masks_of_one; two processes without micro-batches
-        *(
-            pytest.param(kind, marks=pytest.mark.nightly)
-            for kind in ("jax", "jax_devices", "torch", "torch_processes")
-        ),
+        *(nightly(kind) for kind in ("jax", "jax_devices", "torch", "torch_processes")),
     ],
 )
 def test_every_way_to_train_equals_one_device(kind, folder, one_device, forks, tmp_path):
