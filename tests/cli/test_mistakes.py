@@ -298,6 +298,8 @@ MISTAKES += [
     ("finetune encoder --task tag --train good.tsv --dev other.tsv -o run", "line 2: label must"),
     ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
     ("finetune encoder --task choice --train good.tsv -o run", "expected the columns prompt"),
+    ("finetune encoder", "--task is missing: kbert finetune encoder --task classify --train"),
+    ("finetune --resume tuning --task tag", "--task cannot be given with --resume"),
     ("finetune --resume empty", "no run"),
     ("finetune --resume tunin", "no such folder: did you mean tuning?"),
     ("finetune --resume=", "expected a path, got an empty one"),
@@ -315,6 +317,7 @@ MISTAKES += [
     ("glue encoder --data empty -o run", "expected a folder CoLA, got nothing"),
     ("glue encoder --data empty --tasks rte,sing -o run", "'sing'"),
     ("glue encoder --data empty --epochs 0 -o run", "epochs"),
+    ("glue encoder --data empty --batch-sizes 16,x -o run", "numbers separated by commas, got"),
     ("glue nowhere --data data --tasks rte -o run", "nowhere"),
     ("glue encoder --data data --tasks rte -o locked/run", "cannot write in this folder"),
 ]

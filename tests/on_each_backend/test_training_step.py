@@ -34,7 +34,15 @@ TOGETHER = 3  # updates of one call
 
 
 @functools.cache
-def compile_engine(number, dropout, mixed, learning_rate, together, accumulation_steps, decay):
+def compile_engine(
+    number: int = 0,
+    dropout: float = 0.1,
+    mixed: str = "float32",
+    learning_rate: float = 1e-2,
+    together: int = 1,
+    accumulation_steps: int = 1,
+    decay: float = 0.01,
+):
     """An engine and its first state: compiled once, as that is most of the time it takes."""
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -48,21 +56,12 @@ def compile_engine(number, dropout, mixed, learning_rate, together, accumulation
     return engine, engine.state.all()
 
 
-def engine_of(
-    seed: int = 3,
-    dropout: float = 0.1,
-    mixed: str = "float32",
-    learning_rate: float = 1e-2,
-    number: int = 0,
-    together: int = 1,
-    accumulation_steps: int = 1,
-    decay: float = 0.01,
-):
+def engine_of(seed: int = 3, **options):
     """An engine at its first state; another `number` for a second one beside it."""
-    options = dropout, mixed, learning_rate, together, accumulation_steps, decay
-    engine, first = compile_engine(number, *options)
+    engine, first = compile_engine(**options)
     engine.state.restore(first)
-    engine.seed, engine.step.accumulation_steps = seed, accumulation_steps
+    engine.seed = seed
+    engine.step.accumulation_steps = options.get("accumulation_steps", 1)
     return engine
 
 

@@ -187,30 +187,3 @@ def test_convert_command_merges_adapter_into_weights(whole, folder, tmp_path, ca
     merged = load_file(tmp_path / "merged/model.safetensors")
     expected = load_file(folder / "whole/model/model.safetensors")
     assert all(np.array_equal(merged[name], array) for name, array in expected.items())
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--freeze", "1-9"], "freeze must name blocks of 1 … 2, got 9"),
-        (
-            ["--lora-rank", "999"],
-            "lora_rank must be at most 24, the smaller side of query's 24 × 24, got 999",
-        ),
-        (
-            ["--lora-targets", "query"],
-            "lora_targets must go with lora_rank, the adapters' rank, got lora_targets alone",
-        ),
-        (
-            ["--lora-rank", "2", "--lora-targets", "all"],
-            "lora_targets must name matrices between commas, of query",
-        ),
-        (["--freeze", "embeddings,encoder,pooler,head"], "freeze must leave something to train"),
-    ],
-)
-def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, capsys, options, said):
-    data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "run")
-    arguments = ("finetune", folder / "source", *data, *options)
-    status, out, err = kbert_command(capsys, *arguments)
-    assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
-    assert not (tmp_path / "run").exists()

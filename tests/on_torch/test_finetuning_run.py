@@ -276,32 +276,6 @@ def test_finetune_and_evaluate_commands(folder, tmp_path, capsys, whole):
     assert f"accuracy  {metrics['accuracy']:.4f}" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
-        (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
-        (["--resume", "RUN"], "RUN (--resume): no such folder. Give the folder of a run"),
-        (["--resume", "."], ". (--resume) has no run: there is no settings.json in it"),
-        (
-            ["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"],
-            "no.tsv (--train): No such file or directory. Expected: Labelled training data: "
-            "a .tsv, .csv, .jsonl or .json file.",
-        ),
-        (
-            ["SRC", "--task", "classify", "--train", ".", "-o", "RUN"],
-            ". (--train): Is a directory. Expected: Labelled training data: "
-            "a .tsv, .csv, .jsonl or .json file.",
-        ),
-    ],
-)
-def test_command_line_mistakes_are_one_line_errors(tmp_path, monkeypatch, capsys, arguments, said):
-    monkeypatch.chdir(tmp_path)
-    status, out, err = kbert_command(capsys, "finetune", *arguments)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert said in err
-
-
 def test_every_finetuning_setting_is_an_option():
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}

@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
 from helpers.small_berts import small_bert
 
@@ -210,31 +209,6 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
     for text in ("MNLI-mm", "84.6", "83.4", f"MNLI/{run.name}/report.html", "arXiv 1810.04805"):
         assert text in page
     assert "84.6" in str(again).splitlines()[1]
-
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["--data", "none"], "expected one folder per task, found none"),
-        (["--data", "DATA", "--tasks", "snli"], "tasks must be all, or of CoLA"),
-        (
-            ["--data", "DATA", "--batch-sizes", "16,x"],
-            "expected numbers separated by commas, got '16,x'",
-        ),
-        (
-            ["--data", "DATA", "--learning-rates", "0"],
-            "learning_rate must be a finite number above",
-        ),
-        (["--data", "LESS"], "expected a folder SST-2, got CoLA: choose tasks that are there"),
-    ],
-)
-def test_bad_glue_options_are_one_line(data, tmp_path, capsys, arguments, said):
-    write_task(tmp_path / "less", "CoLA", 3)
-    named = {"DATA": data, "LESS": tmp_path / "less"}
-    arguments = [named.get(argument, argument) for argument in arguments]
-    done = kbert_command(capsys, "glue", "source", *arguments, "-o", tmp_path / "out")
-    assert done.status == 2 and said in done.err
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -272,13 +272,10 @@ def test_rows_that_are_no_questions_are_refused(row, says):
         ([HEADER, [0, "v", "cat", "", "dog", "sun"]], "line 2: expected 8 columns"),
     ],
 )
-def test_files_that_are_no_questions_are_refused_in_one_line(tmp_path, capsys, rows, says):
+def test_files_that_are_no_questions_are_refused(tmp_path, rows, says):
     data = write(tmp_path / "data.csv", rows)
     with pytest.raises(ValueError, match=says):
         TASK.read(data)
-    options = ("--task", "choice", "--train", data, "-o", tmp_path / "run")
-    status, out, err = kbert_command(capsys, "-q", "finetune", tmp_path, *options)
-    assert (status, out) == (2, "") and err.count("\n") == 1
 
 
 def test_table_without_a_header_is_refused(tmp_path):
