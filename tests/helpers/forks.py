@@ -16,11 +16,9 @@ from pathlib import Path
 
 
 class Forks:
-    """Starts functions in processes of their own.
+    """Starts functions in processes of their own, with these variables.
 
-    Args:
-        environment: the variables of these processes.
-        libraries: modules to import first, where they are installed; without any, kbert's training.
+    Modules are imported first, where they are installed; without any, kbert's training.
     """
 
     def __init__(self, environment: dict[str, str], *libraries: str):

@@ -11,8 +11,7 @@ import random
 def examples(documents: list[list[int]], seq_len: int, short_seq_probability: float, seed: int):
     """(tokens of A, tokens of B, whether B is random, target) for one pass over the documents.
 
-    Args:
-        documents: the lengths of their sentences, in tokens.
+    Of a document the lengths of its sentences are given, in tokens.
     """
     rng = random.Random(seed)
     most = seq_len - 3

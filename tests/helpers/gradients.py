@@ -8,13 +8,9 @@ TOLERANCES = {"float32": 2e-5, "float16": 6e-3, "bfloat16": 6e-2}
 
 
 def values_and_gradients(function, arrays: list, positions: list[int], dtype: str = "float32"):
-    """Return a function's results, and gradients of a weighted sum of them.
+    """Return a function's results (a tensor or several), and gradients of a weighted sum of them.
 
-    Args:
-        function: of tensors; returns a tensor, or a list of them.
-        arrays: its arguments; None stays.
-        positions: of the arguments that get a gradient.
-        dtype: of the float arguments.
+    `positions` are those of the arguments that get a gradient; `dtype` is that of float arguments.
     """
 
     def total(*differentiated):

@@ -116,11 +116,8 @@ def mutations(
 def try_mutations(chosen, look, names=("",), longest: int = 1000) -> collections.Counter:
     """Count how the mutations end: "read" or "refused"; assert that none ends otherwise.
 
-    Args:
-        chosen: as of `mutations`.
-        look: reads what was mutated.
-        names: parts one of which each message has, beside the document's name.
-        longest: characters of a message.
+    `look` reads what was mutated. Each message has the document's name or one of `names`, and fewer
+    than `longest` characters.
     """
     counts, wrong = collections.Counter(), []
     for document, place, name in chosen:
