@@ -298,7 +298,7 @@ MISTAKES += [
     ("finetune encoder --task tag --train good.tsv --dev other.tsv -o run", "line 2: label must"),
     ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
     ("finetune encoder --task choice --train good.tsv -o run", "expected the columns prompt"),
-    ("finetune encoder", "--task is missing: kbert finetune encoder --task classify --train"),
+    ("finetune encoder", "--task is missing: kbert finetune SRC --task classify --train FILE"),
     ("finetune --resume tuning --task tag", "--task cannot be given with --resume"),
     ("finetune --resume empty", "no run"),
     ("finetune --resume tunin", "no such folder: did you mean tuning?"),
