@@ -9,7 +9,7 @@ import importlib.util
 import keras
 import numpy as np
 import pytest
-from helpers.gradients import to_tensor, values_and_gradients
+from helpers.gradients import TOLERANCES, compare_operations, to_tensor
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("of TensorFlow", allow_module_level=True)
@@ -22,7 +22,6 @@ from kbert.ops import jax_gpu, reference, tensorflow_gpu
 from kbert.ops import tensorflow as tensorflow_ops
 
 SEED = np.array([3, 2**31 - 5], "int32")
-TOLERANCES = {"float32": 2e-5, "float16": 6e-3, "bfloat16": 6e-2}
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +45,8 @@ def mask_of(batch: int, queries: int, keys: int):
 
 def compare(call, arrays, positions, dtype="float32"):
     """Compare values and gradients of an operation; `call` takes the module of operations first."""
-    both = []
-    for module in (tensorflow_gpu, reference):
-        operation = functools.partial(call, module)
-        values, gradients = values_and_gradients(operation, arrays, positions, dtype)
-        both.append(values + gradients)
-    for one, other in zip(*both, strict=True):
-        assert one.shape == other.shape and np.isfinite(one).all()
-        tolerance = TOLERANCES[dtype] * max(1, np.abs(other).max())
-        np.testing.assert_allclose(one, other, atol=tolerance)
+    both = [functools.partial(call, module) for module in (tensorflow_gpu, reference)]
+    compare_operations(*both, arrays, positions, dtype)
 
 
 def attend(ops, query, key, value, mask):
