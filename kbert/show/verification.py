@@ -11,7 +11,7 @@ from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
 from kbert.graph.closed_form import COLUMNS, Row
 from kbert.graph.config import BertConfig
-from kbert.graph.keras_config import read_config
+from kbert.graph.keras_config import SETTINGS, read_config
 from kbert.graph.presets import base, get_config
 from kbert.graph.spec import GraphSpec
 
@@ -146,7 +146,11 @@ def config_of(model) -> BertConfig:
             f"{type(model).__name__}{': give its .model' if hasattr(model, 'model') else ''}"
         )
     # Attributes, which are called as in get_config: that one imports TensorFlow on any backend.
-    settings = {layer.name: vars(layer) for layer in model.layers}
+    known = {"first", *(setting for _, setting in SETTINGS.values())}
+    settings = {
+        layer.name: {one: getattr(layer, one) for one in known if hasattr(layer, one)}
+        for layer in model.layers
+    }
     if names.TOKEN_EMBEDDING not in settings:
         raise ValueError(
             f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
