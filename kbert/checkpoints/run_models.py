@@ -13,7 +13,7 @@ def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run of `pretrain` or `finetune`."""
     file = path / "settings.json"
     try:
-        return file.is_file() and set(js.read_object(file)) >= _SETTINGS
+        return file.is_file() and set(js.read(file, js.OBJECT)) >= _SETTINGS
     except ValueError:  # somebody else's
         return False
 

@@ -80,11 +80,7 @@ def _reopen_closed_streams() -> None:
 @contextlib.contextmanager
 def _log_lines():
     """kbert's log on stderr, a line a warning."""
-    logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
-    over_the_live_line = (
-        f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
-    )
-    handler.setFormatter(_Line(over_the_live_line))
+    logger, handler = logging.getLogger("kbert"), _LineHandler(sys.stderr)
     logger.addHandler(handler)
     try:
         yield
@@ -92,15 +88,12 @@ def _log_lines():
         logger.removeHandler(handler)
 
 
-class _Line(logging.Formatter):
-    """A record as one line, with nothing in it that acts on a terminal."""
-
-    def __init__(self, start: str):
-        super().__init__()
-        self._start = start
+class _LineHandler(logging.StreamHandler):
+    """A record as one line, in place of a progress bar's, with nothing that acts on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._start + _wrap(f"kbert: {printable.line(record.getMessage())}")
+        blank = f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
+        return blank + _wrap(f"kbert: {printable.line(record.getMessage())}")
 
 
 def say(text: str = "", *, err: bool = False) -> None:

@@ -4,22 +4,11 @@ import click
 
 import kbert
 from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.cli import options as shared
 from kbert.cli.command import Choice, command
 from kbert.cli.console import say
 from kbert.cli.inputs import open_checkpoint, read_lines, read_texts
-from kbert.cli.options import (
-    BATCH,
-    JSON,
-    LINES,
-    POSITIVE,
-    PRECISION,
-    SOURCE,
-    TEXTS,
-    Input,
-    Output,
-    option,
-    takes,
-)
+from kbert.cli.options import POSITIVE, Input, Output, option, takes
 from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, check_new_file
 from kbert.tasks.embedding import LONG_TEXTS
@@ -66,7 +55,7 @@ TEXT_PROMPT_NAME = option(
     "cat texts.txt | kbert embed bert-base-uncased - -o vectors.npy --pooling cls",
     basic="output pooling normalize max_length batch_size",
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("lines", metavar="LINES")
 @option("-o --output", Output(), "File to write; it ends in .npy.", required=True)
 @takes(POOLING, LAYERS, PROMPT_NAME, PROMPT)
@@ -77,7 +66,7 @@ TEXT_PROMPT_NAME = option(
 )
 @LONG
 @option("--max-length S", POSITIVE, "Maximum number of tokens per text. Default: the model's.")
-@takes(BATCH, PRECISION)
+@takes(shared.BATCH, shared.PRECISION)
 def embed(source, lines, output, **options):
     """Write one embedding per line of LINES (- reads standard input) to a float32 .npy file."""
     if output.suffix != ".npy":
@@ -98,9 +87,9 @@ def embed(source, lines, output, **options):
     "Compare texts by their embeddings.",
     'kbert similarity all-MiniLM-L6-v2 "A cat sat." "A dog ran." "Rates rose."',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
-@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT, LONG, PRECISION, JSON)
+@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT, LONG, shared.PRECISION, shared.JSON)
 def similarity(source, texts, **options):
     """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
     if len(texts) < 2:
@@ -127,16 +116,16 @@ def similarity(source, texts, **options):
     'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
     'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --vectors vectors.npy',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("query")
-@takes(TEXTS, LINES)
+@takes(shared.TEXTS, shared.LINES)
 @option("--top-k", POSITIVE, "Number of texts to return.", default=TOP)
 @option(
     "--vectors file FILE",
     Input(),
     "Embeddings of the texts, from kbert embed. Default: they are computed.",
 )
-@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, BATCH, PRECISION, JSON)
+@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, shared.BATCH, shared.PRECISION, shared.JSON)
 def search(source, query, texts, lines, file, **options):
     """Print the texts whose embeddings are most similar to the query's, with the similarity."""
     texts = read_texts(texts, lines)
@@ -153,11 +142,11 @@ def search(source, query, texts, lines, file, **options):
     'kbert rank ms-marco-MiniLM-L6-v2 "who wrote it?" "Ada did." "It rained."',
     'kbert rank run/model "who?" --lines texts.txt --label relevant',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("query")
-@takes(TEXTS, LINES)
+@takes(shared.TEXTS, shared.LINES)
 @option("--label", str, "Label of the classifier that says that a text fits.")
-@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, BATCH, PRECISION, JSON)
+@takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, shared.BATCH, shared.PRECISION, shared.JSON)
 def rank(source, query, texts, lines, **options):
     """Print every text, the best fit first.
 

@@ -9,30 +9,12 @@ from pathlib import Path
 import click
 
 import kbert
+from kbert.cli import options as shared
+from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
 from kbert.cli.inputs import check_file, check_source
-from kbert.cli.options import (
-    BATCH,
-    CASING_HELP,
-    POSITIVE,
-    PRECISION,
-    SOURCE,
-    AliasedChoice,
-    Input,
-    casing,
-    option,
-    output_format,
-)
-from kbert.cli.pretraining_commands import (
-    OUTPUT_RUN,
-    RESUME,
-    check_new_run,
-    refuse_with_resume,
-    require_options,
-    resume_run,
-    run_task,
-)
+from kbert.cli.options import POSITIVE, AliasedChoice, Input, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -86,9 +68,9 @@ def _list_tasks(function):
     str,
     "Teacher checkpoint for distillation; it must have the same labels, unless --alpha is 0.",
 )
-@OUTPUT_RUN
-@RESUME
-@option("--uncased/--cased lowercase", bool, CASING_HELP)
+@runs.OUTPUT_RUN
+@runs.RESUME
+@option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
 @add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer"))
 @add_run_options
 @_list_tasks
@@ -108,18 +90,20 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     settings = select_settings(settings, run_options)
     data = {"train": train, "dev": dev, "teacher": teacher}
     if run is not None:
-        refuse_with_resume(task=task, output=output)
+        runs.refuse_with_resume(task=task, output=output)
         moved = data | {"source": source}
-        resume_run("finetune", run, settings, run_options, moved, lambda: _check_paths(**moved))
+        runs.resume_run(
+            "finetune", run, settings, run_options, moved, lambda: _check_paths(**moved)
+        )
         return
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
-    require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
-    check_new_run(output, "finetune")
+    runs.require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
+    runs.check_new_run(output, "finetune")
     columns = FinetuningSettings.from_options(settings).columns
     _check_paths(**data)
     _check_source(source)
     _check_data(task, train, dev, columns)
-    run_task(kbert.finetune, source, task, output=output, **data, **run_options, **settings)
+    runs.run_task(kbert.finetune, source, task, output=output, **data, **run_options, **settings)
 
 
 def _check_paths(train, dev, teacher, source=None) -> None:
@@ -155,14 +139,14 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
     "kbert evaluate run/model --task classify --data dev.tsv",
     basic="task data batch_size form",
 )
-@SOURCE
+@shared.SOURCE
 @option("--task", _TASKS, _TASK_HELP, required=True)
 @option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
-@BATCH
+@shared.BATCH
 @add_settings(FinetuningSettings, "text_column", "text_pair_column", "label_column", "no_header")
-@PRECISION
-@output_format("json")
+@shared.PRECISION
+@shared.output_format("json")
 def evaluate(source, task, data, form, **options):
     """Print the metrics of the model SRC on labelled data."""
     definition = task_of(task)
@@ -174,8 +158,8 @@ def evaluate(source, task, data, form, **options):
     with starting_keras():
         import kbert.checkpoints.bert
         import kbert.tasks.running
-    if casing() is not None:
-        source = kbert.load(source, lowercase=casing())
+    if shared.casing() is not None:
+        source = kbert.load(source, lowercase=shared.casing())
     metrics = kbert.evaluate(source, task, data, **options)
     if form == "json":
         click.echo(json.dumps(metrics, indent=2))

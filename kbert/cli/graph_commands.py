@@ -8,23 +8,11 @@ import click
 from click.core import ParameterSource
 
 import kbert
+from kbert.cli import options as shared
 from kbert.cli.command import command, presets_or_files
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import start_quietly
-from kbert.cli.options import (
-    CONFIG,
-    DTYPE,
-    GRAPH,
-    SELECTED,
-    SEQ_LEN,
-    SEQUENCES,
-    Output,
-    check_labels,
-    get_spec,
-    option,
-    output_format,
-    takes,
-)
+from kbert.cli.options import Output, option, takes
 from kbert.cli.setting_options import partial_training
 
 _ACCOUNT_KEYS = (
@@ -42,12 +30,12 @@ _ACCOUNT_KEYS = (
     "kbert summary base --head classifier --lora-rank 8",
     "kbert summary base --max-predictions 20 --selected-positions",
 )
-@takes(CONFIG, GRAPH, SELECTED)
+@takes(shared.CONFIG, shared.GRAPH, shared.SELECTED)
 @option("--seq-len S", str, "Number of tokens per sequence, or 'any'. Default: all positions.")
 @option("--layers I-J", str, "Show only the encoder blocks I to J.")
 @option("--built", bool, "Show the graph that Keras builds.")
 @partial_training
-@output_format("tsv", "json", "markdown")
+@shared.output_format("tsv", "json", "markdown")
 def summary(config, seq_len, layers, built, form, trained, **graph):
     """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
@@ -62,7 +50,7 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
             "--freeze and --lora-rank go with --format text: leave one of them out"
         )
     layer_range = _layer_range(layers, config)
-    spec = get_spec(config, **graph, **_length_option(seq_len))
+    spec = shared.get_spec(config, **graph, **_length_option(seq_len))
     from kbert.graph import summary_table
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.trained_parts import trained_parts
@@ -109,13 +97,13 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
     "kbert account base",
     "kbert account large --seq-len 128 --batch-size 32 --rows",
 )
-@takes(CONFIG, GRAPH, SELECTED, SEQ_LEN, SEQUENCES, DTYPE)
+@takes(shared.CONFIG, shared.GRAPH, shared.SELECTED, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
 @option("--rows every_row", bool, "Show the rows of all layers in the text too.")
 @partial_training
-@output_format("json", "csv", "markdown")
+@shared.output_format("json", "csv", "markdown")
 def account(config, every_row, form, trained, head, num_labels, **options):
     """Count parameters, FLOPs and bytes with formulas, without Keras."""
-    options |= trained | {"head": head, "num_labels": check_labels(head, num_labels)}
+    options |= trained | {"head": head, "num_labels": shared.check_labels(head, num_labels)}
     result = kbert.account(config, **options)
     if form == "text":
         from kbert.show.texts import account_text
@@ -130,7 +118,7 @@ def account(config, every_row, form, trained, head, num_labels, **options):
 
 
 @command("Show that one query matrix holds the matrices of all heads.", "kbert heads base")
-@CONFIG
+@shared.CONFIG
 @option("--built", bool, "Compute both on the layer that Keras builds.")
 def heads(config, built):
     """Show that one query matrix W_Q holds those of all heads: slices and both computations."""
@@ -144,7 +132,7 @@ def heads(config, built):
 
 
 @command("Check the graph against formulas and published tables.", "kbert verify base")
-@CONFIG
+@shared.CONFIG
 def verify(config):
     """Compare the graph that Keras builds, the formulas and published tables.
 
@@ -160,7 +148,7 @@ def verify(config):
     "kbert plot base -o bert.svg",
     "kbert plot tiny --expand -o tiny.png",
 )
-@takes(CONFIG, GRAPH, SELECTED)
+@takes(shared.CONFIG, shared.GRAPH, shared.SELECTED)
 @option(
     "-o --output", Output(), "File to write: .png .svg .pdf .dot .mmd (Mermaid).", required=True
 )
@@ -175,7 +163,7 @@ def plot(config, output, collapse, **graph):
     from kbert.show.diagrams import check_path
 
     check_path(output)
-    _plot(get_spec(config, **graph), output, collapse)
+    _plot(shared.get_spec(config, **graph), output, collapse)
 
 
 @command(
@@ -184,7 +172,7 @@ def plot(config, output, collapse, **graph):
     "kbert explore bert-base-uncased -o weights.html",
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
-@takes(GRAPH, SEQ_LEN, SEQUENCES, DTYPE)
+@takes(shared.GRAPH, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
 @option("-o --output", Output(), "File to write; it ends in .html.", required=True)
 def explore(source, output, batch_size, head, num_labels, **options):
     """Write an interactive page of a model, in one file that needs no network.
@@ -207,7 +195,7 @@ def explore(source, output, batch_size, head, num_labels, **options):
     else:
         if options["seq_len"] is None:
             del options["seq_len"]
-        labels = check_labels(head, num_labels)
+        labels = shared.check_labels(head, num_labels)
         graph, title = create_spec(source, head=head, num_labels=labels, **options), source
     with progress(f"exploring {source}"):
         page = kbert.explore(graph, output, batch_size=batch_size, title=title)
@@ -231,7 +219,7 @@ def demo(output):
 
     check_path(output)
     start = time.perf_counter()
-    model = _build("base", get_spec("base", "pretraining", None))
+    model = _build("base", shared.get_spec("base", "pretraining", None))
     model.summary()
     click.echo("\n$ kbert account base\n")
     from kbert.show.texts import account_text

@@ -3,22 +3,11 @@
 import click
 
 import kbert
+from kbert.cli import options as shared
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say, say_json
 from kbert.cli.inputs import open_checkpoint, read_texts
-from kbert.cli.options import (
-    BATCH,
-    JSON,
-    LINES,
-    POSITIVE,
-    PRECISION,
-    SOURCE,
-    TEXTS,
-    Output,
-    option,
-    output_format,
-    takes,
-)
+from kbert.cli.options import POSITIVE, Output, option, takes
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
@@ -32,9 +21,9 @@ PAIR = click.argument("pair", required=False)
     "Predict the tokens for [MASK].",
     'kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',
 )
-@takes(SOURCE, TEXT)
+@takes(shared.SOURCE, TEXT)
 @option("--top-k", POSITIVE, "Number of tokens per [MASK].", default=5)
-@takes(PRECISION, JSON)
+@takes(shared.PRECISION, shared.JSON)
 def fill_mask(source, text, **options):
     """Print the most likely tokens for every [MASK] of a text, with their probabilities."""
     with open_checkpoint(source, "fill-mask", "pretraining") as bert:
@@ -51,10 +40,10 @@ def fill_mask(source, text, **options):
     "Predict whether one text follows another.",
     'kbert next-sentence bert-base-uncased "It rained." "We stayed at home."',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("a")
 @click.argument("b")
-@takes(PRECISION, JSON)
+@takes(shared.PRECISION, shared.JSON)
 def next_sentence(source, a, b, precision):
     """Print the probability that the text B follows the text A."""
     with open_checkpoint(source, "next-sentence", "pretraining") as bert:
@@ -68,7 +57,7 @@ def next_sentence(source, a, b, precision):
     'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
     "kbert classify run --lines reviews.txt --format json",
 )
-@takes(SOURCE, TEXTS, LINES, BATCH, PRECISION, JSON)
+@takes(shared.SOURCE, shared.TEXTS, shared.LINES, shared.BATCH, shared.PRECISION, shared.JSON)
 def classify(source, texts, lines, **options):
     """Print every label of a text with its probability; of several texts, the most likely label."""
     texts = read_texts(texts, lines)
@@ -88,7 +77,7 @@ def classify(source, texts, lines, **options):
     "Predict a number for a text or a pair of texts.",
     'kbert regress run "A cat sat." "A cat was sitting."',
 )
-@takes(SOURCE, TEXT, PAIR, PRECISION, JSON)
+@takes(shared.SOURCE, TEXT, PAIR, shared.PRECISION, shared.JSON)
 def regress(source, text, pair, precision):
     """Print the number that a regression model predicts, such as the similarity of two texts."""
     with open_checkpoint(source, "regress", "classifier") as bert:
@@ -101,9 +90,9 @@ def regress(source, text, pair, precision):
     "Label every word of texts, as in NER.",
     'kbert tag bert-base-NER "Ada Lovelace lived in London."',
 )
-@takes(SOURCE, TEXTS, LINES)
+@takes(shared.SOURCE, shared.TEXTS, shared.LINES)
 @option("--words split_at_spaces", bool, "Split a text into words at spaces.")
-@takes(BATCH, PRECISION, JSON)
+@takes(shared.BATCH, shared.PRECISION, shared.JSON)
 def tag(source, texts, lines, split_at_spaces, **options):
     """Print the label of every word of a text, with its probability and position.
 
@@ -128,7 +117,7 @@ def tag(source, texts, lines, split_at_spaces, **options):
     "kbert answer distilbert-base-cased-distilled-squad \\",
     '    "Who wrote it?" "Ada Lovelace wrote the notes."',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("question")
 @click.argument("context")
 @option("--stride", POSITIVE, "Number of tokens that two windows share.", default=128)
@@ -137,7 +126,7 @@ def tag(source, texts, lines, split_at_spaces, **options):
     float,
     "Print no answer if its odds are above X, as in SQuAD 2.0. Default: always answer.",
 )
-@takes(PRECISION, JSON)
+@takes(shared.PRECISION, shared.JSON)
 def answer(source, question, context, **options):
     """Print the span of a context that answers a question, with its score and position."""
     with open_checkpoint(source, "answer", "qa") as bert:
@@ -153,11 +142,11 @@ def answer(source, question, context, **options):
     'kbert choose run "She opens the door." "She walks in." "She is a piano."',
     'kbert choose run "She opens the door." --start "Then she" "walks in." "sings."',
 )
-@SOURCE
+@shared.SOURCE
 @click.argument("text", metavar="PROMPT")
 @click.argument("texts", nargs=-1, required=True, metavar="CHOICE CHOICE …")
 @option("--start TEXT", str, "Text that begins every choice, as SWAG's sent2. Default: none.")
-@takes(PRECISION, JSON)
+@takes(shared.PRECISION, shared.JSON)
 def choose(source, text, texts, start, **options):
     """Print the choices for a prompt with their probabilities, the most likely first."""
     with open_checkpoint(source, "choose", "choice") as bert:
@@ -172,7 +161,7 @@ def choose(source, text, texts, start, **options):
     'kbert attention bert-base-uncased "A cat sat." "It purred." -o attention.html',
     'kbert attention bert-base-uncased "A cat sat." -o map.png --layer 1 --head 2',
 )
-@takes(SOURCE, TEXT, PAIR)
+@takes(shared.SOURCE, TEXT, PAIR)
 @option("-o --output", Output(), "File to write: .html .npz .png .svg .pdf.", required=True)
 @option(
     "--layer", POSITIVE, "Number of one encoder block, from 1. Default: all blocks, or their mean."
@@ -187,7 +176,7 @@ def choose(source, text, texts, start, **options):
     "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
     "page: not at first (hidden, the default), or shown.",
 )
-@PRECISION
+@shared.PRECISION
 def attention(source, text, pair, output, layer, head, special, precision):
     """Write how much each token attends to each other token.
 
@@ -217,7 +206,7 @@ def attention(source, text, pair, output, layer, head, special, precision):
     'kbert attribute bert-base-uncased "the [MASK] is deep" --target sea',
     'kbert attribute all-MiniLM-L6-v2 "A cat." --similar-to "A dog." -o why.png',
 )
-@takes(SOURCE, TEXT, PAIR)
+@takes(shared.SOURCE, TEXT, PAIR)
 @option("-o --output", Output(), "File for the coloured text: .html .png .svg .pdf.")
 @option("--target NAME", str, "Label or token to explain. Default: the most likely one.")
 @option("--similar-to TEXT", str, "Explain the cosine similarity to this text; any model can.")
@@ -230,7 +219,7 @@ def attention(source, text, pair, output, layer, head, special, precision):
     default="pad",
 )
 @option("--steps", POSITIVE, "Number of points of the integral. Default: 50 and more.")
-@output_format("json")
+@shared.output_format("json")
 def attribute(source, text, pair, output, form, **options):
     """Show how much each word of a text contributes to the model's answer.
 

@@ -28,13 +28,13 @@ positions that it sees, {states} what it is computed from, {marks} the input tha
 
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
+from kbert.io.row_formats import read_package_table
 
 GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens", "qa")
 
@@ -197,5 +197,4 @@ def _fill(*graphs: str, **braces) -> list[Layer]:
 @cache
 def _table() -> list[list[str]]:
     """Return the rows as they stand in the file, without their notes."""
-    text = files("kbert.graph").joinpath("layers.tsv").read_text(encoding="utf-8")
-    return [line.split("\t")[:-1] for line in text.splitlines()[1:]]
+    return [cells[:-1] for cells in read_package_table("kbert.graph", "layers.tsv")]

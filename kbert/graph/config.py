@@ -5,6 +5,7 @@ import difflib
 import json
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -109,50 +110,44 @@ class BertConfig:
                 f"num_hidden_layers must be at most {bounds.DEEPEST:,}, got "
                 f"{self.num_hidden_layers:,}"
             )
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "hidden_size must be a multiple of num_attention_heads, got "
+                f"{self.hidden_size} and {self.num_attention_heads}: heads that divide it: "
+                f"{', '.join(map(str, self._list_dividing_heads()))}"
+            )
+        for key, holds, expected in self._requirements():
+            if not holds:
+                raise ValueError(f"{key} must {expected}, got {js.short_repr(getattr(self, key))}")
+
+    def _requirements(self) -> Iterator[tuple[str, bool, str]]:
+        """Yield each key, whether its value is valid, and what it must; later ones need earlier."""
         for key in _RATES:
             rate = getattr(self, key)
             is_unset = rate is None and key in _HEADS_RATES
-            if not is_unset and not (_is_number(rate) and 0 <= rate < 1):
-                raise ValueError(f"{key} must be a rate in [0, 1), got {js.short_repr(rate)}")
+            yield key, is_unset or (_is_number(rate) and 0 <= rate < 1), "be a rate in [0, 1)"
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
-            if not _is_number(value) or not 0 < value < math.inf:
-                raise ValueError(f"{key} must be a positive number, got {js.short_repr(value)}")
-        if self.hidden_size % self.num_attention_heads:
-            size, heads = self.hidden_size, self.num_attention_heads
-            small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-            fits = {*small, *(size // n for n in small)}
-            nearest = sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
-            raise ValueError(
-                f"hidden_size must be a multiple of num_attention_heads, got {size} and {heads}: "
-                f"heads that divide it: {', '.join(map(str, nearest))}"
-            )
-        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
-            raise ValueError(
-                f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got "
-                f"{js.short_repr(self.hidden_act)}"
-            )
-        pad = self.pad_token_id
-        if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < self.vocab_size:
-            raise ValueError(
-                f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
-                f"got {js.short_repr(pad)}"
-            )
-        if self.positions < 1:
-            raise ValueError(
-                f"max_position_embeddings must be above {self.first_position}, the rows that "
-                f"{self.family.title} leaves unused, got {self.max_position_embeddings}"
-            )
-        if self.qa_dropout is not None and not self.family.drops_answers:
-            raise ValueError(
-                f"qa_dropout must be left out of {self.family.title}, which drops nothing there, "
-                f"got {js.short_repr(self.qa_dropout)}"
-            )
-        if not self.family.segments and self.type_vocab_size > 1:
-            raise ValueError(
-                f"type_vocab_size must be 1 of {self.family.title}, which has no segments, got "
-                f"{self.type_vocab_size}"
-            )
+            yield key, _is_number(value) and 0 < value < math.inf, "be a positive number"
+        name, family, pad = self.hidden_act, self.family, self.pad_token_id
+        is_known = isinstance(name, str) and name in ACTIVATIONS
+        yield "hidden_act", is_known, f"be one of {', '.join(ACTIVATIONS)}"
+        is_token = isinstance(pad, int) and not isinstance(pad, bool) and 0 <= pad < self.vocab_size
+        tokens = f"be a token of the vocabulary, 0 … {self.vocab_size - 1}"
+        yield "pad_token_id", is_token, tokens
+        unused = f"be above {self.first_position}, the rows that {family.title} leaves unused"
+        yield "max_position_embeddings", self.positions >= 1, unused
+        left_out = f"be left out of {family.title}, which drops nothing there"
+        yield "qa_dropout", self.qa_dropout is None or family.drops_answers, left_out
+        one = f"be 1 of {family.title}, which has no segments"
+        yield "type_vocab_size", family.segments or self.type_vocab_size == 1, one
+
+    def _list_dividing_heads(self) -> list[int]:
+        """Return the three numbers of heads closest to this one that divide the hidden size."""
+        size, heads = self.hidden_size, self.num_attention_heads
+        small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+        fits = {*small, *(size // n for n in small)}
+        return sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
 
     @property
     def family(self) -> Family:

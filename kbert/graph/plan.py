@@ -52,6 +52,12 @@ class ChipMemory:
     def fits(self) -> bool:
         return self.total <= self.capacity
 
+    def count_fitting(self, activations: int) -> int:
+        """Return how many sequences fit beside the fixed bytes, given one's activation bytes."""
+        if self.capacity < self.fixed + self.micro_gradients:
+            return 0
+        return (self.capacity - self.fixed) // max(1, activations)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -195,23 +201,18 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    blocks = _blocks_with_gradient(one)
+    blocks, training = _blocks_with_gradient(one), one.memory
     activations = _activations(one, blocks, gradient_checkpointing, devices.accelerator)
-    capacity = int(devices.accelerator.memory * (1 - _RESERVED))
-    has_peak = peak_flops is not None or precision != "float32"
-    training = one.memory
     needed = ChipMemory(
         training.weights,
         training.adam,
         training.gradients * (1 + (accumulation_steps > 1)),
         activations * (batch_size // shards),
-        capacity,
+        int(devices.accelerator.memory * (1 - _RESERVED)),
         training.gradients,
     )
-    largest = (capacity - needed.fixed) // max(1, activations)
-    if capacity < needed.fixed + training.gradients:
-        largest = 0
     encoder = one.groups["encoder"].flops * blocks // config.num_hidden_layers
+    has_peak = peak_flops is not None or precision != "float32"
     return Plan(
         config=config,
         devices=devices,
@@ -225,7 +226,7 @@ def plan(
         flops=one.training_flops * batch_size,
         recomputed_flops=encoder * batch_size if gradient_checkpointing else 0,
         utilization=utilization,
-        largest_batch=max(0, largest) * shards,
+        largest_batch=needed.count_fitting(activations) * shards,
         steps=require_positive("steps", steps),
         freeze=freeze,
         lora_rank=lora_rank,

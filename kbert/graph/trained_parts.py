@@ -174,26 +174,18 @@ def learning_rate_factors(
         head_share: factor of the head.
     """
     top = spec.config.num_hidden_layers + 2
+    depths = {"embeddings": 0, "pooler": top - 1, "head": top}
     decay = 1.0 if layer_decay is None else layer_decay
-    return {
-        name: head_share if depth == top else decay ** (top - depth)
-        for name, depth in _list_depths(spec).items()
-    }
+    factors = {}
+    for layer in graph_layers(spec):
+        depth = depths.get(part_of(layer.group)) or names.block_of(layer.name)
+        factors[layer.name] = head_share if depth == top else decay ** (top - depth)
+    return factors
 
 
 def part_of(group: str) -> str:
     """Return the one of `FREEZABLE` that a group of `kbert.graph.closed_form.GROUPS` belongs to."""
     return group if group in FREEZABLE else "head"
-
-
-def _list_depths(spec: GraphSpec) -> dict[str, int]:
-    """Return each layer's depth: 0 for the embeddings, then the blocks, the pooler, the head."""
-    blocks = spec.config.num_hidden_layers
-    depths = {"embeddings": 0, "pooler": blocks + 1, "head": blocks + 2}
-    return {
-        layer.name: depths.get(part_of(layer.group)) or names.block_of(layer.name)
-        for layer in graph_layers(spec)
-    }
 
 
 def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[int]]:

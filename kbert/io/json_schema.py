@@ -57,24 +57,19 @@ OBJECT = Kind("a JSON object", lambda value: isinstance(value, dict))
 def whole(least: int = 0, most: int = MOST) -> Kind:
     """Return a whole number of a range, 3 and not 3.0."""
     upper = "" if most == MOST else f" and at most {most}"
-    return Kind(
-        f"a whole number of at least {least}{upper}",
-        lambda value: (
-            isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        ),
-    )
+    return Kind(f"a whole number of at least {least}{upper}", _is_within(int, least, most))
 
 
 def number(least: float, most: float) -> Kind:
     """Return a number of a range, both ends included."""
-    return Kind(
-        f"a number of {least:g} to {most:g}",
-        lambda value: (
-            isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and least <= value <= most
-        ),
-    )
+    return Kind(f"a number of {least:g} to {most:g}", _is_within((int, float), least, most))
+
+
+def _is_within(types, least: float, most: float) -> Callable[[Any], bool]:
+    def fits(value) -> bool:
+        return isinstance(value, types) and not isinstance(value, bool) and least <= value <= most
+
+    return fits
 
 
 def one_of(*values) -> Kind:
@@ -172,11 +167,6 @@ def read(
     if len(data) > largest:
         raise ValueError(f"{path} must be JSON of at most {largest >> 20} MiB, got more")
     return parse(data, kind, str(path), what)
-
-
-def read_object(path: str | os.PathLike) -> dict:
-    """Return a file of JSON that must hold an object; raises as `read`."""
-    return read(path, OBJECT)
 
 
 def parse(

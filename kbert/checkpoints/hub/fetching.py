@@ -118,7 +118,7 @@ def forget_source(folder: Path) -> None:
 def address_of(path: Path) -> str | None:
     """Return the address, with commit or version, of a path in a hub's cache or a copy."""
     if (path / _SOURCE).is_file():  # `download` wrote the folder
-        address = js.read_object(path / _SOURCE).get("address")
+        address = js.read(path / _SOURCE, js.OBJECT).get("address")
         return address if isinstance(address, str) else None
     text = path.absolute().as_posix()
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)

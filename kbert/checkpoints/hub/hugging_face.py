@@ -217,7 +217,7 @@ def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> No
 def _check_family(folder: Path) -> None:
     """Raise a ValueError for a model that is no BERT, before its weights are downloaded."""
     file = folder / "config.json"
-    if file.is_file() and "model_type" in js.read_object(file):  # KerasHub's has none
+    if file.is_file() and "model_type" in js.read(file, js.OBJECT):  # KerasHub's has none
         BertConfig.from_json(file)
 
 

@@ -63,7 +63,7 @@ def is_folder(path: Path) -> bool:
         return False
     layout = find_layout(path)
     with contextlib.suppress(ValueError):
-        return layout.config is not None and "class_name" not in js.read_object(layout.config)
+        return layout.config is not None and "class_name" not in js.read(layout.config, js.OBJECT)
     return True  # what is wrong with it is said when it is opened
 
 

@@ -9,16 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kbert.data.corpus.text_files import (
-    Block,
-    check_format,
-    decode_line,
-    find_files,
-    format_of,
-    heading_level,
-    parse_json,
-    read_blocks,
-)
+from kbert.data.corpus import text_files
+from kbert.data.corpus.text_files import Block, decode_line
 
 _TIED = re.compile(r" @([-,])@(?: |$)")  # WikiText writes "two @-@ part", "1 @,@ 000", "0 @.@ 5"
 _POINT = "\ue000"  # a decimal point while sentences are cut: "3.<unk>" looks like two of them
@@ -44,7 +36,7 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> li
     for number, line in enumerate(lines, block.line):
         where = f"{block.path}, line {number}"
         if block.form == "wikitext":
-            if level := heading_level(line):
+            if level := text_files.heading_level(line):
                 sentences += [""] * (level == 1)
                 continue
             text = _TIED.sub(r"\1", decode_line(line, where).strip().replace(" @.@ ", _POINT))
@@ -56,7 +48,7 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> li
             if text or sentences[-1:] != [""]:
                 sentences.append(text)
         elif text:
-            sentences += ["", *_split(parse_json(text, text_field, where), language)]
+            sentences += ["", *_split(text_files.parse_json(text, text_field, where), language)]
     return sentences
 
 
@@ -71,9 +63,9 @@ def parse_corpus(
 
     The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.
     """
-    check_format(format)
-    for path in find_files(corpus):
-        for block in read_blocks(path, format or format_of(path)):
+    text_files.check_format(format)
+    for path in text_files.find_files(corpus):
+        for block in text_files.read_blocks(path, format or text_files.format_of(path)):
             yield path, parse(block, text_field=text_field, language=language)
 
 

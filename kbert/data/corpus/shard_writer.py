@@ -150,7 +150,7 @@ class ShardWriter:
         self._lengths: list[np.ndarray] = [_END] * fresh
 
     def _check(self, path: Path) -> None:
-        values = js.read_object(path)
+        values = js.read(path, js.OBJECT)
         there = {key: values.get(key) for key in self.identity}
         if there == self.identity:
             return

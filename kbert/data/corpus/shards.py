@@ -186,7 +186,7 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
 
 
 def _read_index(path: Path) -> dict:
-    index = js.read_object(path)
+    index = js.read(path, js.OBJECT)
     if (version := index.get("kbert_shards")) != VERSION:
         got = js.short_repr(version)
         raise ValueError(f"{path} must be of kbert's shards {VERSION}, got {got}")

@@ -69,17 +69,9 @@ def train_vocab(
         ValueError: no text, or a size too small for the special tokens, the characters and the
             [unused…] tokens.
     """
-    for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
-        require_positive(name, value)
-    if size <= len(SPECIAL_TOKENS):
-        listed = ", ".join(SPECIAL_TOKENS.values())
-        raise ValueError(f"size must be more than {len(SPECIAL_TOKENS)} ({listed}), got {size}")
-    most = size - len(SPECIAL_TOKENS)
-    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
-        raise ValueError(
-            f"unused must be a whole number from 0 to {most}, size less the special "
-            f"tokens, got {unused!r}"
-        )
+    _check_size(size, unused)
+    require_positive("min_frequency", min_frequency)
+    require_positive("alphabet", alphabet)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents
@@ -113,6 +105,19 @@ def train_vocab(
     with atomic_folder(output) as part:
         tokenizer.save(part)
     return tokenizer
+
+
+def _check_size(size: int, unused: int) -> None:
+    count = len(SPECIAL_TOKENS)
+    if require_positive("size", size) <= count:
+        listed = ", ".join(SPECIAL_TOKENS.values())
+        raise ValueError(f"size must be more than {count} ({listed}), got {size}")
+    most = size - count
+    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
+        raise ValueError(
+            f"unused must be a whole number from 0 to {most}, size less the special "
+            f"tokens, got {unused!r}"
+        )
 
 
 def _drop_long_words(rust, text: str) -> str:

@@ -12,9 +12,9 @@ from importlib import resources
 
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
+from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
-from kbert.io.json_schema import read_object
 from kbert.io.units import duration, short
 from kbert.training.run.curves import draw_curves
 
@@ -36,7 +36,7 @@ def write_report(run, records: list[dict], result: dict, recipe) -> None:
     "steps" and "asked" alone.
     """
     file = run.path / "environment.json"
-    environment = read_object(file) if file.exists() else {}
+    environment = js.read(file, js.OBJECT) if file.exists() else {}
     facts = _facts(records, run.settings, environment, recipe.spec)
     facts |= recipe.describe_training(result["steps"])
     folded = {"Settings": _describe_settings(run.settings), "Environment": _flat(environment)}

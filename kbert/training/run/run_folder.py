@@ -254,7 +254,10 @@ class RunFolder:
     def write_environment(self, engine, **more) -> None:
         """Write environment.json; warn where another one makes results equal only to rounding."""
         file = self.path / "environment.json"
-        before, now = js.read_object(file) if file.is_file() else {}, _describe_environment(engine)
+        before, now = (
+            js.read(file, js.OBJECT) if file.is_file() else {},
+            _describe_environment(engine),
+        )
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
