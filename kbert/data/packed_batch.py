@@ -95,21 +95,19 @@ def pack_batch(
         raise ValueError(
             f"a batch must be a multiple of {micro_batches} examples here, got {len(batch)}"
         )
-    plans = [
-        first_fit(lengths[start : start + size], row_length) for start in range(0, len(batch), size)
-    ]
+    tokens = np.array(lengths)
+    firsts = range(0, len(batch), size)
+    plans = [first_fit(lengths[first : first + size], row_length) for first in firsts]
     count = max(least_rows, *map(len, plans))
     # each text's start in all rows end to end, and its number in its row, from 1; 0, 0 if empty
     starts, numbers = np.zeros((2, len(batch)), np.int64)
     for micro_batch, plan in enumerate(plans):
-        for row, packed in enumerate(plan):
-            start = (micro_batch * count + row) * row_length
-            for number, member in enumerate(packed, start=1):
-                index = micro_batch * size + member
-                starts[index], numbers[index] = start, number
-                start += lengths[index]
-    text = np.repeat(np.arange(len(batch)), lengths)  # of each token
-    position = np.concatenate([np.arange(tokens) for tokens in lengths])
+        for row, members in enumerate(plan, micro_batch * count):
+            texts = np.array(members) + micro_batch * size
+            starts[texts] = row * row_length + np.cumsum(tokens[texts]) - tokens[texts]
+            numbers[texts] = 1 + np.arange(len(texts))
+    text = np.repeat(np.arange(len(batch)), tokens)  # of each token
+    position = np.arange(len(text)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
 
     def pack(values: np.ndarray) -> np.ndarray:
         rows = np.zeros((count * micro_batches, row_length), values.dtype)

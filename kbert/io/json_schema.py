@@ -33,17 +33,11 @@ _NOTHING = object()  # the value of a key that is not there
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of JSON value.
+    """A kind of JSON value."""
 
-    Attributes:
-        what: its name in errors.
-        fits: returns whether a value is of the kind, whatever its entries are.
-        entries: returns (path, value, kind) of the entries of a value that fits; a path is `.key`
-            or `[0]`.
-    """
-
-    what: str
-    fits: Callable[[Any], bool]
+    what: str  # its name in errors
+    fits: Callable[[Any], bool]  # whether a value is of the kind, whatever its entries are
+    # Returns (path, value, kind) of the entries of a value that fits; a path is `.key` or `[0]`.
     entries: Callable[[Any], Iterable[tuple[str, Any, "Kind"]]] = lambda value: ()
 
 
@@ -198,7 +192,7 @@ def parse(
         raise ValueError(f"{source} must be {what}, got{got}") from None
     texts = bool(_ESCAPED_SURROGATE.search(text))
     numbers = not any_number and bool(_MAYBE_INFINITE.search(text))
-    types = (dict, list, *[str] * texts, *[float] * numbers)
+    types = (dict, list, *[str] * texts, *[float] * numbers)  # that need a look
     if isinstance(value, types):
         _check_values(value, source, types)
     return check(value, kind, source)
@@ -216,10 +210,7 @@ def short_repr(value) -> str:
 
 
 def _check_values(value, source: str, types: tuple[type, ...], path: str = "", depth: int = 1):
-    """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite.
-
-    `types` are the types that need a look: str and float only if the text may have such a one.
-    """
+    """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{_locate(source, path)} must be a finite number, got {value}")
     if isinstance(value, str) and (match := _SURROGATE.search(value)):

@@ -20,21 +20,13 @@ _ALIKE = {"bert_config.json": "config.json"}  # files with the rows of another
 
 @dataclass(frozen=True)
 class SettingKey:
-    """A row of the table.
-
-    Attributes:
-        file: the file's name.
-        key: the key; "a.b" is the key b of the object a; a * stands for any letters.
-        handling: "obeyed", "refused" or "ignored".
-        allowed: of a refused key, the values that change nothing and are taken.
-        why: what the key does, or why it is refused or ignored.
-    """
+    """A row of the table."""
 
     file: str
-    key: str
-    handling: str
-    allowed: tuple
-    why: str
+    key: str  # "a.b" is the key b of the object a; a * stands for any letters
+    handling: str  # "obeyed", "refused" or "ignored"
+    allowed: tuple  # of a refused key, the values that change nothing and are taken
+    why: str  # what the key does, or why it is refused or ignored
 
 
 @cache

@@ -30,22 +30,13 @@ _HEADING = re.compile(rb"^\s*((?:=\s)+)(?!=).+\s=\s*$")
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole lines of a file.
-
-    Attributes:
-        data: their bytes.
-        path: the file, for errors.
-        form: one of `FORMATS`.
-        line: the number of the first line, from 1.
-        end: the offset behind them in the (unpacked) file, bytes.
-        next_line: the number of the line that follows.
-    """
+    """Some whole lines of a file."""
 
     data: bytes
-    path: str
-    form: str
-    line: int
-    end: int
+    path: str  # for errors
+    form: str  # one of `FORMATS`
+    line: int  # number of the first line, from 1
+    end: int  # offset behind them in the (unpacked) file, bytes
     next_line: int
 
 

@@ -34,18 +34,11 @@ _PIECE = 1 << 17  # characters that are tokenized at a time: the Rust encodings 
 
 @dataclass(frozen=True)
 class TokenizingSettings:
-    """The settings of a tokenizing process.
+    """The settings of a tokenizing process."""
 
-    Attributes:
-        tokenizer: the text of tokenizer.json.
-        reserved: ids that a text must not have, the structure of an example; `unknown` replaces
-            them.
-        text_field, language: as in `sentences.parse`.
-    """
-
-    tokenizer: str
-    reserved: tuple[int, ...]
-    unknown: int
+    tokenizer: str  # the text of tokenizer.json
+    reserved: tuple[int, ...]  # ids of an example's structure, which a text must not have
+    unknown: int  # replaces them
     text_field: str
     language: str
 
@@ -204,15 +197,11 @@ def _pack(settings: TokenizingSettings) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def _unpack(packed: bytes):
-    """Return the Rust tokenizer and the settings, once in each worker.
-
-    Raise a RuntimeError for other versions than where the shards are written: the bytes would
-    differ.
-    """
+    """Return the Rust tokenizer and the settings, once in each worker."""
     import tokenizers
 
     settings, expected = pickle.loads(zlib.decompress(packed))
-    if (here := software()) != expected:
+    if (here := software()) != expected:  # the shards' bytes would differ
         wanted, got = (", ".join(map(" ".join, v.items())) for v in (expected, here))
         raise RuntimeError(f"a worker must have {wanted}, as here, got {got}")
     return tokenizers.Tokenizer.from_str(settings.tokenizer), settings

@@ -17,13 +17,9 @@ _LAST = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples as slices of the shards' tokens: each array has an entry per example.
+    """Examples as slices of the shards' tokens: each array has an entry per example."""
 
-    Attributes:
-        keys: uint64, of the random numbers.
-    """
-
-    keys: np.ndarray
+    keys: np.ndarray  # uint64, of the random numbers
 
     def part(self, part: slice) -> Self:
         """Return some of the examples."""
@@ -42,19 +38,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class Filled:
-    """Examples of a batch, filled with tokens, before any of them is masked.
+    """Examples of a batch, filled with tokens, before any is masked; arrays are (B, S)."""
 
-    Attributes:
-        ids: int32 (B, S), padded.
-        segments: int32 (B, S).
-        maskable: bool (B, S): the tokens of the text; not [CLS], [SEP], padding.
-        first: bool (B, S): where a segment begins, so that no word goes on from the one before.
-    """
-
-    ids: np.ndarray
-    segments: np.ndarray
-    maskable: np.ndarray
-    first: np.ndarray
+    ids: np.ndarray  # int32, padded
+    segments: np.ndarray  # int32
+    maskable: np.ndarray  # bool: the tokens of the text; not [CLS], [SEP], padding
+    first: np.ndarray  # bool: where a segment begins, so that no word goes on from the one before
 
 
 def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:
@@ -80,9 +69,7 @@ def choose_whole_words(
     """Whole words of each example, at random, of so many tokens at most: bool (B, S).
 
     As Google's: words in random order; one that would be too much is left out, the next is tried.
-
-    Args:
-        continues: bool (vocabulary,): the tokens that go on with a word, ##ing.
+    `continues` is bool (vocabulary,): the tokens that go on with a word, ##ing.
     """
     begins = filled.maskable & (~continues[filled.ids] | filled.first)
     word = np.where(filled.maskable, np.cumsum(begins, axis=1) - 1, -1)  # (B, S)

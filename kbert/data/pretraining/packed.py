@@ -18,16 +18,12 @@ _EPOCH = 2  # of the keys that a seed starts
 
 
 class Packed:
-    """The plan of every epoch, of examples of `seq_len` tokens, [CLS] and the last [SEP] included.
-
-    Attributes:
-        begins: int64 (documents,): where each document begins among the joined ones.
-    """
+    """The plan of every epoch, of examples of `seq_len` tokens with [CLS] and the last [SEP]."""
 
     def __init__(self, shards: Shards, seq_len: int, seed: int):
         self.shards, self.seq_len, self.seed = shards, seq_len, seed
         lengths = shards.document_tokens
-        self.begins = np.cumsum(lengths + 1) - lengths - 1
+        self.begins = np.cumsum(lengths + 1) - lengths - 1  # each document's among the joined ones
         self._total = int(lengths.sum()) + len(lengths) - 1
 
     def plan(self, epoch: int) -> np.ndarray:

@@ -19,7 +19,7 @@ ITSELF = -1  # in `Replacements.values`: the code point that is replaced
 CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
 GONE = (1 << CLASS_BITS) - 1  # stands for a mark of class 0, dropped once marks have their order
 _END = 0x110000
-_EMPTY = 0x40000, 0xE0000
+_EMPTY = 0x40000, 0xE0000  # planes 4 to 13, which are unassigned and stay as they are
 _SPACE = " "
 _BETWEEN = "0"  # in no other code point's replacement, and of class 0
 _CHUNK = 4096
@@ -28,20 +28,14 @@ _DECOMPOSED = tokenizers.normalizers.NFD()
 
 @dataclass(frozen=True, eq=False)
 class Replacements:
-    """Replacement of each code point: code points, with spaces around single-character words.
+    """Replacement of each code point: code points, with spaces around single-character words."""
 
-    Attributes:
-        numbers: uint16 (0x110000,), the number of each code point's replacement.
-        splits: int32 (replacements + 1,), where in `values` each begins.
-        values: int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its
-            canonical combining class above `CLASS_BITS`.
-        dropped: int32, the code points of private use that are dropped.
-    """
-
-    numbers: np.ndarray
-    splits: np.ndarray
+    numbers: np.ndarray  # uint16 (0x110000,), the number of each code point's replacement
+    splits: np.ndarray  # int32 (replacements + 1,), where in `values` each begins
+    # int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its canonical
+    # combining class above `CLASS_BITS`
     values: np.ndarray
-    dropped: np.ndarray
+    dropped: np.ndarray  # int32, the code points of private use that are dropped
 
     def add_words(self, points: Iterable[int]) -> "Replacements":
         """Return the table in which these code points stay, each a word by itself."""
@@ -100,10 +94,7 @@ def _class_of(point: str) -> int:
 
 
 def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
-    """Yield each code point and what it becomes, words apart; surrogates are none.
-
-    Planes 4 to 13, of which Unicode has given nothing to anyone, stay as they are.
-    """
+    """Yield each code point and what it becomes, words apart; surrogates are none."""
     for start in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
         numbers = [n for n in range(start, start + _CHUNK) if not 0xD800 <= n < 0xE000]
         points = [chr(number) for number in numbers if chr(number) != _BETWEEN]

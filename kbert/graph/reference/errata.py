@@ -14,26 +14,15 @@ from kbert.io.row_formats import read_package_table
 
 @dataclass(frozen=True)
 class Erratum:
-    """An error in a document, the correct statement, and the numbers that prove it.
+    """An error in a document, the correct statement, and the numbers that prove it."""
 
-    Attributes:
-        document: its key in `TEXTS`; two are joined by a comma.
-        says: what it states.
-        true: what is the case.
-        arithmetic: the check, as text.
-        holds: whether the arithmetic came out.
-        layers: the layers that it is about, an encoder block's as those of block {n}; none: the
-            whole model.
-        preset: the preset that it is about; "": each.
-    """
-
-    document: str
+    document: str  # its key in `TEXTS`; two are joined by a comma
     says: str
-    true: str
-    arithmetic: str
-    holds: bool
-    layers: tuple[str, ...] = ()
-    preset: str = ""
+    true: str  # the correct statement
+    arithmetic: str  # the check, as text
+    holds: bool  # whether the arithmetic came out
+    layers: tuple[str, ...] = ()  # a block's as those of block {n}; none: the whole model
+    preset: str = ""  # the preset that it is about; "": each
 
     @property
     def source_says(self) -> str:

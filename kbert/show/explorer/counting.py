@@ -51,22 +51,17 @@ _LETTER_OF_SIZE = {
 class AttentionPart:
     """A component of self-attention; the components' counts add up to the layer's.
 
-    The forum thread "Understanding BERT from huggingface" asks where the twelve W_Q are.
-
-    Attributes:
-        name: its variables' path in the layer: `query` has `query/kernel` and `query/bias`.
-        title: its name in the paper (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2).
-        params, flops, kept: formulas, as in `kbert.graph.closed_form.Layer`.
-        note: the tensors that `kept` counts.
+    The forum thread "Understanding BERT from huggingface" asks where the twelve W_Q are. `params`,
+    `flops` and `kept` are formulas, as in `kbert.graph.closed_form.Layer`.
     """
 
-    name: str
-    title: str
+    name: str  # its variables' path in the layer: `query` has `query/kernel` and `query/bias`
+    title: str  # in the paper (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2)
     output_shape: str
     params: str
     flops: str
     kept: str
-    note: str
+    note: str  # the tensors that `kept` counts
 
 
 def _projection(name: str, title: str, activations: str, note: str) -> AttentionPart:

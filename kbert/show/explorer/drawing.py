@@ -20,18 +20,12 @@ Box = Sequence[float]  # left, top, width, height
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing to lay out; sizes are in points.
+    """A drawing to lay out; sizes are in points."""
 
-    Attributes:
-        nodes: (width, height) of each box by its name.
-        frames: the boxes in each frame by its name; a frame lies inside the previous one.
-        curved: whether edges are curves, for graphs with many; else they have right angles.
-    """
-
-    nodes: Mapping[str, tuple[float, float]]
+    nodes: Mapping[str, tuple[float, float]]  # (width, height) of each box by its name
     edges: Sequence[Edge]
-    frames: Mapping[str, Sequence[str]]
-    curved: bool = False
+    frames: Mapping[str, Sequence[str]]  # the boxes in each; a frame lies inside the previous one
+    curved: bool = False  # edges are curves, for graphs with many; else they have right angles
 
 
 def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
