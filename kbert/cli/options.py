@@ -16,15 +16,11 @@ from kbert.tasks import PRECISIONS
 
 
 def option(declaration: str, kind, text: str, *, default=None, **settings):
-    """Declare an option.
+    """Declare an option, with `settings` as for `click.option`; a `kind` of bool is a flag.
 
-    Args:
-        declaration: its names, and the metavar in capitals: "-o --output FILE". A word without
-            hyphens in lower case is the name of the parameter.
-        kind: type of the value; bool: a flag.
-        text: its help. The default is added, unless the text says it.
-        default: the default.
-        settings: as for `click.option`.
+    The declaration is its names, and the metavar in capitals: "-o --output FILE". A word without
+    hyphens in lower case is the name of the parameter. The default is added to the text, its help,
+    unless that says it.
     """
     *names, last = declaration.split()
     if last[0].isupper():

@@ -46,12 +46,8 @@ def _name_option(match: re.Match) -> str:
 def add_settings(kind: type[RunSettings], *names: str, without: Container[str] = ()):
     """Return a decorator that adds an option for each field, in their order.
 
-    An option that is not given is None, so that `--resume` can tell.
-
-    Args:
-        kind: the dataclass; its defaults stand in the help.
-        names: the fields; none: all of them.
-        without: fields that get no option.
+    `names` are the fields; none: all, but for `without`. An option that is not given is None, so
+    that `--resume` can tell.
     """
     own = [one.name for one in kind.fields() if one.name not in without]
     return _add_options(kind, names or own)

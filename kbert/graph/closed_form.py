@@ -170,12 +170,9 @@ def head_layers(
 ) -> list[Layer]:
     """Return the layers of a head, which reads the last hidden state, `hidden`.
 
-    Args:
-        graph_name: as in `kbert.heads.head.Variant`.
-        mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
-            or "selected" in the last block.
-        labels: how many there are, or their letter.
-        texts: the letter for the number of texts.
+    `graph_name` is as in `kbert.heads.head.Variant`, `labels` a number or a letter, `texts` the
+    letter for the number of texts. `mlm_input` is the positions of an MLM head: "all", or those to
+    predict, "gathered" by the head or "selected" in the last block.
     """
     dropped = graph_name == "dropped-classifier"
     first = names.FIRST_TOKEN_DROPOUT if dropped else names.FIRST_TOKEN

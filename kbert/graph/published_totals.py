@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kbert.graph.accounting import LayerAccount, account
+from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import base, get_config, large
 
@@ -32,7 +32,11 @@ def reconcile_totals(config: BertConfig) -> list[Step]:
         )
     )
     return [
-        _total(base, 'base, T = 30,000, both heads: "Understanding BERT architecture"'),
+        Step(
+            "",
+            f"{account(base).params:,}",
+            'base, T = 30,000, both heads: "Understanding BERT architecture"',
+        ),
         Step("+", f"{tokens * hidden:,}", f"embeddings of {tokens} more tokens: {tokens}·{hidden}"),
         Step("+", f"{tokens:,}", f"their biases in MLM-Sim: {tokens}"),
         both,
@@ -48,24 +52,12 @@ def reconcile_totals(config: BertConfig) -> list[Step]:
     ]
 
 
-def _total(config: BertConfig, text: str) -> Step:
-    return Step("", f"{account(config).params:,}", text)
-
-
 def _add_heads(config: BertConfig, without: str, both: str) -> list[Step]:
     """Return the total without the pretraining heads, each head, and the total with them."""
-    heads: dict[str, list[LayerAccount]] = {}
-    for row in account(config).rows:
-        if row.params and row.group in ("MLM", "NSP"):
-            heads.setdefault(row.group, []).append(row)
-    own = sum(row.params for layers in heads.values() for row in layers)
-    steps = [
-        Step(
-            "+",
-            f"{sum(row.params for row in layers):,}",
-            f"{group}: {' + '.join(row.formula for row in layers)}",
-        )
-        for group, layers in heads.items()
-    ]
-    first = Step("", f"{account(config).params - own:,}", without)
-    return [first, *steps, _total(config, both)]
+    full, steps = account(config), []
+    heads = {name: one.params for name, one in full.groups.items() if name in ("MLM", "NSP")}
+    for head, params in heads.items():
+        formulas = (row.formula for row in full.rows if row.group == head and row.params)
+        steps.append(Step("+", f"{params:,}", f"{head}: {' + '.join(formulas)}"))
+    first = Step("", f"{full.params - sum(heads.values()):,}", without)
+    return [first, *steps, Step("", f"{full.params:,}", both)]

@@ -35,12 +35,8 @@ def summary_text(
 ) -> str:
     """Return a graph's table and its closing lines, which count the model's own parameters alone.
 
-    Args:
-        layers: of the whole graph.
-        layer_range: see `select`.
-        width, positions: see `format_table`.
-        counts: parameters, and how many of them are trainable; None: those of the rows, all.
-        mark: what one more column, "Trainable", says of a row.
+    `layer_range` is as in `select`, `width` and `positions` as in `format_table`. `counts` are the
+    parameters, and how many of them are trainable; `mark` fills one more column, "Trainable".
     """
     shown = select(layers, layer_range)
     cells = [mark(row) for row in shown] if mark else []

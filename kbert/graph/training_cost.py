@@ -21,11 +21,8 @@ def training_cost(
 ) -> tuple[int, int]:
     """Return FLOPs of a step, and bytes of activations that it keeps.
 
-    Args:
-        layers: the graph's `LayerAccount`s, of a batch.
-        tokens: of the batch, B·S.
-        queries: positions of the batch that the last block computes.
-        width: bytes of a kept number.
+    `layers` are the graph's `LayerAccount`s, of a batch of B·S `tokens`, of which the last block
+    computes `queries`; `width` is the bytes of a kept number.
     """
     config, rank = trained.spec.config, trained.rank
     adapted: dict[str, list[AdaptedMatrix]] = {}
@@ -67,12 +64,9 @@ def _backward(
 ) -> int:
     """Return FLOPs of a layer's backward pass.
 
-    Args:
-        before: whether a gradient is taken of its input.
-        own: whether its own weights are trained.
-        on: which of its matrices have an adapter.
-        table: whether the token table is trained, which the MLM head's last product reads.
-        squares: FLOPs of attention's products of its input with H × H matrices.
+    `before`, `own` and `table` say whether gradients are taken of its input, its own weights and
+    the token table; `on` is which of its matrices have an adapter, and `squares` the FLOPs of
+    attention's products of its input with H × H matrices.
     """
     if row.type == "MultiHeadAttention":
         output = squares["query"]

@@ -25,17 +25,11 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
+from kbert.data.corpus import tokenizing
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
-from kbert.data.corpus.tokenizing import (
-    MOST_PROCESSES,
-    TokenizingSettings,
-    WorkerProcesses,
-    software,
-    tokenize,
-)
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
@@ -112,10 +106,10 @@ def prepare(
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
         "settings": {"text_field": text_field, "language": language, "shard_tokens": shard_tokens},
-        "software": software(),
+        "software": tokenizing.software(),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    settings = TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
+    settings = tokenizing.TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
     with _make_folder(folder):
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
@@ -137,13 +131,13 @@ def _choose_workers(
     """Return the workers that tokenize; an executor of the user is not closed with the context."""
     if executor is None:
         cores = os.cpu_count() or 1
-        most = max(cores, MOST_PROCESSES)
+        most = max(cores, tokenizing.MOST_PROCESSES)
         if processes is not None and require_positive("processes", processes) > most:
             raise ValueError(
-                f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got "
-                f"{processes}"
+                f"processes must be at most {most}, one a core, or {tokenizing.MOST_PROCESSES}, "
+                f"got {processes}"
             )
-        return WorkerProcesses(int(processes or min(cores, MOST_PROCESSES)))
+        return tokenizing.WorkerProcesses(int(processes or min(cores, tokenizing.MOST_PROCESSES)))
     if not isinstance(executor, Executor):
         raise TypeError(
             f"executor must be a concurrent.futures.Executor, got a {type(executor).__name__}: of "
@@ -167,7 +161,7 @@ def _write(
     with (
         workers as executor,
         contextlib.closing(
-            tokenize(_blocks(files, formats, writer.resume), settings, executor)
+            tokenizing.tokenize(_blocks(files, formats, writer.resume), settings, executor)
         ) as answers,
         progress_bar(size, "B", progress, unit_scale=True) as bar,
     ):

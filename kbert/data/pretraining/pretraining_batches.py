@@ -200,12 +200,12 @@ def ordinary_ids(tokenizer) -> np.ndarray:
 def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_only) -> None:
     if seq_len < 8:
         raise ValueError(f"seq_len must be at least 8, to hold two segments, got {seq_len}")
-    for name, share in (
-        ("mlm_probability", mlm_probability),
-        ("short_seq_probability", short_seq_probability),
-    ):
-        if not 0 <= share <= 1 or (name == "mlm_probability" and share == 0):
-            raise ValueError(f"{name} must be a share, up to 1, got {share!r}")
+    if not 0 < mlm_probability <= 1:
+        raise ValueError(f"mlm_probability must be a share, up to 1, got {mlm_probability!r}")
+    if not 0 <= short_seq_probability <= 1:
+        raise ValueError(
+            f"short_seq_probability must be a share, up to 1, got {short_seq_probability!r}"
+        )
     if not mlm_only and shards.documents < 2:
         part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
         way_out = "Mark where documents begin" if not part else "Choose another dev_ratio, or 0"

@@ -75,21 +75,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
         ValueError: a tokenizer that is not BERT's WordPiece, byte-level BPE or Unigram; a file that
             is not UTF-8, not JSON, or empty; what `Vocabulary` or `Subwords` refuses.
     """
-    bounds.refuse_url(path)
-    path = Path(path)
-    if path.is_dir():
-        folders.finish(path)
-        files = [path / "tokenizer.json", path / "vocab.txt", path / "vocab.json"]
-        existing = [file for file in files if file.is_file()]
-        if not existing:
-            raise FileNotFoundError(f"{path} has no tokenizer.json and no vocab.txt")
-        path = existing[0]
-    elif not path.exists():
-        raise FileNotFoundError(
-            f"{path}: no such folder or file. A vocabulary is a folder with tokenizer.json or "
-            "vocab.txt, or one of these files (kbert vocab trains one)"
-        )
-    values = {}
+    path, values = _find_file(path), {}
     if path.suffix == ".json" and path.name != "vocab.json":
         values = js.read(path, _TOKENIZER)
         setting_keys.check_settings("tokenizer.json", values, str(path))
@@ -107,16 +93,8 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     del settings["tokenizer_class"]
     sources = (arguments, settings, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    added = [*arguments.get("added", ())]
-    listed = {(entry["content"], entry["id"]) for entry in added}
-    contents = {content for content, _ in listed}
-    added += (
-        entry
-        for entry in settings["added"]
-        if (entry["content"], entry.get("id")) not in listed
-        and ("id" in entry or entry["content"] not in contents)
-    )
-    arguments |= settings | {"added": tuple(added)} | rules | {"special_tokens": names}
+    added = _join_added(arguments.get("added", ()), settings["added"])
+    arguments |= settings | {"added": added} | rules | {"special_tokens": names}
     if arguments.get("lowercase") is None:
         raise UnknownCasing(
             f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
@@ -132,6 +110,39 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             f"{' and '.join(map(js.short_repr, frame))}"
         )
     return vocabulary
+
+
+def _find_file(path: str | os.PathLike) -> Path:
+    """Return the file at a path, or the one of a folder that is read."""
+    bounds.refuse_url(path)
+    path = Path(path)
+    if path.is_dir():
+        folders.finish(path)
+        for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
+            if (path / name).is_file():
+                return path / name
+        raise FileNotFoundError(f"{path} has no tokenizer.json and no vocab.txt")
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path}: no such folder or file. A vocabulary is a folder with tokenizer.json or "
+            "vocab.txt, or one of these files (kbert vocab trains one)"
+        )
+    return path
+
+
+def _join_added(listed: tuple[dict, ...], others: tuple[dict, ...]) -> tuple[dict, ...]:
+    """Return a tokenizer.json's added tokens, and those of the settings that are not among them."""
+    pairs = {(entry["content"], entry["id"]) for entry in listed}
+    contents = {content for content, _ in pairs}
+    return (
+        *listed,
+        *(
+            entry
+            for entry in others
+            if (entry["content"], entry.get("id")) not in pairs
+            and ("id" in entry or entry["content"] not in contents)
+        ),
+    )
 
 
 def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords:
