@@ -34,11 +34,8 @@ class _Context(click.Context):
 def command(short_help: str, *examples: str, basic: str = ""):
     """Make a function a command, as `click.command` does.
 
-    Args:
-        short_help: its line in `kbert --help`.
-        examples: lines of a shell, of 76 characters at most.
-        basic: names of the parameters that the help shows first; the others are "Advanced
-            options". Nothing: all are shown together.
+    `short_help` is its line in `kbert --help`; examples are lines of a shell, of 76 characters at
+    most. `basic` names the parameters that the help shows first; the others are "Advanced options".
     """
     names = tuple(basic.split())
     return click.command(cls=Command, short_help=short_help, examples=examples, basic=names)

@@ -161,10 +161,7 @@ def _fail(message: str, status: int = 2) -> None:
 
 
 def _wrap(line: str) -> str:
-    """Break a line between words at a terminal's width; where stderr is none, return it as it is.
-
-    A path or an option stays whole.
-    """
+    """Break a line between words at a terminal's width; a path or an option stays whole."""
     if not sys.stderr.isatty():
         return line
     width = progress_bars.columns(sys.stderr)

@@ -87,8 +87,7 @@ def pack_batch(
             (B,), or of tokens, (B, S').
         lengths: number of tokens of each example; 0: an example of weight 0, which is left out.
         least_rows: minimum number of rows of a micro-batch.
-        micro_batches: number of micro-batches with equally many examples and equally many rows. A
-            number that does not divide the examples raises a ValueError.
+        micro_batches: number of micro-batches with equally many examples and equally many rows.
     """
     size, rest = divmod(len(batch), micro_batches)
     if rest:

@@ -20,14 +20,9 @@ def batches_by_length(
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Yield examples sorted by length, in padded batches: indices, token ids, segment ids.
 
-    The ids are int32 (B, S).
-
-    Args:
-        examples: token ids and segment ids of each.
-        length_for: returns a batch's length, given its longest example's.
-        count_for: returns a batch's number of examples, given how many there are; the last one is
-            repeated.
-        longest_first: whether to begin with the longest example instead of the shortest.
+    The ids are int32 (B, S). `examples` are the token ids and segment ids of each. `length_for`
+    returns a batch's length, given its longest example's, and `count_for` its number of examples,
+    given how many there are: the last one is repeated.
     """
     order = sorted(
         range(len(examples)), key=lambda index: len(examples[index][0]), reverse=longest_first

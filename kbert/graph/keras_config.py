@@ -56,10 +56,8 @@ SETTINGS = {  # where a configuration's values are: the layer, and its setting
 def read_graph(values: dict, source: str, config: BertConfig | None = None) -> GraphSpec:
     """Return the graph of a config.json, which errors call `source`.
 
-    `config` is the configuration, where it is known; None: as the layers tell.
-
-    Raises:
-        ValueError: no graph that kbert builds: what it is, or which layers differ.
+    `config` is the configuration, where it is known; None: as the layers tell. A graph that kbert
+    does not build raises a ValueError: what it is, or which layers differ.
     """
     layers = _read_layers(values, source)
     settings = {name: layer["config"] for name, layer in layers.items()}

@@ -166,12 +166,8 @@ def learning_rate_factors(
 
     ELECTRA's form (Clark et al. 2020, arXiv 2003.10555, table 6; google-research/electra,
     model/optimization.py): layer_decay^(L + 2 − depth), with a depth of 0 for the embeddings, n for
-    block n, L + 2 for the head. Its graph has no pooler; BERT's has the depth between, L + 1.
-
-    Args:
-        spec: the graph, of L blocks.
-        layer_decay: factor from layer to layer; None: 1.
-        head_share: factor of the head.
+    block n, L + 2 for the head, whose factor is `head_share`. Its graph has no pooler; BERT's has
+    the depth between, L + 1.
     """
     top = spec.config.num_hidden_layers + 2
     depths = {"embeddings": 0, "pooler": top - 1, "head": top}

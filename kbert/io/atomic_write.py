@@ -28,8 +28,7 @@ def write_atomically(path: str | os.PathLike, data: bytes) -> None:
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a path to write a file to; without an error, it replaces `path` at the end.
 
-    Raises:
-        OSError: it cannot be written; the error names `path`.
+    An OSError names `path`.
     """
     path = Path(path)
     _refuse_folder(path)
@@ -48,12 +47,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 def check_new_file(
     path: str | os.PathLike, endings: Sequence[str] = (), what: str = "path"
 ) -> Path:
-    """Return the path if a file can be written there.
-
-    Raises:
-        ValueError: it ends otherwise than in one of `endings`.
-        OSError: its folder is missing or cannot be written in, or it is a folder.
-    """
+    """Return the path if a file can be written there, with one of the endings if there are any."""
     path = Path(path)
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{what} must end in {', '.join(endings)}, got {str(path)!r}")

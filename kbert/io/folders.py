@@ -33,12 +33,7 @@ _one_at_a_time = threading.Lock()
 def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[Path]:
     """Yield a folder to write to; without an error, its files are moved to `path` at the end.
 
-    Args:
-        path: the folder; it is created if necessary.
-        alone: whether to remove its other entries.
-
-    Raises:
-        OSError: it cannot be written; the error names `path`.
+    The folder is created if necessary; `alone` removes its other entries. An OSError names `path`.
     """
     path, target = Path(path), Path(os.path.realpath(path))  # a link stays one
     if target.exists() and not target.is_dir():
@@ -59,11 +54,7 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
 
 
 def finish(path: str | os.PathLike) -> None:
-    """Move the files of a writer that was killed before it could move all of them.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Move the files of a writer that was killed before it could move all of them."""
     path = Path(path)
     until = time.monotonic() + _WRITER_TIMEOUT_S
     while unfinished := sorted(path.glob(f"{_NAME}.*.new")):

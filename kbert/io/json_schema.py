@@ -168,13 +168,9 @@ def parse(
 ):
     """Parse JSON strictly, from a text or from bytes in UTF-8.
 
-    Args:
-        source, what: its name, and the expectation if it is not JSON, for errors.
-        any_number: whether to accept NaN and infinities, which Python writes into rows of data.
-
-    Raises:
-        ValueError: not UTF-8, not JSON, a key that stands twice, a number that is not finite, a
-            lone surrogate, more levels than `DEEPEST`, or not of the kind.
+    `source` and `what` are its name, and the expectation if it is not JSON, for errors. Raise a
+    ValueError for what is not UTF-8, JSON or of the kind, a key that stands twice, a lone
+    surrogate, more levels than `DEEPEST`, and a number that is not finite, unless `any_number`.
     """
     try:
         if isinstance(text, bytes):

@@ -27,12 +27,8 @@ def short(number: float) -> str:
 def parse_amount(name: str, value: float | str, unit: str, least: float, example: str) -> float:
     """Return a number that may be written with a unit: 165e12, "165T", "165 TFLOP/s", "24GiB".
 
-    Args:
-        name: the argument's name, for the error.
-        value: the number, or a text.
-        unit: a pattern of the unit's spellings, behind the prefix.
-        least: the smallest valid number; a smaller one lacks its unit. Others raise a ValueError.
-        example: a valid value, for the error.
+    `unit` is a pattern of the unit's spellings, behind the prefix. A number below `least` lacks its
+    unit. A ValueError has the argument's name and an example.
     """
     pattern = rf"(\d+\.?\d*(?:e[+]?\d+)?)\s*([kmgtp]?i?)(?:{unit})?"
     match = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))

@@ -49,12 +49,9 @@ def hint(
 ) -> str:
     """Suggest the known name that is close to an unknown one, regardless of case.
 
-    Args:
-        name, known: the unknown name, and the known ones.
-        what: the text before the list of all names, if none is close; "": no list.
-        before: what stands before each name, such as "--".
-        cutoff: minimum similarity by difflib, from 0 to 1.
-        beginnings: whether a name that begins with the unknown one is closer than all others.
+    If none is close, all are listed after `what`, unless that is "". `before` stands before each
+    name, such as "--". `cutoff` is the minimum similarity by difflib, from 0 to 1; `beginnings`: a
+    name that begins with the unknown one is closer than all others.
     """
     by_lower, lower = {one.lower(): one for one in reversed(list(known))}, str(name).lower()
     for short, long in _SHORT.items():

@@ -142,12 +142,9 @@ def check_path(path: str | os.PathLike) -> Path:
 def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     """Return the rows with a single encoder block, named `Encoder-n-…`, and how many it stands for.
 
-    An additional row, `Encoder-n-Input`, is the input of block n, for its skip connection too: the
-    embeddings or the previous block.
-
-    The rows are returned unchanged, with 0, if blocks differ in types, shapes, parameters or
-    wiring, are not consecutive, or if something other than the next block reads a block before the
-    last.
+    An additional row, `Encoder-n-Input`, is the input of block n, for its skip connection too. The
+    rows are returned unchanged, with 0, if blocks differ or are not consecutive, or if something
+    other than the next block reads a block before the last.
     """
     blocks: dict[int, list[Row]] = {}
     for row in layers:
@@ -282,12 +279,9 @@ def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str
 
 
 def _width(row: Row) -> float:
-    """Return a layer's minimum width in inches: Graphviz underestimates the width of bold letters.
-
-    The constants are in points: DejaVu's letters in layer names and facts, and a margin on both
-    sides.
-    """
+    """Return a layer's minimum width in inches; Graphviz underestimates that of bold letters."""
     name, facts = len(row.layer), max(map(len, _facts(row)))
+    # in points: DejaVu's letters in layer names and facts, and a margin on both sides
     return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
 
 

@@ -21,11 +21,8 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> li
     """Return the sentences of a block; an empty text stands where a document ends.
 
     Titles and deeper headings of WikiText begin documents or are dropped: the paper keeps "only
-    the text passages" of Wikipedia. ` @-@ ` becomes `-`, `<unk>` becomes [UNK].
-
-    Raises:
-        ValueError: a line that is not UTF-8, or no JSON object with the text field: with its
-            file and number.
+    the text passages" of Wikipedia. ` @-@ ` becomes `-`, `<unk>` becomes [UNK]. A line that is not
+    UTF-8, or no JSON object with the text field, raises a ValueError with its file and number.
     """
     sentences: list[str] = []
     lines = block.data.split(b"\n")

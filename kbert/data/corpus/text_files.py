@@ -43,13 +43,9 @@ class Block:
 def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """Return the files of a corpus, in the order in which they are read.
 
-    Args:
-        corpus: a file, a folder (all its .txt .text .raw .tokens .jsonl .json files and those
-            without an ending, by path, each also .gz), a glob, or several of these.
-
-    Raises:
-        FileNotFoundError: no such path, or no text file in a folder.
-        PermissionError: a folder that cannot be read.
+    It is a file, a folder (all its .txt .text .raw .tokens .jsonl .json files and those without an
+    ending, by path, each also .gz), a glob, or several of these. Raise an OSError for a path that
+    does not exist or cannot be read, and for a folder without a text file.
     """
     entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
     if not entries:
@@ -111,11 +107,8 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
     """Yield the file from an offset on, decompressed, in blocks of about `BLOCK` bytes.
 
     The end of a block depends only on its beginning, so reading can resume at any block. Lines end
-    with LF or CR LF, or with CR as on old Macs if the first one does.
-
-    Raises:
-        OSError: it cannot be read; a .gz file that is damaged or cut.
-        ValueError: a line longer than `LONGEST_LINE`.
+    with LF or CR LF, or with CR as on old Macs if the first one does. Raise an OSError for a .gz
+    file that is damaged or cut, a ValueError for a line longer than `LONGEST_LINE`.
     """
     with _open(path) as file:
         ends = _line_end(file)

@@ -127,10 +127,8 @@ def tokenize(
 ) -> Generator[tuple[Block, Tokens], None, None]:
     """Yield (block, its `Tokens`), in order; a limited number of blocks is in memory at a time.
 
-    Raises:
-        ValueError: `sentences.parse` refuses the text.
-        RuntimeError: a process has died, the executor does not answer or refuses work, or a worker
-            has other versions of the packages that cut text.
+    Raise a ValueError if `sentences.parse` refuses the text, a RuntimeError if a process has died,
+    the executor does not answer or a worker has other versions of the packages that cut text.
     """
     limit = IN_FLIGHT
     timeout: float | None = ANSWER_S

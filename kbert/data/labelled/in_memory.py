@@ -27,13 +27,9 @@ class LabelledRecords(list):
 def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
     """Yield (location, record) of data that hold records: dicts by column, or tuples.
 
-    Args:
-        data: records; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
-            unbatched. Texts may be bytes of UTF-8, numbers NumPy's or tensors.
-        name: the argument's name: the third record's location is name[2].
-
-    Raises:
-        ValueError: data without records or without an end, or bytes that are not UTF-8.
+    `data` are records; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
+    unbatched. Texts may be bytes of UTF-8, numbers NumPy's or tensors. `name` is the argument's:
+    the third record's location is name[2]. Raise a ValueError for data without records or an end.
     """
     for number, record in enumerate(_open(data, name)):
         location = f"{name}[{number}]"
@@ -84,11 +80,7 @@ def _transpose(columns: Mapping, name: str) -> Iterable[dict]:
 
 
 def plain(value, location: str):
-    """Return a value in Python's own types: texts, lists, numbers.
-
-    Raises:
-        ValueError: bytes that are not UTF-8.
-    """
+    """Return a value in Python's own types: texts, lists, numbers."""
     for method in ("numpy", "to_list", "tolist"):  # TensorFlow's and torch's; ragged ones; NumPy's
         if hasattr(value, method) and not isinstance(value, type):
             value = getattr(value, method)()

@@ -14,10 +14,6 @@ def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1 on, line without its end), also an empty one after a final line end.
 
     Lines end with LF or CR LF, or with CR as on old Macs if the file has no LF.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: a line that is not UTF-8.
     """
     bounds.check_regular(path)
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")

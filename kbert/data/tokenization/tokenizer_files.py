@@ -63,17 +63,9 @@ class UnknownCasing(ValueError):
 def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     """Read a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
-    Args:
-        path: a folder with one of the two or `vocab.json`, or one of these files under any name
-            (JSON by `.json`).
-        rules: `lowercase` and other arguments of `Vocabulary` that go before what the files say;
-            None: as the files say.
-
-    Raises:
-        FileNotFoundError: none of the files is there.
-        UnknownCasing: neither a file nor the rules say the casing.
-        ValueError: a tokenizer that is not BERT's WordPiece, byte-level BPE or Unigram; a file that
-            is not UTF-8, not JSON, or empty; what `Vocabulary` or `Subwords` refuses.
+    The path is a folder with one of the two or `vocab.json`, or one of these files under any name
+    (JSON by `.json`). `rules`, `lowercase` and other arguments of `Vocabulary`, go before what the
+    files say unless they are None. Raises what `Tokenizer.load` does, and `UnknownCasing`.
     """
     path, values = _find_file(path), {}
     if path.suffix == ".json" and path.name != "vocab.json":
