@@ -62,24 +62,21 @@ def _needs_gradient(group: str, reached: dict[str, bool]) -> bool:
 def _backward(
     row, before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
 ) -> int:
-    """Return FLOPs of a layer's backward pass.
+    """Return FLOPs of a layer's backward pass: a product's, for its input and for its weights.
 
     `before`, `own` and `table` say whether gradients are taken of its input, its own weights and
     the token table; `on` is which of its matrices have an adapter, and `squares` the FLOPs of
     attention's products of its input with H × H matrices.
     """
     if row.type == "MultiHeadAttention":
-        output = squares["query"]
+        inputs, output = sum(squares.values()), squares["query"]
         within = before or _trains_before("attention_output", own, on)
-        scores = 2 * (row.flops - sum(squares.values()) - output) * within
-        inner = [(flops, own) for flops in squares.values()]
-        return _products(inner, before) + scores + _products([(output, own)], within)
+        scores = 2 * (row.flops - inputs - output) * within
+        return inputs * (before + own) + scores + output * (within + own)
     if row.type == "FeedForward":
-        half = [(row.flops // 2, own)]
-        return _products(half, before) + _products(
-            half, before or _trains_before("output", own, on)
-        )
-    return _products([(row.flops, table if row.type == "EmbeddingSimilarity" else own)], before)
+        within = before or _trains_before("output", own, on)
+        return row.flops // 2 * (before + within + 2 * own)
+    return row.flops * (before + (table if row.type == "EmbeddingSimilarity" else own))
 
 
 def _trains_before(matrix: str, own: bool, on: set[str]) -> bool:
@@ -87,8 +84,3 @@ def _trains_before(matrix: str, own: bool, on: set[str]) -> bool:
     inner = {"attention_output": {"query", "key", "value"}, "output": {"intermediate"}}
     earlier = inner.get(matrix, set())
     return bool(earlier) and (own or bool(on & earlier))
-
-
-def _products(products: list[tuple[int, bool]], before: bool) -> int:
-    """Return the FLOPs of products, each given as FLOPs and whether its weights need gradients."""
-    return sum(flops * (before + trained) for flops, trained in products)
