@@ -13,8 +13,6 @@ from kbert.cli.pretraining_commands import start_keras
 from kbert.tasks.glue.benchmark import find_folders, find_tasks, list_settings
 from kbert.training.setting_rules import PRECISIONS
 
-_PRECISIONS = Choice(PRECISIONS)
-
 
 def _grid(declaration: str, kind: type, text: str, default: str):
     return option(declaration, Numbers(kind, "numbers", "numbers"), text, default=default)
@@ -34,7 +32,7 @@ def _grid(declaration: str, kind: type, text: str, default: str):
 @_grid("--learning-rates", float, "Learning rates of the grid.", "5e-5,3e-5,2e-5")
 @_grid("--epochs", int, "Numbers of epochs of the grid.", "2,3,4")
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: 128.")
-@option("--precision", _PRECISIONS, "Precision of the computation.", default="float32")
+@option("--precision", Choice(PRECISIONS), "Precision of the computation.", default="float32")
 @option("--accumulation-steps", POSITIVE, "Number of micro-batches per training step.", default=1)
 @option("--devices", POSITIVE, "Number of local devices to train on. Default: all.")
 def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs, **options):

@@ -135,20 +135,16 @@ def _stack(header, cells, natural, width: int) -> str:
     for shape in (natural[1], min(natural[1], 18)):
         widths = [shape, natural[2], *natural[4:]]
         rest = width - _INDENT - sum(widths) - _GAP * len(widths)
-        connections_beside = rest >= natural[3]
-        if connections_beside:
+        if rest >= natural[3]:
+            widths.insert(2, rest)
             break
 
     def block(row) -> str:
-        name, first, params, connections, *marks = row
-        if connections_beside:
-            every = [shape, natural[2], rest, *natural[4:]]
-            below = [_columns([first, params, connections, *marks], every, right=1)]
-        else:
-            below = [_columns([first, params, *marks], widths, right=1)]
-            below += _wrap(connections, width - 2 * _INDENT)
-        lines = textwrap.indent("\n".join(below).rstrip(), " " * _INDENT)
-        return "\n".join([*_wrap(name, width), lines])
+        name, *others = row
+        has_own_lines = len(others) > len(widths)
+        connections = _wrap(others.pop(2), width - 2 * _INDENT) if has_own_lines else []
+        below = "\n".join([_columns(others, widths, right=1), *connections])
+        return "\n".join([*_wrap(name, width), textwrap.indent(below.rstrip(), " " * _INDENT)])
 
     return _draw_rules([block(header)] + [block(row) for row in cells], width)
 
