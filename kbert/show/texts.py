@@ -79,25 +79,23 @@ def _steps(full: Account) -> str:
 
 
 def _layers(full: Account) -> str:
-    lines: list[Sequence[str]] = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
-    for row in full.rows:
-        numbers = (row.params, row.flops, row.activation_bytes)
-        lines.append((row.layer, *(f"{number:,}" for number in numbers)))
-    return align(lines, gap=1)
+    lines = (
+        (row.layer, f"{row.params:,}", f"{row.flops:,}", f"{row.activation_bytes:,}")
+        for row in full.rows
+    )
+    return align([("EVERY ROW", "parameters", "FLOPs", "act. bytes"), *lines], gap=1)
 
 
 def _groups(full: Account) -> str:
     header = ("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")
     lines: list[Sequence[str]] = [header]
     for name, one in full.groups.items():
-        counts = (one.params, one.flops, one.activation_bytes)
-        fractions = (one.params_share, one.flops_share, one.activation_share)
-        pairs = zip(counts, fractions, strict=True)
-        lines.append(
-            [name, *(cell for n, share in pairs for cell in (f"{n:,}", f"{float(share):.1%}"))]
-        )
-    sums = (full.params, full.flops, full.activation_bytes)
-    lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
+        params = f"{one.params:,}", f"{float(one.params_share):.1%}"
+        flops = f"{one.flops:,}", f"{float(one.flops_share):.1%}"
+        activations = f"{one.activation_bytes:,}", f"{float(one.activation_share):.1%}"
+        lines.append((name, *params, *flops, *activations))
+    sums = f"{full.params:,}", "", f"{full.flops:,}", "", f"{full.activation_bytes:,}", ""
+    lines.append(("total", *sums))
     half = _change(full, dtype="mixed_bfloat16").groups["encoder"].activation_bytes
     per_block = f"{half / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
     return f"{align(lines)}\nactivations in {full.dtype}; {per_block}"
@@ -162,15 +160,12 @@ def params_text(config: BertConfig) -> str:
     """Return transformers' named parameters, and their sums by group."""
     parameters = named_parameters(config)
     lines = [f"{len(parameters)} named parameters", f"{'':<55} {'shape':>14} {'numel':>9}"]
-    for entry in parameters:
-        lines.append(f"{entry.parameter:<55} {entry.shape!s:>14} {entry.numel:>9}")
-    lines.append("")
     totals: Counter = Counter()
     for entry in parameters:
+        lines.append(f"{entry.parameter:<55} {entry.shape!s:>14} {entry.numel:>9}")
         totals[entry.parameter.split(".")[0]] += entry.numel
-    lines += [f"{name:<12}{total:>14,}" for name, total in totals.items()]
-    lines.append(f"{'total':<12}{sum(totals.values()):>14,}")
-    return "\n".join(lines) + "\n"
+    sums = {**totals, "total": totals.total()}
+    return "\n".join([*lines, "", *(f"{name:<12}{n:>14,}" for name, n in sums.items())]) + "\n"
 
 
 def heads_text(report) -> str:
