@@ -153,7 +153,7 @@ def test_an_error_of_the_text_names_file_and_line(corpus, processes, tmp_path):
 def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
     here = tokenizing.software()
     there = here | {"tokenizers": "0.7.0"}
-    asked = iter([here])
+    asked = iter([here, here])  # for the index, and for the workers
     monkeypatch.setattr(tokenizing, "software", lambda: next(asked, there))
     tokenizing._unpack.cache_clear()
     said = (
