@@ -135,7 +135,7 @@ def _heads_to_find() -> list[Head]:
     for head in HEADS.values():
         by_layers.setdefault(head.layers, head)
     heads = [head for head in by_layers.values() if head.layers]
-    return sorted(heads, key=lambda head: (head.reads == "predicted", head.has_labels))
+    return sorted(heads, key=lambda head: (head.predicts_tokens, head.has_labels))
 
 
 def _names_of(parts: Collection[str], column: str) -> set[str]:

@@ -103,8 +103,7 @@ def _call_for_class(name: str) -> str | None:
     if head not in HEADS or head == name:
         return None
     builder = HEADS[head].public_builder
-    own = builder != "build_bert" or head == "pretraining"
-    call = f"kbert.{builder}(config)" if own else f'kbert.build_bert(config, head="{head}")'
+    call = f"kbert.{builder}(config)" if builder else f'kbert.build_bert(config, head="{head}")'
     return f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
 
 

@@ -58,7 +58,7 @@ class GraphSpec:
                     f"seq_len must be at most {limit} = {positions}, got {self.seq_len}"
                 )
         if self.max_predictions is not None:
-            if HEADS[self.head].reads != "predicted":
+            if not HEADS[self.head].predicts_tokens:
                 raise ValueError(
                     f"max_predictions goes with head pretraining, got head {self.head!r}"
                 )
@@ -166,7 +166,7 @@ class GraphSpec:
                 f"selected_positions must be for a head that reads few positions, {few}, got head "
                 f"{self.head!r}"
             )
-        if self.selected_positions and head.reads == "predicted" and not self.max_predictions:
+        if self.selected_positions and head.predicts_tokens and not self.max_predictions:
             raise ValueError(
                 "selected_positions needs max_predictions for pretraining, got None: without it "
                 "the MLM head reads every position"

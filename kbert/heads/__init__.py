@@ -6,7 +6,7 @@ uses only the standard library: a head names its builder, and whoever builds imp
 
 import importlib
 import pkgutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kbert.heads.head import Head
 
@@ -23,6 +23,12 @@ def _read_heads() -> dict[str, Head]:
 
 HEADS = _read_heads()
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
+
+
+def load_function(path: str) -> Callable:
+    """Import the function that a head names as "module:function"."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def find_head(layers: Collection[str], model_name: str | None = None) -> Head:

@@ -19,5 +19,6 @@ HEAD = Head(
     peft="FEATURE_EXTRACTION",
     keras_hub=("BertBackbone", "BertTextEmbedder"),
     hint="choose another pooling",
+    text_answers="kbert.checkpoints.exports.text_answers:answer_embedding",
     use=Use("feature-extraction", "text embeddings", "embed", "AutoModel", '"a fine film"'),
 )

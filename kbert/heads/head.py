@@ -52,7 +52,8 @@ class Head:
         build_outputs: "module:function" that builds its outputs, imported when it is called.
         model_name: the name of the built Keras model, by which `find_head` knows heads with the
             same layers apart.
-        public_builder: kbert's public function that builds a graph with it.
+        public_builder: kbert's public function that builds a graph with it alone; None:
+            `build_bert` does, given its name.
         layers: its layers, which have its weights.
         has_labels: whether `num_labels` sets its number of outputs.
         num_outputs: its number of outputs if it has no labels.
@@ -67,6 +68,8 @@ class Head:
         hint: what to do with a checkpoint without this head, for error messages.
         use: how to use a model with it.
         uses: the same for some problem types of transformers' config.json.
+        text_answers: "module:function" of a model's answers to texts within a SavedModel, see
+            `kbert.checkpoints.exports.text_answers`; None: it gives none there.
     """
 
     name: str
@@ -79,7 +82,7 @@ class Head:
     classes: Mapping[str, tuple[str, ...] | None]
     aliases: tuple[str, ...] = ()
     task: str | None = None
-    public_builder: str = "build_bert"
+    public_builder: str | None = None
     layers: tuple[str, ...] = ()
     has_labels: bool = False
     num_outputs: int = 2
@@ -90,3 +93,14 @@ class Head:
     peft: str | None = None
     keras_hub: tuple[str, ...] = ()
     uses: Mapping[str, Use] = field(default_factory=dict)
+    text_answers: str | None = None
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether it predicts the tokens at some positions."""
+        return self.reads == "predicted"
+
+    @property
+    def classifies_texts(self) -> bool:
+        """Whether it has labels, of a whole text or pair."""
+        return self.has_labels and self.reads == "first"

@@ -29,6 +29,7 @@ HEAD = Head(
     },
     keras_hub=("BertMaskedLM",),
     hint="train this one with kbert pretrain --init (in Python init=)",
+    text_answers="kbert.checkpoints.exports.text_answers:answer_tokens",
     use=Use(
         *("fill-mask", "masked language modelling", "fill_mask"),
         *("AutoModelForMaskedLM", '"a fine {mask}"'),

@@ -6,7 +6,6 @@ between them by layer name.
 
 import contextlib
 import dataclasses
-import importlib
 import os
 
 import keras
@@ -14,7 +13,7 @@ import keras
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
-from kbert.heads import HEADS
+from kbert.heads import HEADS, load_function
 from kbert.io.wording import hint
 from kbert.model.bert_model import BertModel
 from kbert.model.heads import make_initializer, make_norm, name_layer
@@ -162,8 +161,7 @@ def build(spec: GraphSpec) -> BertModel:
         selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
         x = _encoder_block(spec, x, block, selected)
     head = HEADS[spec.head]
-    module, function = head.build_outputs.split(":")
-    top = getattr(importlib.import_module(module), function)
+    top = load_function(head.build_outputs)
     carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
     outputs = top(spec, x, table, inputs)
     model = BertModel(list(inputs.values()), outputs, name=head.model_name, spec=carried)
@@ -184,7 +182,7 @@ def _inputs(spec: GraphSpec) -> dict:
             shapes[names.PACKED_FIRSTS] = ()
     if spec.max_predictions is not None:
         shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)
-    elif HEADS[spec.head].reads == "predicted":
+    elif HEADS[spec.head].predicts_tokens:
         shapes[names.MASKED] = shape
     return {name: keras.Input(one, dtype="int32", name=name) for name, one in shapes.items()}
 

@@ -11,6 +11,7 @@ from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconcile_totals
+from kbert.heads import HEADS
 
 _WIDTH = 80
 _LETTERS = {
@@ -28,12 +29,12 @@ _LETTERS = {
 def account_text(title: str, full: Account, every_row: bool = False) -> str:
     """Return an account: steps, groups, training cost, the bridge between totals, conventions."""
     sections = [_account_head(title, full)]
-    if full.head == "pretraining" and full.max_predictions is None:
+    if HEADS[full.head].predicts_tokens and full.max_predictions is None:
         sections.append(_steps(full))
     if every_row:
         sections.append(_layers(full))
     sections += [_groups(full), _training(full)]
-    if full.head == "pretraining":
+    if HEADS[full.head].predicts_tokens:
         steps = [
             f"{one.sign + one.amount:>13}  {one.text}" for one in reconcile_totals(full.config)
         ]
@@ -119,7 +120,7 @@ def _training(full: Account) -> str:
     if full.trained is not None:
         lines.append(_count_trained(full))
     variants = {"": full}
-    if full.head == "pretraining" and full.max_predictions is None:
+    if HEADS[full.head].predicts_tokens and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
         some = _change(full, max_predictions=predictions)
         variants = {"full": full, f"M={predictions}": some}

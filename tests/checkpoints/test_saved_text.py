@@ -236,7 +236,7 @@ def test_unsupported_text_exports_are_one_line(berts, tmp_path):
         "mean", True, prompts={"red": "red "}, default_prompt_name="red", include_prompt=False
     )
     cases = [
-        (berts["qa"], "head encoder, classifier, pretraining, got qa: leave it out"),
+        (berts["qa"], "head pretraining, encoder, classifier, got qa: leave it out"),
         (berts["tokens"], "got tokens: leave it out, and tokenize with the files in"),
         (dataclasses.replace(berts["encoder"], tokenizer=None), "needs a tokenizer"),
         (dataclasses.replace(berts["encoder"], tokenizer=quark), "'Quark' with normalized"),

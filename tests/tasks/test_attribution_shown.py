@@ -32,7 +32,7 @@ def test_attribute_command_writes_a_page_and_a_picture(capsys, berts, tmp_path):
 @pytest.mark.parametrize(
     ("head", "text", "options", "said"),
     [
-        ("tokens", "cat", {}, "needs a model with the head classifier or pretraining"),
+        ("tokens", "cat", {}, "needs a model with the head pretraining or classifier"),
         (
             "classifier",
             "cat",

@@ -29,7 +29,7 @@ def write(
     """
     quantization.check(bert, quantize, calibration)
     model = serving.serving_model(bert, _WHAT)
-    if quantize is not None and HEADS[bert.head].reads == "predicted":
+    if quantize is not None and HEADS[bert.head].predicts_tokens:
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:

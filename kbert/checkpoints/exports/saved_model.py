@@ -108,8 +108,7 @@ def _make_text_functions(bert, model) -> dict:
             f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow {tf.__version__}: "
             f"pip install 'tensorflow-text=={version}.*'"
         ) from error
-    text_answers.check(bert)
-    return text_answers.functions(bert, model)
+    return text_answers.make_functions(bert, model)
 
 
 def _make_id_function(model):

@@ -4,7 +4,7 @@ Only `kbert.checkpoints.exports.saved_model` imports it, where tensorflow-text i
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import keras
 import tensorflow as tf
@@ -16,61 +16,39 @@ from kbert.checkpoints.exports.text_graph import TextGraph
 from kbert.checkpoints.sentence_settings import DEFAULT, settings_of
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
+from kbert.heads import HEADS, load_function
 from kbert.model.bert_model import BertModel
 from kbert.model.summary import ids_of
 
 CANDIDATES = 5  # of a [MASK], as by `kbert.fill_mask`
 _MLM = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
-_NEEDED = {  # layers of each head that can answer
-    "encoder": [],
-    "classifier": [names.POOLER, names.CLASSIFIER],
-    "pretraining": list(_MLM),
-}
 _WHAT = "text=True"
 
 _logger = logging.getLogger("kbert")
 
 
-def check(bert) -> None:
-    """Raise a ValueError, one line, for a model that cannot answer to texts within a SavedModel."""
-    if bert.head not in _NEEDED:
-        raise ValueError(
-            f"{_WHAT} takes a model of the head {', '.join(_NEEDED)}, got {bert.head}: leave it "
-            "out, and tokenize with the files in the SavedModel's folder tokenizer; or serve "
-            "kbert.tag and kbert.answer from Python"
-        )
-    if bert.tokenizer is None:
-        raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
-    require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
-    needed = list(_NEEDED[bert.head])
-    if not bert.spec.variant.outputs:
-        sentence = settings_of(bert, _WHAT)
-        if sentence.lowercase and not bert.tokenizer.lowercase:
-            raise ValueError(
-                f"{_WHAT} needs a model without do_lower_case of sentence-transformers"
-            )
-        if sentence.default_prompt and not sentence.include_prompt:
-            raise ValueError(
-                f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
-            )
-        needed += [names.POOLER] * ("pooler" in sentence.poolings)
-    if lacking := _lacking(bert, needed):
-        raise ValueError(
-            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are not in the "
-            "checkpoint: those in the model are random"
-        )
-
-
-def functions(bert, model) -> dict[str, Callable]:
+def make_functions(bert, model) -> dict[str, Callable]:
     """Return TensorFlow functions of strings (N,), by the names of their signatures.
 
     These are "serving_default" of `texts`; and if the head takes two texts, "pairs" of `texts` and
-    `pairs`. Each gives tensors by name; see `saved_model.write`.
+    `pairs`. Each gives tensors by name; see `saved_model.write`. Raise a ValueError for a model
+    that cannot answer texts within a SavedModel.
     """
-    graph = TextGraph(require_wordpiece(bert.tokenizer, _WHAT))
+    own_answers = HEADS[bert.head].text_answers
+    if own_answers is None:
+        heads = ", ".join(name for name, head in HEADS.items() if head.text_answers)
+        raise ValueError(
+            f"{_WHAT} takes a model of the head {heads}, got {bert.head}: leave it out, and "
+            "tokenize with the files in the SavedModel's folder tokenizer; or serve kbert.tag and "
+            "kbert.answer from Python"
+        )
+    if bert.tokenizer is None:
+        raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
+    vocabulary = require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
+    answer, answer_pairs = load_function(own_answers)(bert, model)
+    graph = TextGraph(vocabulary)
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
-    answer, answer_pairs = _ANSWERS[bert.head](bert, model)
     own = DEFAULT if bert.spec.variant.outputs else settings_of(bert, _WHAT)
     limit, pad_id = serving.longest(bert, own.max_length), bert.config.pad_token_id
 
@@ -89,14 +67,27 @@ def functions(bert, model) -> dict[str, Callable]:
     return signatures
 
 
-def _encoder(bert, model):
-    vector = serving.sentence_vector(model, settings_of(bert, _WHAT))
+def answer_embedding(bert, model):
+    """Return the function of ids that answers texts with their embeddings; pairs with nothing."""
+    sentence = settings_of(bert, _WHAT)
+    if sentence.lowercase and not bert.tokenizer.lowercase:
+        raise ValueError(f"{_WHAT} needs a model without do_lower_case of sentence-transformers")
+    if sentence.default_prompt and not sentence.include_prompt:
+        raise ValueError(
+            f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
+        )
+    _require_trained(bert, [names.POOLER] if "pooler" in sentence.poolings else [])
+    vector = serving.sentence_vector(model, sentence)
     view = BertModel(ids_of(model), vector, spec=None)
     return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
 
 
-def _classifier(bert, model):
-    """Return the labels' probabilities; of one output that is no label's, its value."""
+def answer_labels(bert, model):
+    """Return the functions that answer texts and pairs with the labels' probabilities.
+
+    One output that is no label's gives its value.
+    """
+    _require_trained(bert, [names.POOLER, names.CLASSIFIER])
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]
     labels = tf.constant(label_names(bert, count))
@@ -114,7 +105,9 @@ def _classifier(bert, model):
     return answer, answer if _tells_two_texts(bert) else None
 
 
-def _pretraining(bert, model):
+def answer_tokens(bert, model):
+    """Return the functions that fill in a text's masks, and that judge whether a text is next."""
+    _require_trained(bert, _MLM)
     state = model.get_layer(names.encoder_output(bert.config.num_hidden_layers)).output
     states = BertModel(ids_of(model), state, spec=None)
     dense, norm, similarity = (model.get_layer(name) for name in _MLM)
@@ -139,19 +132,16 @@ def _pretraining(bert, model):
 
 
 def _next_sentence(bert, model):
-    """P(the second text is next after the first); None where the model has not learnt it."""
+    """Return the function of P(a second text is next); None if the model has not learnt it."""
     if not (bert.config.family.next_sentence and _tells_two_texts(bert)):
         return None
-    if _lacking(bert, [names.POOLER, names.NSP]):
+    if untrained_weights.find_untrained(bert, [names.POOLER, names.NSP]):
         _logger.warning(
             "the SavedModel takes no pairs of texts: the model was not trained on next sentences"
         )
         return None
     view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
     return lambda *ids: {"probability": tf.nn.softmax(_outputs(view, ids)[0])[:, 0]}
-
-
-_ANSWERS = {"encoder": _encoder, "classifier": _classifier, "pretraining": _pretraining}
 
 
 def _pad(ragged, filler: int):
@@ -170,7 +160,9 @@ def _tells_two_texts(bert) -> bool:
     return not bert.config.family.segments or bert.config.type_vocab_size > 1
 
 
-def _lacking(bert, layers: list[str]) -> list[str]:
-    """Return those of the layers that are newly initialized and untrained."""
-    untrained = untrained_weights.find_untrained(bert)
-    return [layer for layer in layers if layer in untrained]
+def _require_trained(bert, layers: Collection[str]) -> None:
+    if lacking := untrained_weights.find_untrained(bert, layers):
+        raise ValueError(
+            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are not in the "
+            "checkpoint: those in the model are random"
+        )

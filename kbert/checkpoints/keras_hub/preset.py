@@ -215,7 +215,7 @@ def _make_config(
 
 def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> GraphSpec:
     head, num_labels = _HEADS[task], 2
-    if head.reads == "predicted":
+    if head.predicts_tokens:
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
             "encoder does: logits differ (docs/concepts/gelu.md)",

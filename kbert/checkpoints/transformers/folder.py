@@ -71,7 +71,6 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     new_labels, split = _new_labels(values), values.get(SPLIT_PUNCTUATION)
     num_labels = weight_names.find_num_labels(tensors, column) or len(new_labels or ()) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
-    is_for_sequences = spec.has_labels and HEADS[head].reads == "first"
     has_tokens = any(
         (files.folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")
     )
@@ -83,7 +82,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
         sentence=sentence,
         sentence_problem=sentence_problem,
-        cross_encoder=read_cross_encoder(root, values) if is_for_sequences else None,
+        cross_encoder=read_cross_encoder(root, values) if HEADS[head].classifies_texts else None,
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
         other_head=next((n for n in names if _OTHER in n and n not in classes.named), None),

@@ -152,7 +152,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
 
 
 def _predicts(spec: GraphSpec) -> bool:
-    return HEADS[spec.head].reads == "predicted"
+    return HEADS[spec.head].predicts_tokens
 
 
 def _letters(config: BertConfig) -> dict[str, int]:

@@ -11,6 +11,7 @@ from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
+from kbert.heads import HEADS
 from kbert.io.wording import check_choice
 from kbert.model.gradients import value_and_grad
 from kbert.model.probes import cut_embeddings
@@ -20,13 +21,12 @@ from kbert.tasks.attribution.integrated_gradients import integrate
 from kbert.tasks.checks import (
     MLM_LAYERS,
     longest,
-    require_head,
     require_tokenizer,
+    require_trained,
     require_two_segments,
 )
 from kbert.tasks.running import cast, check_ids, pad_length, warn_of_truncated
 
-_HEADS = ("classifier", "pretraining")
 # A function holds layers of its model, never the model itself: it goes with it.
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -83,7 +83,7 @@ def attribute(
     (encoding,) = tokenizer.encode_batch([text], pairs, max_length=limit)
     warn_of_truncated("attribute", encoding.truncated, 1, limit)
     position = None
-    if similar_to is None and bert.head == "pretraining":
+    if similar_to is None and HEADS[bert.head].predicts_tokens:
         position = targets.find_mask(tokenizer, encoding, mask)
     fill = tokenizer.pad_id if baseline == "pad" else tokenizer.mask_id
     fixed = {tokenizer.cls_id, tokenizer.sep_id}
@@ -125,11 +125,12 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
         if pair is not None or target is not None:
             other = "pair" if pair is not None else "target"
             raise ValueError(f"similar_to goes with one text, got {other} as well")
-    elif bert.head == "pretraining":
-        require_head(bert, "attribute", "pretraining", MLM_LAYERS)
-    elif bert.head not in _HEADS:
+    elif HEADS[bert.head].predicts_tokens:
+        require_trained(bert, "attribute", MLM_LAYERS)
+    elif not HEADS[bert.head].classifies_texts:
+        heads = [one.name for one in HEADS.values() if one.classifies_texts or one.predicts_tokens]
         raise ValueError(
-            f"attribute needs a model with the head {' or '.join(_HEADS)}, got {bert.head!r}: give "
+            f"attribute needs a model with the head {' or '.join(heads)}, got {bert.head!r}: give "
             "similar_to (--similar-to), a second text, for the cosine of the two"
         )
 
@@ -152,7 +153,7 @@ def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, ta
     options: Any  # of the builder
     if with_cosine:
         build, options = targets.build_cosine, targets.choose_settings(bert)
-    elif bert.head == "classifier":
+    elif HEADS[bert.head].classifies_texts:
         build, options = targets.build_labels, targets.choose_activation(bert, value)
     else:
         build, options = targets.build_masked, "logit" if value == "logit" else "softmax"

@@ -12,6 +12,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.model.deferred import build_with, layers_of
 from kbert.model.probes import add_state_outputs, map_layers
 from kbert.tasks.checks import load_of_casing, require_tokenizer
@@ -136,7 +137,7 @@ def compile_teacher(teacher: Bert, layers: Sequence[str], student: GraphSpec, se
     """Return a function of a batch's inputs that returns float32 outputs by the layer's name."""
     import keras
 
-    predictions = student.max_predictions if teacher.head == "pretraining" else None
+    predictions = student.max_predictions if HEADS[teacher.head].predicts_tokens else None
     options = {"seq_len": None, "max_predictions": predictions, "dtype": settings.precision}
     whole = build_with(dataclasses.replace(teacher.spec, **options), layers_of(teacher.model))
     model = keras.Model(whole.inputs, [whole.get_layer(name).output for name in layers])

@@ -22,6 +22,7 @@ from kbert.checkpoints.sentence_settings import (
 )
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
+from kbert.heads import HEADS
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import check_finite, compare, embed
@@ -180,7 +181,7 @@ def rank(
         raise ValueError(f"query must be a str, got {type(query).__name__}")
     texts = _list_texts(texts)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
-    if bert.head != "classifier":
+    if not HEADS[bert.head].classifies_texts:
         if label is not None:
             raise ValueError(
                 f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
