@@ -84,8 +84,7 @@ def open_checkpoint(
 def locate(source: str | os.PathLike) -> Path:
     """Return the file or folder of a path or a model's name; download the model if necessary.
 
-    A run's folder leads to its model, Google's prefix to the index of that name. Raise a
-    FileNotFoundError if nothing is there, or a run has no model yet.
+    A run's folder leads to its model, Google's prefix to the index of that name.
     """
     path = Path(source)
     if not os.fspath(source):
@@ -161,11 +160,7 @@ def check_options(form: str, options: Collection[str]) -> None:
 
 
 def check_destination(path: Path, form: str) -> None:
-    """Raise if a format cannot be written to a path, before anything is computed.
-
-    The reasons: an ending or a backend that does not go with the format, a folder with another
-    checkpoint, a folder in the place of a file or the other way round, a package that is missing.
-    """
+    """Raise if a format cannot be written to a path, or on this machine, before any computation."""
     module = importlib.import_module(WRITERS[form])
     if form in _ENDINGS.values():
         check_new_file(path)

@@ -176,11 +176,9 @@ def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def _lowercase(folder: Path) -> bool | None:
-    """Return whether the vocabulary is uncased; None if unknown, or if tokenizer files say it.
+    """Return whether the folder's name, else its tokens, are uncased; None if no one can say.
 
-    The folder's name says it ("uncased", "cased", or one of tokenization.py's lists), else the
-    vocabulary: it is cased if a token has a capital letter, uncased if a thousand tokens have
-    letters and none a capital.
+    A vocabulary is cased if a token has a capital, uncased if a thousand have letters and none has.
     """
     if any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
         return None

@@ -36,10 +36,7 @@ def open_tensors(*files: Path) -> Iterator[dict[str, Tensor]]:
 
 
 def recognize_model(path: Path) -> str | None:
-    """Return the format of the model in a .h5: "transformers", "keras" (kbert's) or "keras_bert".
-
-    A file of neither of the first two is taken for keras_bert's; opening it checks the rest.
-    """
+    """Return the format of the model in a .h5; one of no other is taken for keras_bert's."""
     if path.suffix not in (".h5", ".hdf5") or not path.is_file():
         return None
     with contextlib.suppress(ValueError), open_file(path) as file:
@@ -60,8 +57,7 @@ def read_text(file: Path, group, name: str) -> str:
 def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     """Return every dataset of an open group by its path there, unread; follow no links elsewhere.
 
-    Errors name the file and its format, `form`. Raise a ValueError for a damaged file, one beyond
-    `kbert.io.bounds`, a dataset whose numbers are not in it or that states another dtype.
+    Raise a ValueError for a damaged or too large file, or a dataset without its own numbers.
     """
     import h5py
 

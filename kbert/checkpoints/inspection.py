@@ -114,7 +114,7 @@ def inspect(
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.open_checkpoint(path, config, format) as checkpoint:
-        checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
+        checkpoint, vocab_size, lowercase = _read_vocabulary(checkpoint)
         spec = checkpoint.spec
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
@@ -240,7 +240,7 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     )
 
 
-def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
+def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
     """Return the checkpoint with its vocabulary's padding id, the vocabulary's size and casing."""
     if checkpoint.vocabulary is None:
         return checkpoint, None, None

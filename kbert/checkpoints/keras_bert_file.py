@@ -79,7 +79,7 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
     """Return every dataset as layer/weight, such as Embedding-Norm/gamma.
 
     A model within a model keeps its layers one level down. TensorFlow 1 numbered the variables of
-    a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.
+    a session's second model, Embedding-Norm_1/gamma: the group has the layer's name.
     """
     tensors = {}
     for path_in_file, tensor in hdf5.list_tensors(path, weights).items():

@@ -81,14 +81,12 @@ def problems(
 
 
 def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list[str]:
-    """Fill a model that was built within `deferred.defer_values`; return what is not finite.
-
-    Threads read the checked tensors meanwhile. They begin after the model is built: they and
-    Keras's Python would wait for each other.
-    """
+    """Fill a model that was built within `deferred.defer_values`; return what is not finite."""
     present = [entry for entry in entries if entry.name in tensors]
     not_finite: list[str] = []
-    with ThreadPoolExecutor(3) as threads:  # most of the time goes into new memory
+    # After the model is built: the threads and Keras's Python would wait for each other. Most of
+    # the time goes into new memory.
+    with ThreadPoolExecutor(3) as threads:
         arrays = {
             entry.name: threads.submit(_read_array, tensors[entry.name], entry, not_finite)
             for entry in present

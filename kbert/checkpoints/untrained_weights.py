@@ -52,7 +52,7 @@ def find_untrained(bert, layers: Collection[str] | None = None) -> list[str]:
     return [layer for layer in new if layer not in trained]
 
 
-def with_untrained(bert, layers: Collection[str]):
+def record_untrained(bert, layers: Collection[str]):
     """Return a `kbert.Bert` whose report lists the `layers` that training has not reached."""
     own = [layer.name for layer in bert.model.layers if layer.name in layers]
     if not own:
@@ -72,11 +72,7 @@ def make_digests(bert, layers: Collection[str] | None = None) -> dict[str, list[
 def warn_of_untrained(
     bert, path, layers: Collection[str] | None = None, outputs: Iterable[str] = ()
 ) -> None:
-    """Log which weights of a file are newly initialized and untrained.
-
-    `layers` are those that the file has, None: all. `outputs` are the file's outputs that depend on
-    them.
-    """
+    """Log which of a file's `layers` (None: all) are untrained, and which `outputs` use them."""
     untrained = find_untrained(bert, layers)
     if not untrained:
         return

@@ -41,10 +41,7 @@ def refuse_leftovers(path: Path, names: Sequence[str]) -> None:
 def warn_of_losses(
     bert, path: Path, form: str, losses: Sequence[str], layers: Collection[str] | None = None
 ) -> None:
-    """Log what a format, or a class of one, cannot store, and which weights are untrained.
-
-    `layers` are those that the files have, None: all.
-    """
+    """Log what a format cannot store, and which of its `layers` (None: all) are untrained."""
     if losses:
         _logger.warning("%s: %s cannot store: %s", path, form, ", ".join(losses))
     untrained_weights.warn_of_untrained(bert, path, layers)

@@ -264,7 +264,7 @@ def _make_bert(engine, recipe: Recipe) -> Bert:
     from kbert.training.trained_weights import with_adapters
 
     bert = recipe.make_bert(layers_of(engine.model))
-    bert = untrained_weights.with_untrained(bert, recipe.find_untrained())
+    bert = untrained_weights.record_untrained(bert, recipe.find_untrained())
     if not recipe.trained.adapted:
         return bert
     paths = recipe.data_paths()

@@ -114,10 +114,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
 
 
 def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
-    """Return the adapter without copies of tied weights; raise a ValueError for one that differs.
-
-    PEFT's own training of a masked language model's head trains a copy of the token table.
-    """
+    """Return the adapter without copies of tied weights; PEFT may have trained such a copy."""
     known = {name: entries[name] for name in tied.values() if name in entries}
     for copy in [name for name in tied if name in adapter.saved]:
         original = adapter.saved.get(tied[copy])

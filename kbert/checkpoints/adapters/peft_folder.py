@@ -54,16 +54,12 @@ _NUMBER = r"([0-9]{1,6})"
 
 
 class _Module(NamedTuple):
-    """A matrix's module as a file names it: with the prefix of its family, if it has one.
-
-    `column` is the family's, of the table of names; None: BERT or RoBERTa. `block` is 1 … L;
-    `matrix` one of `kbert.graph.trained_parts.MATRICES`.
-    """
+    """A matrix's module as a file names it: with the prefix of its family, if it has one."""
 
     name: str
-    column: str | None
-    block: int
-    matrix: str
+    column: str | None  # the family's, of the table of names; None: BERT or RoBERTa
+    block: int  # 1 … L
+    matrix: str  # one of `MATRICES`
 
 
 def read(folder: Path) -> LoraAdapter:
@@ -273,14 +269,12 @@ def _name_module(column: str, block: int, matrix: str) -> str:
 
 
 def _list_targets(column: str, adapter: LoraAdapter, blocks: int) -> list[str]:
-    """Return PEFT's target_modules: endings of names, which stand for all blocks, else names.
-
-    BERT's ending "output.dense" stands for two matrices.
-    """
+    """Return PEFT's target_modules: endings of names, which stand for all blocks, else names."""
     modules = _list_modules(column)
     endings = [
         modules[name].partition(".{i}.")[2] for name in dict.fromkeys(n for _, n in adapter.pairs)
     ]
+    # BERT's ending "output.dense" stands for two matrices.
     is_unclear = "output.dense" in endings and "attention.output.dense" not in endings
     if is_unclear or len(adapter.pairs) < len(endings) * blocks:
         return [_name_module(column, *matrix) for matrix in adapter.pairs]

@@ -62,10 +62,8 @@ def check(path: Path) -> None:
 
 
 def _from_tensorflow(model):
-    """Return the graph with its weights as inputs, which then get their values.
-
-    tf2onnx folds and copies weights that it finds in a graph: base takes it 16 GB and 200 seconds.
-    """
+    """Return the graph with its weights as inputs, which then get their values."""
+    # tf2onnx folds and copies weights that it finds in a graph: base takes 16 GB and 200 seconds.
     import keras
     import onnx
     import tensorflow as tf

@@ -40,10 +40,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
 
 
 def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str] | None):
-    """Return a float32 ModelProto with int8 products; unchanged if `quantize` is None.
-
-    `bert`'s tokenizer encodes the `calibration` texts.
-    """
+    """Return a float32 ModelProto with int8 products; unchanged if `quantize` is None."""
     if quantize is None:
         return proto
     import onnx

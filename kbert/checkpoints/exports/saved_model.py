@@ -63,11 +63,7 @@ def require_text() -> None:
 
 
 def save(model, folder: Path, functions: dict | None = None) -> None:
-    """Write a model of any length into a folder.
-
-    `functions` are TensorFlow functions by signature, "serving_default" among them; None: one of
-    the model's own inputs.
-    """
+    """Write a model with TensorFlow functions by signature; None: one of the model's inputs."""
     import tensorflow as tf
 
     class Served(tf.Module):

@@ -27,11 +27,7 @@ _logger = logging.getLogger("kbert")
 
 
 def serving_model(bert, form: str, with_embedding: bool = True):
-    """Return the model to export: the model itself, or a copy of any length in float32.
-
-    `form` is the name of the format in errors. The sentence embedding becomes one more output if
-    the checkpoint has settings for it.
-    """
+    """Return the model to export; the sentence embedding is one more output if it has settings."""
     inputs = [tensor.name for tensor in bert.model.inputs]
     expected = [names.TOKEN_IDS, names.SEGMENT_IDS][: 2 if bert.config.family.segments else 1]
     if inputs[: len(expected)] != expected:
@@ -40,7 +36,7 @@ def serving_model(bert, form: str, with_embedding: bool = True):
             f"{', '.join(inputs)}"
         )
     model = free_model(bert)
-    return _with_sentence_vector(bert, model) if with_embedding else model
+    return _add_sentence_vector(bert, model) if with_embedding else model
 
 
 def free_model(bert, **changes):
@@ -105,10 +101,7 @@ def outputs_of(model, inputs: list) -> dict:
 
 
 def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None:
-    """Log which outputs of an export depend on newly initialized, untrained weights.
-
-    `outputs` are symbolic tensors of the exported model by the export's names; None: its own.
-    """
+    """Log which of an export's outputs, symbolic tensors by name, depend on untrained weights."""
     import keras
 
     untrained = set(untrained_weights.find_untrained(bert))
@@ -147,7 +140,7 @@ def only_errors_of(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _with_sentence_vector(bert, model):
+def _add_sentence_vector(bert, model):
     """Add `kbert.embed`'s embedding to the outputs, as the checkpoint's settings say."""
     if bert.sentence is None and bert.sentence_problem is None:
         return model

@@ -83,10 +83,7 @@ def answer_embedding(bert, model):
 
 
 def answer_labels(bert, model):
-    """Return the functions that answer texts and pairs with the labels' probabilities.
-
-    One output that is no label's gives its value.
-    """
+    """Return the functions that answer texts and pairs with probabilities, or with a value."""
     _require_trained(bert, [names.POOLER, names.CLASSIFIER])
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]

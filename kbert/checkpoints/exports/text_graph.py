@@ -57,7 +57,7 @@ class TextGraph:
         )
         # Once in a graph, however often it is called: a SavedModel is written in half the time.
         any_texts = tf.TensorSpec((None,), tf.string)
-        self._pieces = tf.function(self._pieces_of, [any_texts], autograph=False)
+        self._pieces = tf.function(self._cut_texts, [any_texts], autograph=False)
 
     def frame(self, texts, pairs, limit: int):
         """Return token ids and segment ids of texts or pairs, truncated as by `Tokenizer`.
@@ -75,9 +75,9 @@ class TextGraph:
         ids, segments = tf_text.combine_segments(pieces, self._cls_id, self._sep_id)
         return ids, segments * self._second_segment
 
-    def _pieces_of(self, texts):
+    def _cut_texts(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
-        points = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
+        points = tf.strings.unicode_decode(self._insert_stand_ins(texts), "UTF-8")
         tokens = tf.strings.split(tf.strings.unicode_encode(self._clean(points), "UTF-8"))
         long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
         known = tf.where(long, self._unknown, tokens.flat_values)
@@ -88,12 +88,10 @@ class TextGraph:
         tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
         return pieces.with_flat_values(ids)
 
-    def _with_stand_ins(self, texts):
-        """Replace each added token in texts by one character of private use: its stand-in.
-
-        A stand-in that a text itself has becomes another character that is dropped.
-        """
+    def _insert_stand_ins(self, texts):
+        """Replace each added token in texts by one character of private use: its stand-in."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        # A stand-in that a text itself has becomes another character that is dropped.
         own = "".join([self._mark, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
         any_of = "|".join(map(_quote, self._added))
@@ -131,10 +129,9 @@ def _sort_combining(values, text_numbers):
 
 
 def _longest_first(first, second, most: int):
-    """Return the tokens of two texts that stay, int64 (N,) each: the longer one is cut first.
-
-    Of an odd number the longer text has one more; of equally long texts, the second.
-    """
+    """Return the tokens of two texts that stay, int64 (N,) each: the longer one is cut first."""
+    # Of an odd number the longer text has one more; of equally long texts, the second. (Not so
+    # tensorflow-text's ShrinkLongestTrimmer: the second has it, whatever their lengths were.)
     less, more = tf.minimum(first, second), tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)
     fits = less + more <= most

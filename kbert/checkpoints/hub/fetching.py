@@ -20,10 +20,7 @@ _HUBS = {"hf": hugging_face, "kaggle": kaggle}
 
 
 def locate(source: str | os.PathLike) -> Path:
-    """Return the path of a path or a model's name; download the model if it is in no cache.
-
-    A local path goes before a model of the same name; the log says so.
-    """
+    """Return the path of a local path, else of a model's name; download what is in no cache."""
     path = Path(source)
     if path.exists():
         _warn_of_namesake(os.fspath(source))

@@ -82,11 +82,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 def _is_whole(snapshot: Path, certain: bool) -> bool:
-    """Return whether a snapshot has all files that kbert reads.
-
-    kbert downloads the weights last. Other programs may have cached a part: the weights without a
-    tokenizer, or an encoder without the files that make it a model of sentence-transformers.
-    """
+    """Return whether a snapshot has all files that kbert reads; others may have cached a part."""
     names = list_files(snapshot)
     if not has_model(names):
         return False
@@ -122,9 +118,7 @@ def _may_have_modules(snapshot: Path) -> bool:
 def download(name: ModelName) -> Path:
     """Download the files that kbert reads into the cache, and return the snapshot's folder.
 
-    The settings come first and the weights last: a snapshot with weights is whole. The branch or
-    tag gets the new commit at the end. huggingface_hub resumes broken connections, a few times.
-    Sizes and SHA-256 are compared with the repository's.
+    The weights come last: a snapshot with weights is whole. Then the branch gets the new commit.
     """
     from huggingface_hub import hf_hub_download
 

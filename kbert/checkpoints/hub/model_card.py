@@ -6,12 +6,10 @@ The metadata's keys are those of huggingface_hub's documentation, "Create and sh
 import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kbert.checkpoints.hub.names import ModelName
-from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.accounting import account
-from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.heads.head import Use
 from kbert.io import printable
@@ -37,19 +35,6 @@ _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they 
     "pearson": "pearsonr",
     "spearman": "spearmanr",
 }
-
-
-class Model(Protocol):
-    """The attributes of a `Bert` or a `Checkpoint` that a card needs; see `kbert.Bert`."""
-
-    @property
-    def spec(self) -> GraphSpec: ...
-    @property
-    def labels(self) -> tuple[str, ...] | None: ...
-    @property
-    def sentence(self) -> SentenceSettings | None: ...
-    @property
-    def problem_type(self) -> str | None: ...
 
 
 _SENTENCE = Use(
@@ -82,16 +67,15 @@ class Training:
 
 
 def make_card(
-    model: Model,
+    model,
     *,
     base: str | None = None,
     training: Training | None = None,
     form: str = "transformers",
 ) -> str:
-    """Make the text of a model's README.md; the weights are not read.
+    """Make the README.md of a `Bert` or a `Checkpoint`, for a folder of a format.
 
-    `base` is the address of the model that it was made from, None: the training's. `form` is the
-    format of the folder that the card is for.
+    `base` is the address of the model that it was made from; None: the training's.
     """
     from kbert import __version__
 

@@ -80,11 +80,7 @@ def list_known_models() -> dict[str, dict[str, str]]:
 
 
 def other_repos(repo: str) -> list[str]:
-    """Return the names under which a cache may hold a model of Hugging Face.
-
-    The oldest models had no owner when they were uploaded (bert-base-uncased), and programs that
-    were given that name cached them under it.
-    """
+    """Return the names under which a cache may hold a model: the oldest ones had no owner."""
     bare = repo.partition("/")[2]
     is_known = list_known_models().get(bare, {}).get("address") == repo
     return [repo, bare] if is_known else [repo]

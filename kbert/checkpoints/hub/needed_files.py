@@ -29,11 +29,7 @@ _ADAPTERS = (r"adapter_model\.safetensors", r"adapter_model\.bin")
 
 
 def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Choose the settings and tokenizer's files, and the weights, to download from a repository.
-
-    If a folder has several formats of weights, one is taken: safetensors first, then torch's if
-    torch is installed, TensorFlow's, torch's, KerasHub's, Google's.
-    """
+    """Choose the files to download: settings and tokenizer's, and weights in the first format."""
     folders: dict[str, list[PurePosixPath]] = {}
     for name in sorted(names):
         path = PurePosixPath(name)
@@ -65,6 +61,7 @@ def has_model(names: Iterable[str]) -> bool:
 
 
 def _choose_weights(paths: Collection[PurePosixPath]) -> list[str]:
+    # torch's files before TensorFlow's only where torch can read them
     first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
     weights = _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
     return weights + _find_first(paths, _ADAPTERS)

@@ -95,12 +95,8 @@ class KerasArchive:
         }
 
     def find_key(self, path: str) -> tuple[str, str, str] | None:
-        """Return the layer, sublayer and number of the variable at a path; None: an optimizer's.
-
-        The path is layers/dense_1[/query_dense]/vars/0, and Keras wrote the names beside it. The
-        sublayer is "" for a layer's own variable.
-        """
-        levels = path.split("/")
+        """Return a variable's layer, sublayer ("": none) and number; None: it is an optimizer's."""
+        levels = path.split("/")  # layers/dense_1[/query_dense]/vars/0
         if levels[0] != "layers" or len(levels) < 4:
             return None
         with damage_in_one_line(self.path, _FORM):

@@ -108,10 +108,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
 @contextlib.contextmanager
 def open_backbone(backbone) -> Iterator[Checkpoint]:
-    """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it.
-
-    The tokenizer is that of the task's preprocessor, if it has one.
-    """
+    """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it."""
     name = _find_class(backbone)
     source = f"the {type(backbone).__name__} {backbone.name!r}"
     with temporary_folder(source) as folder:

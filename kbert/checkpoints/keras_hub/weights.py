@@ -73,10 +73,7 @@ def name_within(path: str) -> str:
 def name_tensors(
     tensors: Mapping[str, Tensor], config: BertConfig, of_task: bool
 ) -> dict[str, Tensor]:
-    """Return the backbone's tensors, or those of the task around it, by their names.
-
-    `tensors` are by their paths in the file, which stay the names of those that the table lacks.
-    """
+    """Return the backbone's tensors, or the task's, by name; those without one by their path."""
     parts = [part for part in weight_names.PARTS if (part in TASK_GROUPS) == of_task]
     entries = weight_names.entries(parts, config, "keras_hub")
     names = {_normal(path_of(entry.name)): entry.name for entry in entries}
@@ -92,8 +89,7 @@ def write_weights(
 ) -> None:
     """Write a .weights.h5 of a model called `root`; `arrays` are by the paths of their variables.
 
-    A task's is `compiled`: KerasHub compiles tasks as it makes them, and looks for the optimizer's
-    variables in the file.
+    A task's is `compiled`: KerasHub looks for the optimizer's variables in the file.
     """
     import h5py
 

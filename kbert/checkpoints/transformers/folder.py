@@ -48,12 +48,7 @@ def is_checkpoint(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open the checkpoint of a folder, or of a file of weights.
-
-    This removes the prefix `bert.` (or its family's) and wrappers' prefixes, and handles the old
-    names gamma and beta, TensorFlow's names, position_ids buffers and the decoder's copies of tied
-    weights.
-    """
+    """Open the checkpoint of a folder, or of a file of weights; see `layout.name_tensors`."""
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
     values, classes = _settings(files), classes_of(config)

@@ -89,7 +89,10 @@ def read_config(layout: Layout) -> BertConfig:
 
 
 def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], list[str], list[str]]:
-    """Return every tensor by its name in the table, the names of tensors left out, and notes."""
+    """Return every tensor by its name in the table, the names of tensors left out, and notes.
+
+    Prefixes, TensorFlow's and old names, buffers and copies of tied weights are handled here.
+    """
     tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
     stored, left_out, notes = read_all(files)
@@ -138,9 +141,8 @@ def read_all(layout: Layout) -> tuple[list[Tensor], list[str], list[str]]:
 def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[str], str]:
     """Remove prefixes of training code, such as "module."; return names and prefix.
 
-    The name of the token table shows the prefix. A tensor outside of it is no part of the model and
-    gets a name that no model has. `prefix` is the family's own, "bert.". Raise a ValueError for a
-    file with several models.
+    The token table's name shows it; `prefix` is the family's own, "bert.". A tensor outside of the
+    model gets a name that no model has.
     """
     plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
     tables = [name for name in plain if f".{name}".endswith(f".{_TOKEN_TABLE}")]

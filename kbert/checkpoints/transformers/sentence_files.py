@@ -106,10 +106,7 @@ def transformer_folder(root: Path) -> Path:
 def read_sentence_settings(
     root: Path, folder: Path, config: BertConfig
 ) -> tuple[SentenceSettings | None, str | None]:
-    """Return the sentence settings, if there are any, and why kbert cannot compute them, or None.
-
-    `root` is the folder with modules.json, `folder` the model's own, in it or itself.
-    """
+    """Return the settings, if there are any, and why kbert cannot compute them, or None."""
     if not (root / _MODULES).is_file():
         return None, None
     try:
@@ -121,11 +118,7 @@ def read_sentence_settings(
 
 
 def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
-    """Return a cross-encoder's settings, if the folder has any.
-
-    `root` is the folder with modules.json, which cross-encoders have since version 5.4. `values`
-    are config.json's, which have them in older versions.
-    """
+    """Return a cross-encoder's settings, if it has any: before version 5.4 in config.json."""
     own = values.get("sentence_transformers")
     own = own if isinstance(own, dict) else {}
     activation = own.get("activation_fn", values.get("sbert_ce_default_activation_function"))

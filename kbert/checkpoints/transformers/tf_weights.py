@@ -37,9 +37,8 @@ def tensors_of(file: Path) -> list[Tensor]:
 def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     """Return the weights of the model of transformers in a Keras 2 model's .h5, and other names.
 
-    Keras keeps the weights of each layer in a group. The model of transformers is one layer; an
-    optimizer's variables and the layers around it are the others. A class with a head that was
-    saved itself has a layer for its encoder and one for the head, both in the scope of the class.
+    It is one of the layers, each a group. A class with a head that was saved itself has a layer for
+    its encoder and one for the head, both in the scope of the class.
     """
     tensors = []
     for tensor in _list_tensors(file):
