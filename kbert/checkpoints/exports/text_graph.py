@@ -48,8 +48,10 @@ class TextGraph:
         self._table = table.add_words(map(ord, self._stand_ins))
         pieces = len(vocabulary.tokens)
         self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
+        # C++ reads other tokens as none, or as shorter ones.
+        findable = [t if t and "\0" not in t else next(free) for t in vocabulary.tokens]
         self._cutter = tf_text.FastWordpieceTokenizer(
-            [*_replace_unfindable(vocabulary.tokens, free), *self._stand_ins],
+            [*findable, *self._stand_ins],
             max_bytes_per_word=_BYTES * self._most,
             token_out_type=tf.int32,
             unknown_token=self._unknown,
@@ -160,11 +162,6 @@ def _list_free_characters(points: np.ndarray, tokens: Iterable[str]) -> Iterator
     """Return the characters of code points, the last one first, but for those that tokens have."""
     used = set("".join(tokens))
     return (chr(point) for point in reversed(points) if chr(point) not in used)
-
-
-def _replace_unfindable(tokens: Iterable[str], others: Iterator[str]) -> list[str]:
-    """Replace those tokens that C++ reads as none, or as shorter ones."""
-    return [next(others) if not token or "\0" in token else token for token in tokens]
 
 
 def _quote(token: str) -> str:

@@ -30,6 +30,7 @@ _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _OLD_NAMES = re.compile(r"(?<=LayerNorm\.)(gamma|beta)$")
+_NEW_NAMES = {"gamma": "weight", "beta": "bias"}
 _TOKEN_TABLE = "embeddings.word_embeddings.weight"
 # Modules that torch puts around another: DataParallel, torch.compile, FSDP, DeepSpeed in Lightning.
 _AROUND = ("module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module")
@@ -101,7 +102,8 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
     if taken:
         notes.append(f"the names of the tensors are read without {taken!r} before them")
     for tensor, plain in zip(stored, names, strict=True):
-        name = _OLD_NAMES.sub(_replace_old_name, plain.removeprefix(classes.prefix))
+        name = plain.removeprefix(classes.prefix)
+        name = _OLD_NAMES.sub(lambda old: _NEW_NAMES[old[0]], name)
         if _BUFFERS.search(name):
             left_out.append(tensor.name)
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
@@ -158,7 +160,3 @@ def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[
         for name in plain
     ]
     return stripped, taken
-
-
-def _replace_old_name(match: re.Match) -> str:
-    return {"gamma": "weight", "beta": "bias"}[match[0]]
