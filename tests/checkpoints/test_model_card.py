@@ -84,13 +84,6 @@ def test_sentence_embeddings_are_for_sentence_transformers(small):
     assert ModelCard(make_card(bert, form="keras_hub")).data.library_name == "keras-hub"
 
 
-def test_numbers_and_several_labels_have_other_words(small):
-    said = {"regression": "kbert.regress", "multi_label_classification": "kbert.classify"}
-    for kind, function in said.items():
-        card = make_card(outline(small, problem_type=kind))
-        assert function in card and kind.split("_")[0] in card.splitlines()[-1] + card
-
-
 def test_a_base_elsewhere_is_no_base_model(small):
     base = "kaggle://keras/bert/keras/bert_base_en/3"
     card = make_card(outline(small), training=replace(TRAINING, base=base))

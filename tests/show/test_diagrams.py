@@ -113,17 +113,12 @@ def in_all(pattern, text, within=""):
 OTHER_BLOCKS = {
     "a type": changed("Encoder-7-FeedForward", type="Dense"),
     "a shape": changed("Encoder-7-FeedForward", output_shape="(None, 512, 769)"),
-    "parameters": changed("Encoder-7-FeedForward", params=4722433),
     "wiring inside": changed(
         "Encoder-7-FeedForward-Add",
         connected_to="Encoder-7-MultiHeadSelfAttention[0][0], Encoder-7-FeedForward-Dropout[0][0]",
     ),
-    "a skip from the embeddings": rewired("Encoder-7-MultiHeadSelfAttention", "Embedding-Norm"),
     "a skip over a block": rewired(
         "Encoder-7-MultiHeadSelfAttention", "Encoder-5-FeedForward-Norm"
-    ),
-    "block 1 that reads something else": rewired(
-        "Encoder-1-MultiHeadSelfAttention", "Embedding-Dropout"
     ),
     "a layer missing": tuple(
         row
@@ -134,9 +129,6 @@ OTHER_BLOCKS = {
         if row.layer != "Encoder-7-FeedForward-Dropout"
     ),
     "a head on a middle block": rewired("Extract", "Encoder-6-FeedForward-Norm"),
-    "a head on the inside of the last block": rewired(
-        "Extract", "Encoder-12-MultiHeadSelfAttention-Norm"
-    ),
     "blocks side by side": in_all(
         r"(Embedding-Norm|Encoder-\d+-FeedForward-Norm)(?=\[)", "Embedding-Dropout", "Encoder"
     ),

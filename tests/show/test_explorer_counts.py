@@ -65,17 +65,7 @@ def settings(max_examples: int):
 @settings(100)
 @hypothesis.given(configurations())
 def test_explorer_counts_equal_python(given):
-    check_counts(*given)
-
-
-@pytest.mark.nightly
-@settings(500)
-@hypothesis.given(configurations())
-def test_explorer_counts_equal_python_500_times(given):
-    check_counts(*given)
-
-
-def check_counts(config, options):
+    config, options = given
     account = kbert.account(config, **options)
     ask, values = engine(options["head"]), in_the_page(config, options)
     found = ask("count", values)

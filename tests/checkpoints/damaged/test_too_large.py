@@ -156,11 +156,11 @@ def google(folder):
 
 SOON = [
     (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
-    (header, "must hold at most 16,384 tensors, got more"),
     (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
 ]
 LARGE = [
     *SOON,
+    (header, "must hold at most 16,384 tensors, got more"),
     (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
     (objects_in_json, "tokenizer_config.json must be JSON of at most 64 MiB, got more"),
     (torch_file(repeated), "must hold plain tensors by name alone, got 'x'"),
