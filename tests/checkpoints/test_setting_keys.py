@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 import tokenizers
-from helpers.damaged_checkpoints import load_error
+from helpers.damaged_checkpoints import change_json, load_error
 from helpers.peer_outputs import run_peer
+from helpers.sizes import SIZES
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -17,15 +18,6 @@ from kbert.io.setting_keys import setting_keys
 from kbert.tasks.checks import longest
 
 WEIGHTS = "model.safetensors"
-SIZES = {
-    "vocab_size": 41,
-    "hidden_size": 12,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "max_position_embeddings": 17,
-    "type_vocab_size": 2,
-}
 TRUNCATION = {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Left"}
 # Obeyed keys with tests of their own.
 OTHERWISE = (
@@ -101,7 +93,7 @@ def encoder(small, tmp_path):
 )
 def test_a_new_head_has_the_labels_of_config_json(encoder, tmp_path, said, labels):
     """As AutoModelForSequenceClassification of transformers; a save writes them both ways."""
-    write(encoder / "config.json", said)
+    change_json(encoder / "config.json", **said)
     for head in ("classifier", "tokens"):
         bert = kbert.load(encoder, head=head)
         assert (bert.labels, bert.spec.num_labels) == (labels, 3)
@@ -118,20 +110,20 @@ def test_head_that_a_family_lacks_is_named_and_its_encoder_opens(tmp_path):
     folder = tmp_path / "roberta"
     kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), None), folder)
     tensors = {f"roberta.{name}": array for name, array in load_file(folder / WEIGHTS).items()}
-    tensors |= {"classifier.weight": np.ones((1, 12), "f4"), "classifier.bias": np.ones(1, "f4")}
+    tensors |= {"classifier.weight": np.ones((1, 24), "f4"), "classifier.bias": np.ones(1, "f4")}
     save_file(tensors, folder / WEIGHTS)
-    write(folder / "config.json", {"architectures": ["RobertaForMultipleChoice"]})
+    change_json(folder / "config.json", architectures=["RobertaForMultipleChoice"])
     load_error(folder, r"got a RobertaForMultipleChoice: .* head='encoder'")
     assert kbert.load(folder, head="encoder").report.initialized == ()
 
 
 def test_untied_embeddings_open_without_an_mlm_head(encoder, tmp_path):
-    write(encoder / "config.json", {"tie_word_embeddings": False})
+    change_json(encoder / "config.json", tie_word_embeddings=False)
     bert = kbert.load(encoder)
     assert bert.head == "encoder"
     both = kbert.Bert(bert.config, "pretraining", kbert.build_bert(bert.config))
     kbert.save(both, tmp_path / "mlm", architecture="BertForMaskedLM")
-    write(tmp_path / "mlm" / "config.json", {"tie_word_embeddings": False})
+    change_json(tmp_path / "mlm" / "config.json", tie_word_embeddings=False)
     tensors = load_file(tmp_path / "mlm" / WEIGHTS)
     tensors["cls.predictions.decoder.weight"] = np.ones((99, 24), "f4")
     save_file(tensors, tmp_path / "mlm" / WEIGHTS)
@@ -241,12 +233,6 @@ def put(folder, texts: dict[str, str]):
     return folder
 
 
-def write(file, values):
-    """Changes a file of JSON."""
-    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    file.write_text(json.dumps(before | values), encoding="utf-8")
-
-
 @rows("obeyed", *TOKENIZER_FILES)
 def test_an_obeyed_key_gives_transformers_ids(folder, theirs, row):
     before = kbert.Tokenizer.load(folder).encode(TEXT).ids
@@ -258,11 +244,11 @@ def test_an_obeyed_key_gives_transformers_ids(folder, theirs, row):
 
 @pytest.mark.parametrize("key", ["model_max_length", "max_len"])
 def test_the_tokenizers_length_goes_before_more_positions(folder, key, small):
-    write(folder / "tokenizer_config.json", {key: 7})
+    change_json(folder / "tokenizer_config.json", **{key: 7})
     tokenizer = kbert.Tokenizer.load(folder)
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small, seq_len=None), tokenizer)
     assert small.positions > 9 and (longest(bert), longest(bert, 9)) == (7, 9)
-    write(folder / "tokenizer_config.json", {key: int(1e30)})
+    change_json(folder / "tokenizer_config.json", **{key: int(1e30)})
     assert kbert.Tokenizer.load(folder).max_length is None
 
 
@@ -271,7 +257,7 @@ def test_the_side_that_is_cut_is_transformers(tmp_path, theirs, form):
     folder = put(tmp_path, CASES["left"]["files"])
     if form == "tokenizer.json":
         kbert.Tokenizer.load(folder).save(folder)
-        write(folder / "tokenizer.json", {"truncation": TRUNCATION})
+        change_json(folder / "tokenizer.json", truncation=TRUNCATION)
         (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     ours = kbert.Tokenizer.load(folder)
     ours.save(folder / "again")
@@ -300,7 +286,7 @@ def test_a_setting_that_kbert_cannot_follow_is_refused(folder, row):
     for value in (*row.allowed, "odd"):
         before = json.loads((folder / row.file).read_text(encoding="utf-8")).get(first)
         inside = (before or {}) | {inner: value} if inner else value
-        write(folder / row.file, {first: inside})
+        change_json(folder / row.file, **{first: inside})
         if value != "odd":
             kbert.Tokenizer.load(folder)
     with pytest.raises(ValueError, match=rf"{row.file}: {row.key} must be .*, got 'odd'\. "):
@@ -313,7 +299,7 @@ def test_an_ignored_setting_changes_no_id(folder, row):
     values = {"truncation": TRUNCATION | {"direction": "Right"}, "padding": {"pad_id": 3}}
     if row.file == "tokenizer.json":
         tokenizer.save(folder)
-    write(folder / row.file, {row.key: values.get(row.key, "odd")})
+    change_json(folder / row.file, **{row.key: values.get(row.key, "odd")})
     assert kbert.Tokenizer.load(folder).encode(TEXT).ids == tokenizer.encode(TEXT).ids
 
 
@@ -329,10 +315,10 @@ def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, theirs
 
 
 def test_tokenizer_class_of_config_json_is_the_fallback(folder):
-    write(folder / "config.json", {"tokenizer_class": "BertJapaneseTokenizer"})
+    change_json(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
     with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
         kbert.Tokenizer.load(folder)
-    write(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
+    change_json(folder / "tokenizer_config.json", tokenizer_class="BertTokenizer")
     kbert.Tokenizer.load(folder)
 
 

@@ -365,9 +365,10 @@ def test_missing_package_is_named_before_keras_starts(answer):
     assert status == 2 and "needs the package tf2onnx, which is not installed: pip" in err
 
 
-def test_import_guard_catches_a_valid_command(answer):
-    found = answer(["similarity encoder a b", "convert encoder out.onnx"])
-    assert [status for status, _, _ in found] == ["keras was imported"] * 2
+def test_import_guard_catches_a_valid_command_and_inspect_needs_no_backend(answer):
+    found = answer(["similarity encoder a b", "convert encoder out.onnx", "inspect encoder"])
+    assert [status for status, _, _ in found] == ["keras was imported"] * 2 + [0]
+    assert "Every tensor is there" in found[2][1]
 
 
 def test_graphviz_failure_gives_one_line(capsys, monkeypatch, tmp_path):
