@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import read_files
-from helpers.sizes import HELPERS
+from helpers.forks import Forks
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -20,7 +20,6 @@ from kbert.io import atomic_write, folders
 from kbert.io.atomic_write import write_atomically
 from kbert.io.folders import atomic_folder, finish
 
-WRITER = HELPERS / "killed_writer.py"
 KILLED = 9
 WEIGHTS = "model.safetensors"
 
@@ -38,11 +37,19 @@ def old_and_new(small, tmp_path_factory):
     return paths
 
 
-def killed_at(step: int, source: Path, target: Path, *options: str) -> bool:
-    arguments = [str(source), str(target), str(step), *options]
-    done = subprocess.run([sys.executable, str(WRITER), *arguments])
-    assert done.returncode in (0, KILLED)
-    return done.returncode == KILLED
+@pytest.fixture(scope="module")
+def killed_at():
+    """A function that writes in a process, dies before a step, and returns whether it died."""
+    forks = Forks(dict(os.environ), "helpers.killed_writer")
+
+    def write(step: int, source: Path, target: Path, alone: bool = False) -> bool:
+        arguments = str(source), str(target), step, alone
+        status = forks.wait(forks.start("helpers.killed_writer:main", *arguments))
+        assert status in (0, KILLED)
+        return status == KILLED
+
+    yield write
+    forks.close()
 
 
 def opened(folder: Path) -> tuple[str, float]:
@@ -52,7 +59,7 @@ def opened(folder: Path) -> tuple[str, float]:
         return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 
 
-def test_killed_save_leaves_the_whole_old_or_new_folder(old_and_new, tmp_path):
+def test_killed_save_leaves_the_whole_old_or_new_folder(killed_at, old_and_new, tmp_path):
     old, new = old_and_new["old"], old_and_new["new"]
     wanted = {opened(path): name for name, path in old_and_new.items()}
     pairs = [
@@ -84,7 +91,7 @@ def test_killed_save_leaves_the_whole_old_or_new_folder(old_and_new, tmp_path):
     assert unfinished > 5  # the files of the checkpoint: all of them were waited for
 
 
-def test_killed_first_save_leaves_no_folder(old_and_new, tmp_path):
+def test_killed_first_save_leaves_no_folder(killed_at, old_and_new, tmp_path):
     target = tmp_path / "bert"
     assert killed_at(4, old_and_new["new"], target)
     assert not target.exists() and len(list(tmp_path.iterdir())) == 1
@@ -93,7 +100,7 @@ def test_killed_first_save_leaves_no_folder(old_and_new, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]
 
 
-def test_killed_file_write_leaves_the_old_or_new_file(tmp_path):
+def test_killed_file_write_leaves_the_old_or_new_file(killed_at, tmp_path):
     """As a .keras is: in a folder of its own, then renamed."""
     source, target = tmp_path / "source", tmp_path / "out" / "bert.keras"
     source.write_bytes(b"new")
@@ -233,7 +240,7 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     assert read_files(target) == before
 
 
-def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
+def test_killed_replacement_leaves_only_the_old_or_new_folder(killed_at, tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):
         for file in ("saved_model.pb", f"of_{name}.txt", "variables/variables.index"):
@@ -246,7 +253,7 @@ def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
         shutil.copytree(tmp_path / "old", tmp_path / f"{step}" / "real")
         target = tmp_path / f"{step}" / "served"
         target.symlink_to("real")
-        killed = killed_at(step, tmp_path / "new", target, "--alone")
+        killed = killed_at(step, tmp_path / "new", target, alone=True)
         there = read_files(target)
         if there.get("saved_model.pb") == b"new":  # another program opens this file
             assert new.items() <= there.items() and "of_old.txt" not in there

@@ -1,9 +1,4 @@
-"""Write a folder's files into another, and die before the nth step on the disk.
-
-    python -m helpers.killed_writer SOURCE TARGET N [--alone]
-
-A SOURCE may be a file. With --alone what else the folder TARGET holds goes. Status 9: killed.
-"""
+"""Write a folder's files into another, and die before the nth step on the disk."""
 
 import contextlib
 import os
@@ -16,7 +11,11 @@ from kbert.io.folders import atomic_folder
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")  # os.replace is a rename
 
 
-def main(source: Path, target: Path, last: int, alone: bool) -> None:
+def main(source: str, target: str, last: int, alone: bool) -> None:
+    """Write `source`, a file or a folder, to `target`; status 9: killed.
+
+    With `alone` what else the folder `target` holds goes.
+    """
     count = 0
 
     def step(event: str, args: tuple) -> None:
@@ -27,7 +26,7 @@ def main(source: Path, target: Path, last: int, alone: bool) -> None:
             if count == last:
                 os._exit(9)
 
-    with writing(source, target, alone) as write:
+    with writing(Path(source), Path(target), alone) as write:
         sys.addaudithook(step)
         write()
 
@@ -51,7 +50,3 @@ def writing(source: Path, target: Path, alone: bool):
                     (folder / file).write_bytes(content)
 
     yield write
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), "--alone" in sys.argv)
