@@ -61,7 +61,7 @@ def test_every_class_gives_its_numbers(saved, name):
             assert_allclose(value[place], theirs[key][place], atol=1e-5, rtol=1e-5)
 
 
-def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
+def test_inspect_counts_each_tensor_once(saved, capsys):
     done = command(capsys, "inspect", saved / "pretraining", "--format", "json")
     report = json.loads(done.out)
     with h5py.File(saved / "shards" / "tf_model-00001-of-00002.h5") as one:
@@ -70,14 +70,6 @@ def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
         weights += list(other.attrs["layer_names"])
     assert (done.status, report["format"]) == (0, "transformers")
     assert len(report["tensors"]) == len(weights) == 46  # each once, though Keras wrote five twice
-    done = command(capsys, "convert", saved / "pretraining", tmp_path / "out", "--to", "google")
-    assert done.status == 0, done.err
-    theirs = np.load(saved / "pretraining" / "outputs.npz")
-    bert = kbert.load(tmp_path / "out", config=kbert.load(saved / "pretraining").config)
-    found = kbert.predict(bert.model, theirs["token_ids"], theirs["segment_ids"])
-    assert_allclose(
-        list(found.values())[1], theirs["seq_relationship_logits"], atol=1e-5, rtol=1e-5
-    )
 
 
 def edited(change):

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from helpers import texts
 from helpers.peer_outputs import run_peer
 from helpers.texts import TOKENS
 
@@ -70,14 +69,6 @@ def test_casing_argument_goes_before_the_files(folder):
     assert Tokenizer.load(folder).lowercase
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not Tokenizer.load(folder).lowercase
-
-
-def test_truncation_in_a_tokenizer_json_is_not_the_tokenizers():
-    """all-MiniLM-L6-v2's file cuts at 128 and pads to 128: a caller's choice, not the file's."""
-    tokenizer = Tokenizer.load(texts.real_vocabulary())
-    assert tokenizer.vocab_size == 30_522
-    assert len(tokenizer.encode("dog " * 200)) == 202
-    assert len(tokenizer.encode("dog")) == 3
 
 
 def test_the_truncation_of_a_call_does_not_go_into_the_file(tmp_path):

@@ -124,23 +124,6 @@ def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     assert run("kbert account tiny", **hidden).returncode == 0  # needs no backend
 
 
-def test_submodules_do_not_shadow_public_names(run):
-    """A submodule of the same name does not take its place."""
-    code = """
-import importlib, pkgutil, kbert
-submodules = {module.name for module in pkgutil.iter_modules(kbert.__path__)}
-for name in submodules & set(kbert.__all__):
-    importlib.import_module(f"kbert.{name}")
-    value = getattr(kbert, name)
-    assert not hasattr(value, "__path__") and type(value).__name__ != "module", value
-    namespace = {}
-    exec(f"from kbert import {name}", namespace)
-    assert namespace[name] is value
-"""
-    done = run(f"{PYTHON} - <<'EOF'\n{code}\nEOF")
-    assert done.returncode == 0, done.stderr
-
-
 def test_ctrl_c_in_a_garbage_collector_callback_stops(run):
     """Python only prints what is raised there, and goes on; JAX has such a callback."""
     code = """
