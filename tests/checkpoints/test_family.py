@@ -25,7 +25,7 @@ from kbert.graph.families import OTHER_GRAPHS
 TEXTS = [*UNICODE, "paris is <mask>.", "a <mask>  b<mask>", "<s> framed </s>", "  two  blanks  "]
 COPIES = {"lm_head.decoder.weight", "lm_head.decoder.bias", "vocab_projector.weight"}  # tied
 
-
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "bark", "##ed"]
 QUICK = ("RobertaForTokenClassification", "DistilBertForSequenceClassification")
 EVERY = [c if c in QUICK else full(c) for c in CLASSES]
 
@@ -186,9 +186,9 @@ def test_tasks_work_with_roberta(folders, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", nightly("DistilBertModel")])
-def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased):
+def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path):
     """With a run's folder, whose checkpoints open again and answer alike."""
-    bert, output = with_words(folders, name, uncased), {"output": tmp_path / "run"}
+    bert, output = with_words(folders, name), {"output": tmp_path / "run"}
     (tmp_path / "train.conll").write_text("the O\ndogs ANIMAL\nbark O\n\n" * 8)
     question = {"question": "the dogs", "context": "the dog barked", "id": "q"}
     question["answers"] = {"text": ["dog"], "answer_start": [4]}
@@ -206,9 +206,9 @@ def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["DistilBertModel", nightly("RobertaModel")])
-def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
+def test_sentence_vectors_are_trained(folders, name, tmp_path, caplog):
     """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""
-    bert = with_words(folders, name, uncased)
+    bert = with_words(folders, name)
     pairs = [("dog bark", "the dogs"), ("barked", "dogs bark"), ("the dog", "dog")]
     found = kbert.finetune(bert, "embed", train=pairs, epochs=2, batch_size=3, learning_rate=1e-2)
     assert "lacks" not in caplog.text
@@ -218,17 +218,12 @@ def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
     assert np.abs(ours - kbert.embed(bert, ["dog", "barked"], pooling="mean")).max() > 1e-3
 
 
-def with_words(folders, name, uncased):
+def with_words(folders, name):
     """A model with a tokenizer whose words fit its table."""
     if name == "RobertaModel":
         return with_tokens(folders, name)
-    tokenizer = kbert.Tokenizer.from_vocab(uncased, lowercase=True)
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
     return dataclasses.replace(kbert.load(folders / name), tokenizer=tokenizer)
-
-
-@pytest.fixture
-def uncased():
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "bark", "##ed"]
 
 
 @pytest.mark.parametrize("model_type", [*OTHER_GRAPHS, "unheard-of"])

@@ -26,14 +26,6 @@ def cache_of(name: str) -> Path:
     return Path(os.environ["HF_HUB_CACHE"]) / f"models--{name.replace('/', '--')}"
 
 
-def fill_by_kbert(name):
-    kbert.load(name)
-
-
-def fill_by_huggingface_hub(name):
-    huggingface_hub.snapshot_download(name)
-
-
 def fill_by_single_files(name):
     for file in NEEDED:
         huggingface_hub.hf_hub_download(name, file)
@@ -48,10 +40,10 @@ def fill_without_links(name):
 
 
 FILLED = [
-    *[(BERT, fill_by_kbert), (BERT, fill_by_huggingface_hub)],
+    *[(BERT, kbert.load), (BERT, huggingface_hub.snapshot_download)],
     *[(BERT, fill_by_single_files), (BERT, fill_without_links)],
-    *[(MINILM, fill_by_kbert), (MINILM, fill_by_huggingface_hub)],
-    ("org/encoder", fill_by_kbert),  # that has no modules of sentence-transformers: it is written
+    *[(MINILM, kbert.load), (MINILM, huggingface_hub.snapshot_download)],
+    ("org/encoder", kbert.load),  # that has no modules of sentence-transformers: it is written
 ]
 
 
@@ -87,7 +79,7 @@ def test_a_cache_that_cannot_be_written_opens_if_it_is_whole(
 ):
     hub.add(BERT, bert_folder)
     hub.add("org/part", bert_folder)
-    fill_by_kbert(BERT)
+    kbert.load(BERT)
     huggingface_hub.hf_hub_download("org/part", "config.json")
     cache = Path(os.environ["HF_HUB_CACHE"])
     folders = [path for path in (cache, *cache.rglob("*")) if path.is_dir()]
@@ -170,7 +162,7 @@ def test_a_run_from_a_copied_cache_keeps_the_path(hub, bert_folder, tmp_path):
 @pytest.mark.parametrize("below", ["", "snapshots", "snapshots/{commit}"])
 def test_folders_of_a_cache_open_by_path(hub, bert_folder, tmp_path, no_sockets, below):
     commit = hub.add(BERT, bert_folder)
-    fill_by_kbert(BERT)
+    kbert.load(BERT)
     no_sockets()
     bert = kbert.load(cache_of(BERT) / below.format(commit=commit))
     assert bert.source == f"hf://{BERT}@{commit}"
