@@ -175,6 +175,7 @@ MISTAKES += [
     ("classify classifier --lines none.txt", "none.txt"),
     ("classify encoder a", "'classifier'", "'encoder'", "kbert finetune --task classify"),
     ("classify classifier cat --lines -", "--lines", "both"),
+    ("regress tokens a", "'classifier'"),
     ("tag --model run", "No such option '--model': give SRC without an option, as in"),
     ("answer qa a b --stride 0", "--stride"),
     ("answer qa a b --no-answer-threshold much", "--no-answer-threshold"),
