@@ -191,6 +191,7 @@ MISTAKES += [
     ("embed encoder lines.txt", "--output"),
     ("similarity nowhere a b", "nowhere"),
     ("similarity encoder a", "at least two"),
+    ("search encoder cat --lines none.txt", "none.txt"),
     ("rank encoder cat --lines none.txt", "none.txt"),
     ("attribute classifier a -o why.gif", ".png"),
     ("attention encoder a -o map.gif", ".png"),

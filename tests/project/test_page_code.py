@@ -47,7 +47,7 @@ def cases():
             yield pytest.param(page, id=name_of(page), marks=getattr(pytest.mark, which))
 
 
-@pytest.mark.parametrize("page", cases())
+@pytest.mark.parametrize("page", list(cases()))
 def test_code_on_a_page_prints_what_is_shown(page, tmp_path, caplog):
     for block, printed in run(page, tmp_path):
         shown = block.text if block.kind == "console" else block.shown and block.shown.text
