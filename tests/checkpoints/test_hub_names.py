@@ -170,6 +170,7 @@ def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, comma
     hub.add("org/model", saved[0] / head)
     (tmp_path / "lines.txt").write_text("a cat\nthe red moon\n", encoding="utf-8")
     write_texts(tmp_path / "train.tsv", 13, 1)
+    (tmp_path / "dev.tsv").write_text("a cat\t1\nthe red moon\t4\n", encoding="utf-8")
     words = [word.format(folder=tmp_path, out=tmp_path / "out") for word in rest]
     done = run(capsys, command, "org/model", *words, "--quiet")
     assert done.status == 0, done.err
