@@ -188,10 +188,7 @@ def _inputs(spec: GraphSpec) -> dict:
 
 
 def _queries(spec: GraphSpec, x, inputs: dict) -> list:
-    """Return what attention takes besides x (B, S, H): positions of x that the heads read.
-
-    Where texts are packed, the indices of their first tokens follow.
-    """
+    """Return attention's inputs besides x (B, S, H): its positions that are read."""
     queries = name_layer(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
     if spec.packed:
         firsts = inputs[names.PACKED_FIRSTS]

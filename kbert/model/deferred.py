@@ -77,11 +77,7 @@ def _first_value(read: Callable[[], np.ndarray], shape, dtype):
 
 
 def build_outline(spec: GraphSpec):
-    """Build a graph for inspection: names, shapes and counts, with weights that have no values.
-
-    `summary`, `verify` and `plot` use it. It avoids initializing base's 110 million random numbers,
-    which takes most of the time of `kbert.model.builder.build`.
-    """
+    """Build a graph whose weights have no values, to look at: nothing is drawn."""
     from kbert.model import builder  # imports Keras
 
     with defer_values(forever=True):
@@ -89,10 +85,7 @@ def build_outline(spec: GraphSpec):
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
-    """Build a graph whose layers have copies of others' weights, in its own dtype; no adapters.
-
-    `layers` are Keras layers by their names; None for one that is newly initialized, none for all.
-    """
+    """Build a graph with copies of other layers' weights, by name; None: initialized."""
     from kbert.model import builder  # these import Keras
     from kbert.model.lora import is_adapter
 

@@ -23,10 +23,7 @@ def _lock_of(model):
 
 
 def compile_forward(model: keras.Model) -> Callable:
-    """Compile a model's outputs as a function of its inputs, a list of arrays.
-
-    The weights are arguments of the program, read at each call, and are not donated.
-    """
+    """Compile a model's outputs of a list of inputs; weights are read at each call."""
     import jax
 
     variables = list(model.variables)

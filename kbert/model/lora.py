@@ -105,10 +105,7 @@ def adapters_of(model) -> list[LoraAdapter]:
 
 @contextlib.contextmanager
 def merge_adapters(model) -> Iterator[None]:
-    """Merge the adapters into the weights for as long as the context lasts: W + scale · B·A.
-
-    The model then has no adapters. Afterwards it is bit for bit what it was before.
-    """
+    """Merge the adapters into the weights, bit for bit undone when the context ends."""
     layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
     taken, adapters = [dict(layer.adapters) for layer in layers], adapters_of(model)
     kernels = [kernel_of(model, one.matrix) for one in adapters]

@@ -61,11 +61,7 @@ def register_with_keras() -> None:
 
 @contextlib.contextmanager
 def backend_errors_in_one_line() -> Iterator[None]:
-    """Say what to install where Keras says no more than `No module named 'tensorflow'`.
-
-    Raises:
-        ImportError: the backend is not installed.
-    """
+    """Say what to install where Keras says no more than `No module named 'tensorflow'`."""
     try:
         yield
     except ModuleNotFoundError as error:

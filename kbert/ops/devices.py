@@ -28,10 +28,7 @@ def device_names() -> list[str]:
 
 
 def is_old_gpu() -> bool:
-    """Return whether JAX's GPU is one that Triton compiles nothing for: older than NVIDIA's Ampere.
-
-    AMD's are too: kbert's kernels have not been compiled for them.
-    """
+    """Return whether Triton compiles nothing for JAX's GPU: older than Ampere, or AMD's."""
     import keras
 
     if keras.backend.backend() != "jax":
@@ -54,11 +51,7 @@ def on_accelerator():
 
 
 def _tpus() -> list:
-    """Return TensorFlow's TPUs.
-
-    A TPU over the network has no physical devices, and asking for logical ones settles what all
-    devices are.
-    """
+    """Return TensorFlow's TPUs; asked for logical ones only where there are no physical ones."""
     import tensorflow as tf
 
     if os.environ.get("TPU_NAME"):

@@ -53,10 +53,7 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
 
 
 def self_attention(x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None):
-    """Compute the `attention` of x (B, S, H), projected by `project_heads`, to itself.
-
-    Both are the backend's versions where it has them.
-    """
+    """Compute the `attention` of x (B, S, H) to itself, both by the backend's versions."""
     return kops.attention(*kops.project_heads(x, kernels, biases), mask, rate, seed)
 
 
@@ -77,21 +74,12 @@ def bias_activation(x, bias, activation: Callable):
 
 
 def dense(x, kernel, bias, activation: Callable):
-    """Multiply x (B, S, in) by kernel (in, F), then `bias_activation`, for inference.
-
-    One function, so that a backend can compute all of it in one pass; it has the gradients that the
-    backend makes of it.
-    """
+    """Multiply x (B, S, in) by kernel (in, F), then `bias_activation`: one pass, for inference."""
     return bias_activation(linear(x, kernel), bias, activation)
 
 
 def dropout(x, rate: float, seed):
-    """Drop each number with probability `rate`, and scale the others by 1 / (1 - rate).
-
-    Srivastava et al. 2014. The mask is a function of the seed and of each number's position alone.
-
-    The seed is as of `keep_mask`.
-    """
+    """Drop each number with probability `rate` (Srivastava et al. 2014); seed as of `keep_mask`."""
     if not rate:
         return x
     scaled = x * ops.cast(1 / (1 - rate), x.dtype)
@@ -141,10 +129,7 @@ def _word(number, ops=ops):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """Normalize the last axis of x (…, H), with scale gamma and offset beta (H,), in float32.
-
-    Ba et al. 2016, arXiv 1607.06450. The result has x's dtype.
-    """
+    """Normalize the last axis of x (…, H) in float32 (Ba et al. 2016, arXiv 1607.06450)."""
     wide = ops.cast(x, "float32")
     centered = wide - ops.mean(wide, -1, keepdims=True)
     variance = ops.mean(ops.square(centered), -1, keepdims=True)
@@ -158,10 +143,7 @@ def embedding_lookup(table, ids):
 
 
 def embedding_lookup_and_table(table, ids, dtype: str):
-    """Return `embedding_lookup`, and the table for the tied MLM head, both in a dtype.
-
-    One function, so that a backend can add the gradient of the rows into the gradient of the table.
-    """
+    """Return `embedding_lookup` and the table, in a dtype: a backend can add their gradients up."""
     return ops.cast(embedding_lookup(table, ids), dtype), ops.cast(table, dtype)
 
 

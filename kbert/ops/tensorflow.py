@@ -130,10 +130,7 @@ def _gelu(x):
 
 
 def dropout(x, rate: float, seed):
-    """See `reference.dropout`; 16 random bits per number.
-
-    The rate is rounded to a multiple of 2⁻¹⁶, to 1 − 2⁻¹⁶ at most.
-    """
+    """See `reference.dropout`; 16 bits per number: the rate is a multiple of 2⁻¹⁶, below 1."""
     return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
 
 
@@ -206,10 +203,7 @@ def _lookup_in_few(table, ids):
 
 
 def embedding_lookup_and_table(table, ids, dtype: str):
-    """See `reference.embedding_lookup_and_table`.
-
-    TensorFlow alone makes a second dense gradient of the rows, and a third of the two.
-    """
+    """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
     embeddings, whole = _lookup_and_table(table, ids, dtype=tf.as_dtype(dtype).name)
     return tf.cast(embeddings, dtype), whole
 

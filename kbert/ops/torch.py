@@ -95,10 +95,7 @@ def dense(x, kernel, bias, activation: Callable):
 
 
 def dropout(x, rate: float, seed):
-    """See `reference.dropout`; on a CPU 16 random bits per number.
-
-    There the rate is rounded to a multiple of 2⁻¹⁶, to 1 − 2⁻¹⁶ at most.
-    """
+    """See `reference.dropout`; on a CPU the rate is a multiple of 2⁻¹⁶, below 1."""
     if not rate:
         return x
     if not _draws_by_seed(x):

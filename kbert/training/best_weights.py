@@ -54,10 +54,7 @@ class BestWeights:
         return self._last_evaluation[0]
 
     def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
-        """Compute the 95 % intervals of the metrics of the weights that the engine has.
-
-        The dev data are evaluated again where an earlier start did it.
-        """
+        """Compute the metrics' 95 % intervals; what an earlier start evaluated, again."""
         for known, find_intervals in (self._best_evaluation, self._last_evaluation):
             if known == metrics:
                 return find_intervals()
@@ -65,10 +62,7 @@ class BestWeights:
         return self._last_evaluation[1]()
 
     def restore(self, history: History) -> tuple[int, dict[str, float]]:
-        """Give the engine the weights to keep; return their update and their metrics.
-
-        Those that a callback restored at the end are kept, whatever did best.
-        """
+        """Give the engine the best weights, or a callback's; return their step and metrics."""
         step, lines = history.updates[-1]["step"], history.evaluations
         if history.restored:
             metrics = self._compute_metrics()

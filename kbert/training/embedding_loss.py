@@ -45,10 +45,7 @@ class EmbeddingLoss:
     dimensions: tuple[int, ...] | None = None
 
     def pool(self, states, inputs: Mapping):
-        """Return one vector per text, float32: (B, C, H) where inputs are of records, else (B, H).
-
-        `states`: float (texts, S, H), the encoder's output for `texts` of these inputs.
-        """
+        """Pool states, float (texts, S, H), to float32 (B, C, H) of records, or (B, H) of texts."""
         token_ids = flatten_sequences(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
         embeddings = _pool_states(ops.cast(states, "float32"), real, self.pooling)
@@ -87,10 +84,7 @@ class EmbeddingLoss:
 
 
 def sum_products(embeddings, gradient, weights):
-    """Return sums whose first is Σ embeddings × gradient, for a gradient that is known.
-
-    Its gradient by the embeddings is that gradient (`kbert.training.step`, GradCache).
-    """
+    """Return sums of which the first is Σ embeddings × gradient, see GradCache."""
     product = ops.sum(embeddings * gradient)
     return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
 

@@ -76,10 +76,7 @@ class Engine:
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def ahead(self) -> int:
-        """Return how many calls may be in flight before the metrics of the first of them are read.
-
-        An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
-        """
+        """Return how many calls may be in flight unread: an accelerator is then never idle."""
         return int(device_names() != ["CPU"])
 
     def slice_examples(self, batch_size: int) -> slice:
@@ -96,10 +93,7 @@ class Engine:
         return slice(backend.process * size, (backend.process + 1) * size)
 
     def update(self, batch: TrainingBatch, step: int, stop_flags: StopFlags = NO_STOP) -> dict:
-        """Run one step; return the metrics of `TrainingStep.update`, which each process has.
-
-        `batch` has this process's examples; the step's number decides the dropout.
-        """
+        """Run one step of this process's examples; return the metrics of `TrainingStep.update`."""
         return self.program.update(self.split(batch, stop_flags), self.seeds(step))
 
     def updates(

@@ -57,10 +57,7 @@ class SegmentedModel:
         self._of_heads, self._input_names = list(map(id, of_heads)), model.input_names
 
     def outputs(self, values: dict, inputs: list, checkpoint: Callable) -> list:
-        """Return the model's outputs in training, from its variables' values by id.
-
-        `checkpoint` returns a function of float tensors whose backward pass computes it again.
-        """
+        """Return the model's outputs in training, from its variables' values by id."""
         mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
         masks = [None] * len(inputs)
         states = call_stateless(self._embeddings, values, inputs)

@@ -49,10 +49,7 @@ class Loss:
     output: str | None = None
 
     def compute_mean(self, labels: Mapping, outputs: Mapping) -> float | None:
-        """Return the mean in float64, averaged over the outputs; None without labels.
-
-        Labels and outputs (logits) are sequences by name, with an array per example.
-        """
+        """Return the mean in float64 over the outputs' examples, by name; None without labels."""
         assert self.compute is not None
         means = []
         for name, arrays in labels.items():
@@ -120,10 +117,7 @@ def mask_logits(logits, weights):
 
 
 def compute_objective(outputs: Mapping, labels: Mapping, weights: Mapping, losses):
-    """Return the loss of some examples, a scalar, and the sums of each label, (labels, 3).
-
-    `losses` are a `Loss` for each name of the labels.
-    """
+    """Return the loss of some examples, a scalar, and the sums of each label, (labels, 3)."""
     each = [
         losses[name].sum_losses(outputs[losses[name].output or name], array, weights[name])
         for name, array in labels.items()
@@ -138,20 +132,14 @@ def name_metrics(losses: Mapping[str, Loss], labels: Collection[str]) -> dict[st
 
 
 def compute_metrics(names: Mapping[str, str], sums) -> dict:
-    """Turn the sums of the losses, (labels, 3), into metrics such as "loss" and "MLM_accuracy".
-
-    An output's metrics are 0 if none of its labels counts. `names`: see `name_metrics`.
-    """
+    """Turn the sums of the losses, (labels, 3), into metrics such as "loss"; 0 without labels."""
     each = sum_metrics(names, sums).items()
     means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
     return {"loss": ops.sum(sums[:, 0])} | means
 
 
 def sum_metrics(names: Mapping[str, str], sums) -> dict[str, tuple]:
-    """Return Σ weight × metric and Σ weight, which add up over batches, by name ("MLM_loss", …).
-
-    `names`: see `name_metrics`; `sums`: of the losses, (labels, 3).
-    """
+    """Return (Σ weight × metric, Σ weight), which add up over batches, by name ("MLM_loss", …)."""
     metrics: dict[str, tuple] = {}
     for index, (name, second) in enumerate(names.items()):
         loss, hits, weight = sums[index, 0], sums[index, 1], sums[index, 2]
@@ -185,10 +173,7 @@ def sum_binary_kl_divergence(logits, targets, weights, temperature: float = 1.0)
 
 
 def sum_state_errors(states, targets, weights):
-    """Compute the sums of the mean squared error of hidden states, (B, S, H).
-
-    TinyBERT, Jiao et al. 2020, equation 8.
-    """
+    """Compute the sums of the squared error of states (B, S, H) (TinyBERT, equation 8)."""
     states, targets = mask_logits(states, weights), mask_logits(targets, weights)
     errors = ops.mean(ops.square(states - targets), -1)  # (B, S)
     return weighted_sums(weights, errors, _cosines(states, targets))

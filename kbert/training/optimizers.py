@@ -89,10 +89,7 @@ class AdamW:
         return {name: np.zeros(weight.shape, "float32") for name in ("first", "second")}
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
-        """Return a weight's new value and its new slots, float32; the gradient is clipped already.
-
-        `iteration` is the number of earlier steps, `decayed` see `is_decayed`.
-        """
+        """Return a weight's new value and slots, float32; the gradient is clipped already."""
         direction, slots = self._direction(slots, gradient, iteration)
         decay = self._settings.weight_decay if decayed else 0.0
         return weight * (1 - rate * decay) - rate * direction, slots

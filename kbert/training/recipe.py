@@ -82,20 +82,14 @@ class Recipe(Protocol):
         """Read the data. No backend yet: hosts must find each other before one is used."""
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
-        """Make the batches, where XLA compiles the step or not; open what they depend on.
-
-        `shape_cost` is the one-time cost of a batch of a new shape, in steps; 0: unknown.
-        """
+        """Make the batches of a step that XLA compiles or not; see `Backend.shape_cost`."""
 
     def select_trained_part(self, model):
         """Return the trained parts of the graph of `spec`, as it was built; by default all."""
         return model
 
     def first_layers(self) -> Mapping[str, Any]:
-        """Return Keras layers by name, whose weights initialize a run that has no state yet.
-
-        A value of None means a newly initialized layer; an empty result, that all layers are.
-        """
+        """Return Keras layers that initialize a new run, by name; None: newly initialized."""
 
     def collect_settings(self) -> dict:
         """Return the settings as settings.json has them, with what else the result depends on."""

@@ -31,11 +31,7 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOptions):
-    """Do a new run in the folder `output`, or without one, and return the recipe's outcome.
-
-    It raises a FileExistsError if `output` holds something, and what the recipe, the engine and
-    `kbert.training.loop.loop.train` raise.
-    """
+    """Do a new run in an unused folder, or without one; return the recipe's outcome."""
     if output is not None:
         refuse_used(output, recipe.command)
     engine = _engine(recipe, run_options)
@@ -168,10 +164,7 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
 
 @contextlib.contextmanager
 def seed_weights(seed: int):
-    """Make initial weights depend on the seed alone: Keras's initializers ask Python's generator.
-
-    The generator's state is restored at the end.
-    """
+    """Draw initial weights from a seed: Keras's initializers ask Python's generator for theirs."""
     check_seeds_are_pythons()
     before = random.getstate()
     random.seed(seed)

@@ -194,10 +194,7 @@ RULES = {
 
 
 def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
-    """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule.
-
-    Those of `optional` may be None.
-    """
+    """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule."""
     read = dict(values)
     for name, value in values.items():
         if value is None and name in optional:

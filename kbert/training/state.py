@@ -34,10 +34,7 @@ class Values(NamedTuple):
 
 
 class TrainingState:
-    """The variables of a trained model and of its optimizer, saved and restored by name.
-
-    `to_numpy` is that of the backend; see `kbert.training.step.TrainingStep` for the others.
-    """
+    """The variables of a trained model and of its optimizer, saved and restored by name."""
 
     def __init__(self, model, trained: TrainedWeights, rules, seed_states: Sequence, to_numpy):
         self._model, self._seed_states, self._to_numpy = model, seed_states, to_numpy

@@ -90,10 +90,7 @@ class TrainingStep:
             return self.backend.apply(self, decision, values, gradients, counts), metrics
 
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
-        """Return the gradients and the losses' sums, over all micro-batches and devices.
-
-        The gradients are not clipped, and still multiplied by the loss scale.
-        """
+        """Return gradients, scaled and not clipped, and losses' sums, over all devices."""
         function = self.backend.sum_over_devices(self.gradients_of_device)
         return function(values.weights, values.counts.loss_scale, frozen, batch, seeds)
 
@@ -208,10 +205,7 @@ class TrainingStep:
         return gradients, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
 
     def _sum_embedding_losses(self, embeddings, labels, weights):
-        """Return the sums of the loss of embeddings, over the batch of all devices if it needs it.
-
-        Arguments and result are those of `EmbeddingLoss.sum_losses`.
-        """
+        """Return `EmbeddingLoss.sum_losses`, over the batch of all devices if it needs it."""
         assert self.embedding_loss is not None
         if self.backend.replicas == 1 or not self.embedding_loss.formula.needs_whole_batch:
             return self.embedding_loss.sum_losses(embeddings, labels, weights)

@@ -39,11 +39,7 @@ def select_weights(
     dropout: float = 0.0,
     pairs: Mapping | None = None,
 ) -> TrainedWeights:
-    """Add the adapters of trained parts to a model, and return the variables that are trained.
-
-    It is called within the engine's scope. See `kbert.graph.trained_parts.learning_rate_factors`
-    for `layer_decay` and `head_share`, `kbert.model.lora.add_adapters` for the other arguments.
-    """
+    """Add adapters to a model, within the engine's scope; return the variables that are trained."""
     add_adapters(model, selection, seed, dropout, pairs)
     factors = learning_rate_factors(selection.spec, layer_decay, head_share)
     variables, rates, frozen = [], [], []
@@ -58,10 +54,7 @@ def select_weights(
 
 
 def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
-    """Return the result of a run, whose matrices are still the base's, with its adapters merged.
-
-    `base_path` is where the base lies, for those who open the adapter.
-    """
+    """Merge a run's adapters into its result, which has the base's matrices still."""
     adapters, pairs = adapters_of(engine.model), {}
     for one in adapters:
         a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))

@@ -86,10 +86,7 @@ class TokenEmbedding(Embedding):
 
 @_register
 class Add(keras.layers.Add):
-    """Keras's Add, except that the mask stays if an input has none.
-
-    Segment vectors have no mask: segment ids do not tell padding.
-    """
+    """Keras's Add, except that the mask stays if an input has none, as segments have."""
 
     def compute_mask(self, inputs, mask=None):
         masks = [part for part in mask or () if part is not None]

@@ -56,6 +56,13 @@ class Program(Protocol):
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         """Return the scaled gradients of shards with the first devices' seeds, summed."""
+        weights, _, counts = self.state.values()
+        fixed = to_tensors((weights, counts.loss_scale, self.frozen()))
+        each = [
+            self.step.gradients_of_device(*fixed, to_tensors(arrays), own)[0]
+            for arrays, own in zip(shards, seeds, strict=False)
+        ]
+        return [ops.convert_to_numpy(sum(same)) for same in zip(*each, strict=True)]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
@@ -110,10 +117,7 @@ class Backend(Protocol):
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
     ) -> Program:
-        """Return the step's compiled functions, for up to `steps` steps per call.
-
-        `jit`: whether XLA compiles the step; None: chosen for the device.
-        """
+        """Return the step's functions, for up to `steps` steps per call; jit=None: by device."""
 
     # Within a step.
 
@@ -156,6 +160,11 @@ class Backend(Protocol):
         each = step.each_weight(decision, values, gradients)
         weights, slots = zip(*(step.update_weight(*one) for one in each), strict=True)
         return Values(list(weights), list(slots), counts)
+
+
+def to_tensors(arrays):
+    """Return a structure of arrays as the backend's tensors."""
+    return keras.tree.map_structure(ops.convert_to_tensor, arrays)
 
 
 def add(total, new):

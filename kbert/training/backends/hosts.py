@@ -55,10 +55,7 @@ def read_tf_config() -> dict | None:
 
 
 def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """Wait until every other host takes connections; this one does so meanwhile.
-
-    A TimeoutError names the hosts that are not there.
-    """
+    """Wait until all other hosts take connections; a TimeoutError names those that do not."""
     others = [address for n, address in enumerate(addresses) if n != mine]
     with listen(addresses[mine], _TF_CONFIG):
         if absent := _wait_until_reachable(others, timeout_s):

@@ -20,10 +20,7 @@ _BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 
 
 def find_strategy(devices: int | None) -> tf.distribute.Strategy:
-    """Return the strategy for several hosts (TF_CONFIG), a TPU, several devices or one.
-
-    The argument and the errors are those of `kbert.training.backends.start`.
-    """
+    """Return the strategy for several hosts, a TPU, several devices or one."""
     if config := hosts.read_tf_config():
         local = len(tf.config.list_physical_devices("GPU")) or 1
         if devices not in (None, local):
@@ -169,10 +166,7 @@ def stack_steps(steps: list):
 
 
 def all_gather(arrays: list, replica, replicas: int) -> list:
-    """Return arrays (B, …) of each replica, float32 or int32, as (replicas, B, …) on all.
-
-    `replica` is the number of this replica. The arrays have the same shapes on each.
-    """
+    """Return arrays (B, …) of a replica, of equal shapes, as (replicas, B, …) of all."""
     # A sum of arrays that are 0 except for one replica: the one exchange that every strategy has
     # within a program. TensorFlow's own all_gather on TPU does the same.
     own = tf.equal(tf.range(replicas), replica)

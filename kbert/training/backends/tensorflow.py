@@ -24,10 +24,7 @@ _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milli
 
 
 class TensorFlowBackend(Backend):
-    """See `Backend`. Hosts come from TF_CONFIG; each has the same number of devices.
-
-    All chips of a TPU, on however many hosts, are one process's: it sends each its program.
-    """
+    """See `Backend`. Hosts come from TF_CONFIG; all chips of a TPU are one process's."""
 
     shape_cost = 0.1  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
 
@@ -114,6 +111,8 @@ class TensorFlowBackend(Backend):
         return call
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+        seeds = tf.convert_to_tensor(seeds)
+
         def run_one(index):
             part = tf.nest.map_structure(lambda array: array[index], batch)
             return function(part, seeds[index])
@@ -186,10 +185,7 @@ def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient)
 
 
 def _norm_of_rows(gradients: list):
-    """Return the global norm by one kernel per large matrix on a GPU, and one for all of the rest.
-
-    XLA would make two of each sum, and take sums of sums apart; square roots keep them apart.
-    """
+    """Return the global norm by few kernels: square roots keep XLA from taking sums apart."""
 
     def norms(gradient):
         if gradient.shape.num_elements() < _LARGE:
@@ -241,14 +237,6 @@ class _Program(Program):
             return [dict(zip(names, row, strict=True)) for row in metrics]
 
         return read
-
-    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        weights, scale, gradients = self.variables.weights, self.variables.counts.loss_scale, []
-        for arrays, own in zip(shards, seeds, strict=False):
-            arguments = weights, scale, self.frozen(), arrays, own
-            tensors = tf.nest.map_structure(tf.convert_to_tensor, arguments)
-            gradients.append([one.numpy() for one in self.step.gradients_of_device(*tensors)[0]])
-        return [sum(each) for each in zip(*gradients, strict=True)]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))

@@ -14,7 +14,7 @@ from torch.optim.adamw import adamw
 
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
-from kbert.training.backends.backend import Arrays, Backend, Program, add
+from kbert.training.backends.backend import Arrays, Backend, Program, add, to_tensors
 from kbert.training.state import Counts, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessFailed
@@ -159,38 +159,26 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
 class _Program(Program):
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         (arrays,) = shards
-        batch = _to_tensors(arrays)
+        batch = to_tensors(arrays)
         new, metrics = self.step.update(self.state.values(), self.frozen(), batch, seeds)
         self.assign(new)
         return metrics
 
-    def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        weights, _, counts = self.state.values()
-        scale, frozen, gradients = counts.loss_scale, self.frozen(), []
-        for arrays, own in zip(shards, seeds, strict=False):
-            batch = _to_tensors(arrays)
-            gradients.append(self.step.gradients_of_device(weights, scale, frozen, batch, own)[0])
-        return [sum(each).cpu().numpy() for each in zip(*gradients, strict=True)]
-
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         (arrays,) = shards
-        sums = self.step.measure(self.state.values().weights, self.frozen(), _to_tensors(arrays))
+        sums = self.step.measure(self.state.values().weights, self.frozen(), to_tensors(arrays))
         return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().weights
-        outputs = self.step.outputs(weights, self.frozen(), _to_tensors(inputs))
+        outputs = self.step.outputs(weights, self.frozen(), to_tensors(inputs))
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
         return [variable.value.detach() for variable in self.state.frozen]
-
-
-def _to_tensors(arrays):
-    return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
 
 
 @contextlib.contextmanager

@@ -26,10 +26,7 @@ _BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of the
 
 
 def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
-    """Meet the other processes, unless they have met; take this one's GPU, where there are.
-
-    Return which process this is, and of how many: 0 of 1 where WORLD_SIZE is not set.
-    """
+    """Meet the other processes, once, and take a GPU; return this one's number, and the count."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     if not os.environ.get(_COUNT):

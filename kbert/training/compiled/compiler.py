@@ -84,11 +84,7 @@ class CompiledUpdate:
 
     @property
     def model_flops(self) -> int:
-        """The accounting's FLOPs of the compiled step over all chips, without recomputation.
-
-        A plan counts every position; the step computes only those that the heads read in the last
-        block (`GraphSpec.for_training`).
-        """
+        """The accounting's FLOPs of the compiled step, which selects positions, over all chips."""
         one = self.plan
         sizes: dict = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
         selected = GraphSpec(one.config, **sizes).for_training().selected_positions
@@ -151,8 +147,8 @@ def compile_plan(
             text = f"gpu must be {limit} to be compiled for, got {target.devices.name!r}"
             raise ValueError(text)
     request: dict[str, Any] = {"kind": chip.kind, "name": target.devices.name}
-    request |= {"config": asdict(target.config), "head": "pretraining"}
-    answer = compiled(request | _settings_of(target), waited, backend)
+    request |= {"head": "pretraining", "config": asdict(target.config)} | _settings_of(target)
+    answer = compiled(request, waited, backend)
     if "refused" in answer:
         raise ValueError(_refusal(target, answer["refused"]))
     report = CompiledUpdate(target, backend, **answer)

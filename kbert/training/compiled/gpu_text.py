@@ -43,25 +43,15 @@ device_description_str: "{name}"
 
 
 class Kernel(NamedTuple):
-    """A kernel of a program.
+    """A kernel of a program."""
 
-    Attributes:
-        kind: what computes it: a library's function, or the kind of XLA's fusion.
-        part: of the model.
-        times: how often a step runs it.
-        moved: bytes of its operands and results.
-        flops: FLOPs of its products.
-        seconds: estimated time of one run.
-        name: of its instruction in the program.
-    """
-
-    kind: str
-    part: str
-    times: int
-    moved: int
-    flops: int
-    seconds: float
-    name: str
+    kind: str  # a library's function, or the kind of XLA's fusion
+    part: str  # of the model
+    times: int  # how often a step runs it
+    moved: int  # bytes of its operands and results
+    flops: int  # FLOPs of its products
+    seconds: float  # estimated time of one run
+    name: str  # of its instruction in the program
 
 
 def targets() -> dict[str, dict[str, str]]:
@@ -87,8 +77,7 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
     for one, times, _ in hlo_text.run(text):
         if one.opcode in _NO_KERNEL or one.opcode.endswith("-done"):
             continue
-        arguments = one.text.split(f" {one.opcode}(", 1)[1].split(")", 1)[0]
-        names = dict.fromkeys(_OPERANDS.findall(arguments))
+        names = dict.fromkeys(_OPERANDS.findall(one.arguments.split(")", 1)[0]))
         operands = [shapes.get(name, "") for name in names]
         target = _TARGET.search(one.text)
         result = _WORKSPACE.sub(")", one.shape) if target else one.shape
@@ -96,7 +85,7 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
         kind, flops, share = _product(one, target[1] if target else "", operands)
         peak = accelerator.peak_flops * share / (1 if operands and operands[0][:3] != "f32" else 2)
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
-        yield Kernel(kind, hlo_text.part(one, scopes), times, moved, flops, seconds, one.name)
+        yield Kernel(kind, one.find_part(scopes), times, moved, flops, seconds, one.name)
 
 
 def _product(one: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:

@@ -50,11 +50,36 @@ class Instruction(NamedTuple):
     """One line of a computation."""
 
     name: str  # of its result
-    opcode: str  # such as "fusion", "all-reduce"
     shape: str  # of its result, as it is written
-    cycles: int  # the estimate; 0 where there is none
-    called: list[str]  # the computations that it names
+    opcode: str  # such as "fusion", "all-reduce"
+    arguments: str  # and its attributes
     text: str  # the line
+
+    @property
+    def cycles(self) -> int:
+        """The compiler's estimate; 0 where there is none."""
+        match = _CYCLES.search(self.text)
+        return int(match[1]) if match else 0
+
+    @property
+    def called(self) -> list[str]:
+        """The computations that it names."""
+        return _CALLED.findall(self.arguments)
+
+    @property
+    def collective(self) -> str:
+        """The kind of a collective operation; "" for any other."""
+        name = self.opcode.removesuffix("-start")
+        return name if name in _COLLECTIVES else ""
+
+    def find_part(self, scopes: Mapping[str, str]) -> str:
+        """Return the part of the model that it belongs to, see `cycles`."""
+        if self.collective:
+            return "collectives"
+        match = _SCOPE.search(self.text)
+        scope = match[1] if match else ""
+        offsets = {scope.find(name): part for name, part in scopes.items() if name in scope}
+        return offsets[min(offsets)] if offsets else "other"
 
 
 def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
@@ -65,12 +90,8 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
         if header := _HEADER.match(line):
             lines = bodies.setdefault(header[2], [])
             entry = header[2] if header[1] else entry
-        elif part := _LINE.match(line):
-            cycles, called = _CYCLES.search(line), _CALLED.findall(part[4])
-            one = Instruction(
-                part[1], part[3], part[2], int(cycles[1]) if cycles else 0, called, line
-            )
-            lines.append(one)
+        elif fields := _LINE.match(line):
+            lines.append(Instruction(*fields.groups(), line))
     return entry, bodies
 
 
@@ -103,37 +124,19 @@ def _turns(one: Instruction, bodies: dict[str, list[Instruction]]) -> int:
 
 
 def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Sum estimated cycles by part: (of products with what is fused to them, of all else).
-
-    `scopes` are as `SCOPES`; what is in none of them is "other", collectives are "collectives".
-    """
+    """Sum estimated cycles by part of `scopes`: (products with what is fused, all else)."""
     sums: Counter = Counter()
     for one, times, products in run(text):
-        sums[part(one, scopes), products] += one.cycles * times
+        sums[one.find_part(scopes), products] += one.cycles * times
     names = (*dict.fromkeys(scopes.values()), "collectives", "other")
     return {name: (sums[name, True], sums[name, False]) for name in names}
-
-
-def part(one: Instruction, scopes: Mapping[str, str]) -> str:
-    """Return the part of the model that an instruction belongs to, see `cycles`."""
-    if _collective(one):
-        return "collectives"
-    match = _SCOPE.search(one.text)
-    scope = match[1] if match else ""
-    offsets = {scope.find(name): part for name, part in scopes.items() if name in scope}
-    return offsets[min(offsets)] if offsets else "other"
-
-
-def _collective(one: Instruction) -> str:
-    name = one.opcode.removesuffix("-start")
-    return name if name in _COLLECTIVES else ""
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
     """By kind: how many, and bytes of their results on a chip."""
     totals: dict[str, tuple[int, int]] = {}
     for one, times, _ in run(text):
-        if kind := _collective(one):
+        if kind := one.collective:
             count, size = totals.get(kind, (0, 0))
             totals[kind] = count + times, size + times * size_of(one.shape)
     return totals

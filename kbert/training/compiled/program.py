@@ -34,11 +34,11 @@ def compiled(kind: str, name: str, **request) -> dict:
     """Compile a training step, and return the report for one chip: see `compiler.CompiledUpdate`.
 
     If the chips cannot hold it, return {"refused": the compiler's message}. `kind` is "TPU" or
-    "GPU", `name` such as "v5e:4x4" or "H100:8", `request` see `update`.
+    "GPU", `name` such as "v5e:4x4" or "H100:8", `request` see `prepare`.
     """
     begun = time.monotonic()
     devices = accelerators.tpu(name) if kind == "TPU" else accelerators.gpu(name)
-    function, arguments = update(mesh(devices), **request)
+    function, arguments = prepare(mesh(devices), **request)
     with compile_for(kind.lower()):
         lowered = function.lower(*arguments)
     try:
@@ -96,63 +96,55 @@ def mesh(devices):
     return jax.sharding.Mesh(np.array(described.devices), ("batch",))
 
 
-def update(
-    mesh,
-    config: dict,
-    head: str,
-    seq_len: int,
-    max_predictions: int | None,
-    batch_size: int,
-    precision: str,
-    accumulation_steps: int = 1,
-    gradient_checkpointing: bool = False,
-    optimizer: str = "adamw",
-    what: str = "update",
+def prepare(
+    mesh, config: dict, head: str, batch_size: int, precision: str, what: str = "update", **options
 ):
     """Return the engine's function, and abstract arguments laid over the chips.
 
     `config` has keys and values of a `BertConfig`, `batch_size` is over all chips, `what` is
-    "update" or "evaluation".
+    "update" or "evaluation"; `options` are sizes of `GraphSpec` and options of `Engine.prepare`.
     """
     engine = Engine()
     engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
     on_tensorflow = keras.backend.backend() == "tensorflow"
     if on_tensorflow:  # new values are results, as on JAX, instead of assignments
         engine.backend.apply = functools.partial(Backend.apply, engine.backend)
-    sizes: dict = {"seq_len": seq_len, "max_predictions": max_predictions}
+    sizes = {name: options.pop(name) for name in ("seq_len", "max_predictions")}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
-    model = build(spec.for_training())
-    options: dict = {"accumulation_steps": accumulation_steps}
-    options["gradient_checkpointing"] = gradient_checkpointing
-    engine.prepare(model, Optimizer(optimizer, total_steps=1000), **options)
-
-    def laid(tree, *axes):
-        sharding = NamedSharding(mesh, PartitionSpec(*axes))
-        return jax.tree.map(
-            lambda like: jax.ShapeDtypeStruct(
-                tuple(like.shape), keras.backend.standardize_dtype(like.dtype), sharding=sharding
-            ),
-            tree,
-        )
-
-    inputs = {one.name: np.zeros((batch_size, *one.shape[1:]), "int32") for one in model.inputs}
-    outputs = zip(model.output_names, model.outputs, strict=True)
-    shapes = {name: (batch_size, *one.shape[1:-1]) for name, one in outputs}
-    labels = {name: np.zeros(shape, "int32") for name, shape in shapes.items()}
-    weights = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
-    values = laid(engine.state.values())
+    optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
+    engine.prepare(build(spec.for_training()), optimizer, **options)
+    batch, values = _make_batch(engine.model, batch_size), _lay(mesh, engine.state.values())
     if what == "evaluation":
-        arrays = inputs, labels, weights
-        return jax.jit(engine.step.measure), (values.weights, [], laid(arrays, "batch"))
-    (arrays,) = engine.split(TrainingBatch(inputs, labels, weights))
-    seeds = engine.seeds(0)
-    function = engine.step.update
+        arrays = _lay(mesh, (batch.inputs, batch.labels, batch.weights), "batch")
+        return jax.jit(engine.step.measure), (values.weights, [], arrays)
+    (arrays,) = engine.split(batch)
+    seeds, function = engine.seeds(0), engine.step.update
     if on_tensorflow:
         from jax.experimental.jax2tf import call_tf
 
         function, (seeds,) = call_tf(function), seeds
     function = jax.jit(function, donate_argnums=0)
-    return function, (values, [], laid(arrays, None, "batch"), laid(seeds))
+    return function, (values, [], _lay(mesh, arrays, None, "batch"), _lay(mesh, seeds))
+
+
+def _make_batch(model, size: int) -> TrainingBatch:
+    """Return a batch of zeros in a model's shapes."""
+    inputs = {one.name: np.zeros((size, *one.shape[1:]), "int32") for one in model.inputs}
+    outputs = zip(model.output_names, model.outputs, strict=True)
+    weights = {name: np.zeros((size, *one.shape[1:-1]), "float32") for name, one in outputs}
+    labels = {name: array.astype("int32") for name, array in weights.items()}
+    return TrainingBatch(inputs, labels, weights)
+
+
+def _lay(mesh, tree, *axes):
+    """Return abstract arrays, whose axes are split over the chips where `axes` say so."""
+    sharding = NamedSharding(mesh, PartitionSpec(*axes))
+
+    def lay(one):
+        dtype = keras.backend.standardize_dtype(one.dtype)
+        return jax.ShapeDtypeStruct(tuple(one.shape), dtype, sharding=sharding)
+
+    return jax.tree.map(lay, tree)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,7 @@ _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_t
 
 
 def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> None:
-    """Raise a ValueError for what is no callback, or would do nothing or harm.
-
-    `adapted` is whether the run trains adapters, `evaluated` whether it has dev data.
-    """
+    """Refuse callbacks that would do harm, or nothing with adapters or without dev data."""
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
             raise ValueError(f"callbacks must be Keras callbacks, got {callback!r}")

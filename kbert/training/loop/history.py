@@ -47,10 +47,7 @@ class History:
 
 
 def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
-    """Rank an evaluation: by its score, then by its loss; NaN is the worst.
-
-    `score` is as in `kbert.training.recipe.Recipe`; `prefix` stands before the metrics' names.
-    """
+    """Rank an evaluation: by its score (see `Recipe.score`), then by its loss; NaN is the worst."""
     value, loss = metrics[prefix + score.removeprefix("-")], metrics.get(f"{prefix}loss") or 0.0
     value = -value if score.startswith("-") else value
     first, second = (-math.inf if math.isnan(one) else one for one in (value, -loss))

@@ -64,50 +64,32 @@ def train(
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    part = engine.slice_examples(batches.batch_size)
+    backend, part = engine.backend, engine.slice_examples(batches.batch_size)
     per_call, ahead = engine.steps_per_execution, engine.ahead()
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
     first = "computing" if keras.backend.backend() == "torch" else "compiling"
+    line = Live(
+        plan.steps,
+        progress and backend.process == 0,
+        first=f"{first} the first step …",
+        steps_per_epoch=getattr(batches, "steps_per_epoch", None),
+    )
     with (
-        Live(
-            plan.steps,
-            progress and engine.backend.process == 0,
-            first=f"{first} the first step …",
-            steps_per_epoch=getattr(batches, "steps_per_epoch", None),
-        ) as live,
-        stop_requests(alone=engine.backend.processes == 1) as stop_request,
+        line as live,
+        stop_requests(alone=backend.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their steps: the device does not wait for them.
         # Each depends on its number alone, so a resumed run needs no other position in the data.
         prefetch(batches, part, start, plan.steps, ahead=per_call) as prefetched,
     ):
-        keras_callbacks = None
+        of_keras = None
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-            keras_callbacks = Callbacks(callbacks, engine, batches.batch(start, part), **params)
-        trainer = _Trainer(
-            engine,
-            plan,
-            run,
-            start,
-            batches.batch_size,
-            keras_callbacks,
-            ahead,
-            Agreement(engine, stop_request),
-            speed or Speed(),
-            live,
-            report,
-        )
-        try:
-            trainer.fit(calls(prefetched, per_call, plan.pauses))
-        except Exception as error:
-            if engine.backend.is_process_failure(error):
-                raise ProcessFailed(trainer.explain_failed_process(error)) from error
-            if not isinstance(error, NotFinite):  # which all hosts have
-                engine.backend.leave()
-            raise
-        finally:
-            trainer.saver.close()
+            of_keras = Callbacks(callbacks, engine, batches.batch(start, part), **params)
+        agreement, measured = Agreement(engine, stop_request), speed or Speed()
+        tools = of_keras, ahead, agreement, measured, live, report
+        trainer = _Trainer(engine, plan, run, start, batches.batch_size, *tools)
+        trainer.run_to_end(calls(prefetched, per_call, plan.pauses))
     return trainer.history
 
 
@@ -145,8 +127,21 @@ class _Trainer:
             self.history.stopped = plan.why_to_stop(self.history.evaluations)
         self.engine.model.stop_training = False
 
-    def fit(self, sent_together: Iterator[Call]) -> None:
-        """Do all steps that are left."""
+    def run_to_end(self, sent_together: Iterator[Call]) -> None:
+        """Do all steps that are left; explain an error to the user, and to the other hosts."""
+        backend = self.engine.backend
+        try:
+            self._fit(sent_together)
+        except Exception as error:
+            if backend.is_process_failure(error):
+                raise ProcessFailed(self._explain_failed_process(error)) from error
+            if not isinstance(error, NotFinite):  # which all hosts have
+                backend.leave()
+            raise
+        finally:
+            self.saver.close()
+
+    def _fit(self, sent_together: Iterator[Call]) -> None:
         if self.saver.saved is None:
             # A run whose first step is not finite, or whose machine fails, can be resumed too.
             self.saver.save(self.done, None)
@@ -292,7 +287,7 @@ class _Trainer:
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
         self.in_epoch = False
 
-    def explain_failed_process(self, error: Exception) -> str:
+    def _explain_failed_process(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])

@@ -11,10 +11,7 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line of a run on stderr, a context.
-
-    `first` is shown until there are metrics. Epochs are shown if there is more than one.
-    """
+    """The progress line of a run on stderr, a context; `first` is shown until there are metrics."""
 
     def __init__(
         self, steps: int, progress=True, stream=None, first="", steps_per_epoch: int | None = None
@@ -81,10 +78,7 @@ def line(
     width: int = COLUMNS,
     epoch: str = "",
 ) -> str:
-    """Return one line of fewer columns than `width`: what fits, the more important first.
-
-    `values` are metrics as in metrics.jsonl; `note` and `epoch`, such as "epoch 2/3", come first.
-    """
+    """Return the metrics that fit in fewer columns than `width`, the more important first."""
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
     columns_left = width - 1 - len(text) - len(end)

@@ -113,10 +113,7 @@ def _draw_curve(curve: _Curve, x: Callable, y: Callable, number: int) -> str:
 
 
 def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:
-    """Return round numbers within a range, in at most `most` steps of 1, 2 or 5 times 10^n.
-
-    With `whole` all are integers.
-    """
+    """Return round numbers in a range, in at most `most` steps of 1, 2 or 5 times 10ⁿ."""
     size = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= most)
     step = max(1.0, step) if whole else step

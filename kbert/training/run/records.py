@@ -20,10 +20,7 @@ _STEP = js.fields({"step": js.whole(0, 2**62)})
 
 
 class RecordFile:
-    """The lines of one run, on the disk as soon as they are added.
-
-    Lines after `step`, which a killed run left, are cut, and a line that is not whole.
-    """
+    """The lines of one run, on the disk once added; lines after `step` or not whole are cut."""
 
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self._path = Path(path)

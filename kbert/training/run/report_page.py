@@ -30,11 +30,7 @@ _RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of
 
 
 def write_report(run, records: list[dict], result: dict, recipe) -> None:
-    """Write RUN/report.html: after each evaluation, and at the end.
-
-    `records` are the lines of metrics.jsonl; `result` is as in result.json, while the run trains
-    "steps" and "asked" alone.
-    """
+    """Write RUN/report.html from the lines of metrics.jsonl and a result as in result.json."""
     file = run.path / "environment.json"
     environment = js.read(file, js.OBJECT) if file.exists() else {}
     facts = _facts(records, run.settings, environment, recipe.spec)

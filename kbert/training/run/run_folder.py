@@ -88,10 +88,7 @@ class RunFolder:
         data_paths: dict | None = None,
         keep_checkpoints: bool = False,
     ) -> "RunFolder":
-        """Create the folder of a new run: one process does so, the others `open` it then.
-
-        A FileExistsError says that it holds a run, or something else.
-        """
+        """Create a new run's folder, which all processes `open`; refuse one that is used."""
         path = Path(path)
         refuse_used(path, task)
         path.mkdir(parents=True, exist_ok=True)
@@ -293,11 +290,7 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[int]:
-    """Hold the folder's lock, if the file system has any, and give its file's descriptor.
-
-    The system releases it when the process ends, killed or not. A BlockingIOError says that another
-    process holds it.
-    """
+    """Lock the folder until the process ends, killed or not; yield the lock's descriptor."""
     file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:

@@ -37,10 +37,7 @@ class DamagedState(ValueError):
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
-    """Write a state, with facts as JSON: beside its place, flushed to the disk, then renamed.
-
-    An OSError leaves an old file as it is, and nothing half-written.
-    """
+    """Write a state, with facts as JSON; an OSError leaves an old file as it is."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -64,17 +61,13 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
     _flush(path.parent)
 
 
-def read_facts(path: str | os.PathLike) -> dict:
-    """Read a state's facts from the header alone; raise an OSError, or `DamagedState`."""
-    return _read(path)[1]
+def read_state(path: str | os.PathLike, whole: bool = True) -> tuple[dict[str, np.ndarray], dict]:
+    """Return a state's arrays and facts, if its checksum is right; or the facts in its header.
 
-
-def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the arrays and facts of a state whose checksum is right; raise as `read_facts`."""
-    return _read(path, whole=True)
-
-
-def _read(path, whole: bool = False) -> tuple[dict[str, np.ndarray], dict]:
+    Raises:
+        OSError: the file cannot be read.
+        DamagedState: it is not what `write_state` wrote.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -122,16 +115,12 @@ class State(NamedTuple):
 
 
 class States:
-    """The states of the run with the id `run`, in a folder; those of another are passed over.
-
-    `check` raises a ValueError for a fingerprint and settings that are not the run's.
-    """
+    """The states of the run with an id, in a folder; `check` refuses a fingerprint and settings."""
 
     def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
         self.folder, self._run, self._check = folder, run, check
 
     def path(self, step: int) -> Path:
-        """Return the path of a step's state."""
         return self.folder / f"step-{step:08d}.safetensors"
 
     def last(self) -> State | None:
@@ -171,8 +160,8 @@ class States:
     def _files(self) -> dict[int, Path]:
         """Return them by step, ascending."""
         files = self.folder.glob("step-*.safetensors")
-        steps = {int(name[1]): file for file in files if (name := _NAME.fullmatch(file.name))}
-        return dict(sorted(steps.items()))
+        names = ((_NAME.fullmatch(file.name), file) for file in files)
+        return dict(sorted((int(name[1]), file) for name, file in names if name))
 
     def _read(self, path: Path) -> State | None:
         try:
@@ -195,7 +184,7 @@ def _rank(paths: Iterable[Path]) -> list[Path]:
     scores: dict[Path, tuple[float, float]] = {}
     for path in paths:
         with contextlib.suppress(ValueError, OSError):  # damaged
-            facts = js.check(read_facts(path), _FACTS, str(path))
+            facts = js.check(read_state(path, whole=False)[1], _FACTS, str(path))
             if facts["score"] is not None and facts["score"] > -np.inf:
                 tie = facts["tie"]
                 scores[path] = facts["score"], -np.inf if tie is None else tie
