@@ -10,10 +10,8 @@ def value_and_grad(
 ) -> Callable:
     """Return a compiled function of NumPy arrays: values (B,), and gradients to the first argument.
 
-    Args:
-        function: of tensors; returns (B,), a value for each example of the arguments.
-        variables: the Keras variables that it reads, as they are at each call.
-        shapes: each argument's shape, None where it varies, and its dtype.
+    `variables` are Keras's that the function of tensors reads at each call; `shapes` are each
+    argument's shape, None where it varies, and dtype.
     """
     compile_for = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
     compiled = compile_for[keras.backend.backend()](function, variables, shapes)

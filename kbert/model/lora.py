@@ -74,11 +74,8 @@ def add_adapters(
 ) -> None:
     """Add the adapters of trained parts to a model's layers, within the engine's scope.
 
-    Args:
-        model, trained: of one graph; the model without adapters.
-        seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
-        dropout: dropout rate of the adapters' inputs.
-        pairs: A and B to begin with, by block and matrix; None: new ones.
+    `pairs` are A and B to begin with, by block and matrix. None: new ones, A uniform in ±1/√inputs,
+    as PEFT draws it, and B 0.
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
     for number, matrix in enumerate(trained.adapted):

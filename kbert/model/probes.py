@@ -163,14 +163,10 @@ def build_pooled(model: keras.Model, pooling, layers: int = 1, dense=(), skip: i
     """Build a model from Input-Token and Input-Segment to one vector per text; shares the weights.
 
     Args:
-        pooling: one of `kbert.checkpoints.sentence_settings.POOLINGS`, or a tuple of several.
+        pooling: one of `kbert.checkpoints.sentence_settings.POOLINGS`, or several, side by side.
         layers: for "last", how many hidden states stand side by side, the last one last.
         dense: `kbert.checkpoints.sentence_settings.SentenceDense`, layers after the pooling.
         skip: tokens at a text's beginning that are not pooled.
-
-    Returns:
-        A functional model; output (B, H), for "last" (B, layers · H), for several poolings (B,
-        poolings · H), with dense layers as many as the last one has outputs.
     """
     blocks = list(range(-layers, 0)) if pooling == "last" else [-1]
     states = build_hidden_states(model, blocks=blocks)

@@ -64,12 +64,12 @@ def _self_attention_forward(x, kernel, bias, mask, seed, rate, count):
 def _self_attention_backward(rate, count, residuals, gradient):
     x, kernel, bias, of_attention = residuals
     gradient = gradient.reshape(*x.shape[:2], count, -1)
-    found = _attention_gradients(rate, of_attention, gradient)
-    packed, rows = found["heads"][0].reshape(-1, kernel.shape[1]), x.reshape(-1, x.shape[-1])
+    gradients = _attention_gradients(rate, of_attention, gradient)
+    packed, rows = gradients["heads"][0].reshape(-1, kernel.shape[1]), x.reshape(-1, x.shape[-1])
     of_x = jnp.matmul(packed, kernel.T).reshape(x.shape)
     of_bias = None
     if bias is not None:
-        of_bias = found["sums"].sum((0, 1)).reshape(-1).astype(bias.dtype)
+        of_bias = gradients["sums"].sum((0, 1)).reshape(-1).astype(bias.dtype)
     return of_x, jnp.matmul(rows.T, packed), of_bias, None, None
 
 
@@ -97,8 +97,8 @@ def _attention_forward(heads, mask, seed, rate):
     outputs = {"context": context, "highest": of_rows, "total": of_rows}
     out_specs = sizes.row_specs(of_block=True)
     blocks = pallas.cdiv(sizes.rows, _BLOCK), batch, count
-    found = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
-    return found["context"], (heads, {"mask": mask, "seed": seed, **found})
+    results = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
+    return results["context"], (heads, {"mask": mask, "seed": seed, **results})
 
 
 def _attention_gradients(rate, residuals, gradient) -> dict:
@@ -175,10 +175,8 @@ class _Sizes(NamedTuple):
         """Return the specs of all keys and values, and of a block's queries, or of all."""
 
         def spec(length, part, blocked):
-            def place(i, b, h):
-                return b, i if blocked else 0, part, h, 0
-
-            return pallas.BlockSpec((None, length, None, None, self.size), place)
+            shape = None, length, None, None, self.size
+            return pallas.BlockSpec(shape, lambda i, b, h: (b, i if blocked else 0, part, h, 0))
 
         query, key, value = (0, 1, 2) if self.packed else (0, 0, 0)
         queries = spec(_BLOCK if of_block else self.rows, query, of_block)
@@ -193,13 +191,9 @@ class _Sizes(NamedTuple):
     def row_specs(self, of_block: bool) -> dict:
         """Return the specs of contexts and sums of a block's queries, or of all."""
         rows = _BLOCK if of_block else self.rows
-
-        def place(i):
-            return i if of_block else 0
-
         shape = None, rows, None, self.size
-        context = pallas.BlockSpec(shape, lambda i, b, h: (b, place(i), h, 0))
-        sums = pallas.BlockSpec((None, None, rows), lambda i, b, h: (b, h, place(i)))
+        context = pallas.BlockSpec(shape, lambda i, b, h: (b, i if of_block else 0, h, 0))
+        sums = pallas.BlockSpec((None, None, rows), lambda i, b, h: (b, h, i if of_block else 0))
         return {"context": context, "highest": sums, "total": sums}
 
     def mask_specs(self, mask) -> dict:
@@ -209,10 +203,10 @@ class _Sizes(NamedTuple):
             return specs
         batch, heads, *shape = mask.shape
 
-        def place(i, b, h):
+        def index(i, b, h):
             return b if batch > 1 else 0, h if heads > 1 else 0, 0, 0
 
-        return specs | {"mask": pallas.BlockSpec((None, None, *shape), place)}
+        return specs | {"mask": pallas.BlockSpec((None, None, *shape), index)}
 
     def scores(self, query, key, mask_ref, row, column):
         """Return the masked scores of a tile, float32; -inf behind the last key."""
@@ -222,8 +216,8 @@ class _Sizes(NamedTuple):
         inside = (columns < self.columns)[None, :]
         if mask_ref is not None:
             rows = jnp.minimum(row + jnp.arange(_BLOCK), mask_ref.shape[0] - 1)
-            place = mask_ref.at[rows[:, None], columns[None, :]]
-            mask = triton.load(place, mask=inside, other=0)
+            tile = mask_ref.at[rows[:, None], columns[None, :]]
+            mask = triton.load(tile, mask=inside, other=0)
             scores = jnp.where(mask != 0, scores, _LOWEST)
         return jnp.where(inside, scores, -jnp.inf)
 
@@ -246,10 +240,10 @@ def _load(ref, start, end: int):
     return triton.load(ref.at[rows, :], mask=inside[:, None], other=0.0)
 
 
-def _store(place, x, left):
+def _store(ref, x, left):
     """Store the first `left` rows of a tile."""
     inside = jnp.arange(_BLOCK).reshape(-1, *[1] * (x.ndim - 1)) < left
-    triton.store(place, x.astype(place.dtype), mask=inside)
+    triton.store(ref, x.astype(ref.dtype), mask=inside)
 
 
 def _product(x, y):
@@ -271,8 +265,8 @@ def _attention_kernel(sizes, inputs, outputs):
         higher = jnp.maximum(highest, jnp.max(scores, -1))
         probs = jnp.exp(scores - higher[:, None])
         change = jnp.exp(highest - higher)
-        kept = sizes.drop(probs, inputs["seed"], head, row, column)
-        context = context * change[:, None] + _product(kept.astype(value.dtype), value)
+        dropped = sizes.drop(probs, inputs["seed"], head, row, column)
+        context = context * change[:, None] + _product(dropped.astype(value.dtype), value)
         return context, higher, total * change + jnp.sum(probs, -1)
 
     nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
@@ -293,6 +287,10 @@ def _attention_gradient_kernel(sizes, inputs, outputs):
         pallas.cdiv(length, _BLOCK) for length in (sizes.rows, sizes.columns)
     )
     nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
+    tile = functools.partial(_tile_gradients, sizes, inputs, head)
+
+    def load_keys(column):
+        return [_load(inputs[name], column, sizes.columns) for name in ("key", "value")]
 
     def store(part, x, end):
         heads, of = (outputs["heads"][0], part) if sizes.packed else (outputs["heads"][part], 0)
@@ -300,51 +298,45 @@ def _attention_gradient_kernel(sizes, inputs, outputs):
         if sizes.packed:
             outputs["sums"][pallas.ds(part, 1), :] = jnp.sum(x, 0)[None]
 
-    def of_rows(name, row):
-        return _load(inputs[name], row, sizes.rows)
-
-    def of_columns(name, column):
-        return _load(inputs[name], column, sizes.columns)
-
-    def tile(query, key, value, row, column):
-        """Return the kept probabilities, the gradients of the scores and of the contexts."""
-        gradient, context = of_rows("gradient", row), of_rows("context", row)
-        total = of_rows("total", row)
-        total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
-        scores = sizes.scores(query, key, inputs["mask"], row, column)
-        probs = jnp.exp(scores - of_rows("highest", row)[:, None]) / total[:, None]
-        kept = sizes.drop(probs, inputs["seed"], head, row, column)
-        mean = jnp.sum(_wide(gradient) * _wide(context), -1)
-        of_scores = kept * _product(gradient, value.T) - probs * mean[:, None]
-        of_scores = jnp.where(scores > _LOWEST, of_scores * sizes.size**-0.5, 0.0)
-        return kept.astype(query.dtype), of_scores.astype(query.dtype), gradient
-
     @pallas.when(block < column_blocks)
     def _():
-        key, value = of_columns("key", start), of_columns("value", start)
+        key, value = load_keys(start)
 
         def add_queries(of_queries, sums):
             row = of_queries * _BLOCK
-            query = of_rows("query", row)
-            kept, of_scores, gradient = tile(query, key, value, row, start)
-            of_key, of_value = _product(of_scores.T, query), _product(kept.T, gradient)
+            query = _load(inputs["query"], row, sizes.rows)
+            probs, of_scores, gradient = tile(query, key, value, row, start)
+            of_key, of_value = _product(of_scores.T, query), _product(probs.T, gradient)
             return sums[0] + of_key, sums[1] + of_value
 
         sums = jax.lax.fori_loop(0, row_blocks, add_queries, (nothing, nothing))
-        for part, total in zip((1, 2), sums, strict=True):
-            store(part, total, sizes.columns)
+        store(1, sums[0], sizes.columns)
+        store(2, sums[1], sizes.columns)
 
     @pallas.when(block < row_blocks)
     def _():
-        query = of_rows("query", start)
+        query = _load(inputs["query"], start, sizes.rows)
 
         def add_keys(of_keys, total):
             column = of_keys * _BLOCK
-            key, value = of_columns("key", column), of_columns("value", column)
+            key, value = load_keys(column)
             return total + _product(tile(query, key, value, start, column)[1], key)
 
-        total = jax.lax.fori_loop(0, column_blocks, add_keys, nothing)
-        store(0, total, sizes.rows)
+        store(0, jax.lax.fori_loop(0, column_blocks, add_keys, nothing), sizes.rows)
+
+
+def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
+    """Return a tile's probabilities after dropout, and the gradients of scores and contexts."""
+    names = "gradient", "context", "highest", "total"
+    gradient, context, highest, total = (_load(inputs[name], row, sizes.rows) for name in names)
+    total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
+    scores = sizes.scores(query, key, inputs["mask"], row, column)
+    probs = jnp.exp(scores - highest[:, None]) / total[:, None]
+    dropped = sizes.drop(probs, inputs["seed"], head, row, column)
+    mean = jnp.sum(_wide(gradient) * _wide(context), -1)
+    of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
+    of_scores = jnp.where(scores > _LOWEST, of_scores * sizes.size**-0.5, 0.0)
+    return dropped.astype(query.dtype), of_scores.astype(query.dtype), gradient
 
 
 def dropout(x, rate: float, seed):
@@ -505,18 +497,18 @@ def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, 
         unit, scale = _normalized(_load_rows(x_ref, row, columns, mask), inside, width, epsilon)
         gradient = _wide(_load_rows(gradient_ref, row, columns, mask))
         of_unit = gradient * gamma
-        mean = jnp.sum(of_unit, -1, keepdims=True) / width
-        slope = jnp.sum(of_unit * unit, -1, keepdims=True) / width
-        of_x = (of_unit - mean - unit * slope) * scale
-        place = of_x_ref.at[pallas.ds(row, _ROWS), columns]
-        triton.store(place, of_x.astype(of_x_ref.dtype), mask=mask)
+        means = (jnp.sum(one, -1, keepdims=True) / width for one in (of_unit, of_unit * unit))
+        of_mean, of_scale = means
+        of_x = (of_unit - of_mean - unit * of_scale) * scale
+        block_ref = of_x_ref.at[pallas.ds(row, _ROWS), columns]
+        triton.store(block_ref, of_x.astype(of_x_ref.dtype), mask=mask)
         return sums[0] + jnp.sum(gradient * unit, 0), sums[1] + jnp.sum(gradient, 0)
 
     nothing = jnp.zeros(columns.size, "float32")
     blocks = pallas.cdiv(count, _ROWS)
-    found = jax.lax.fori_loop(0, blocks, add_rows, (nothing, nothing))
-    for place, total in enumerate(found):
-        triton.store(sums_ref.at[pallas.ds(place, 1), columns], total[None, :], mask=inside)
+    sums = jax.lax.fori_loop(0, blocks, add_rows, (nothing, nothing))
+    for index, total in enumerate(sums):
+        triton.store(sums_ref.at[pallas.ds(index, 1), columns], total[None, :], mask=inside)
 
 
 def _wide(x):

@@ -12,15 +12,10 @@ Evaluated = tuple[dict[str, float], Callable[[], dict[str, tuple[float, float]]]
 
 
 class BestWeights:
-    """Evaluation of the current weights, and memory of the best ones without a run's folder.
+    """Evaluation of the engine's weights, and memory of the best ones without a run's folder.
 
-    Args:
-        engine: whose weights.
-        evaluate: returns their metrics, and a function that computes the intervals of these; None:
-            there are no dev data.
-        score: as in `kbert.training.recipe.Recipe`; the loss breaks ties.
-        wanted: whether the best weights are to be kept, or the last.
-        run: the run's folder, which has the best state; None: none is kept.
+    `evaluate` computes metrics, and a function of their intervals; None: there are no dev data.
+    `wanted` says whether the best weights are kept, or the last.
     """
 
     def __init__(

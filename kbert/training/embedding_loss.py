@@ -60,17 +60,11 @@ class EmbeddingLoss:
         return FORMULAS[self.name]
 
     def sum_losses(self, embeddings, labels, weights):
-        """Return the sums of a `kbert.training.loss.Loss`, of some records.
+        """Return the sums of a `kbert.training.loss.Loss`, of embeddings, float32 (B, C, H).
 
-        Args:
-            embeddings: float32 (B, C, H).
-            labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
-                of one with the same number. Of cosine and cosent float32 (B,), scores of pairs.
-            weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
-
-        Returns:
-            float32 (3,): the loss; the share of records that are right, of cosent of pairs of
-            pairs, of cosine the mean absolute error; Σ weight.
+        Labels of infonce and triplet are int32 (B, C), a number of each text: none is a negative of
+        one with its number. Of cosine and cosent they are scores of pairs, float32 (B,). The second
+        sum is of records that are right, of cosent of pairs of pairs, of cosine of absolute errors.
         """
         options = {name: getattr(self, name) for name in self.formula.options}
         compute = functools.partial(self.formula.sum_losses, **options)

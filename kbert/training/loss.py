@@ -26,27 +26,19 @@ _EPSILON = 1e-12  # of squared lengths, as in torch's cosine embedding loss
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of one output.
+    """The loss of one output."""
 
-    Attributes:
-        name: as in `LOSSES`, or that of a loss of text embeddings.
-        sum_losses: returns float32 (3,) for an output, its labels and their weights: Σ weight ×
-            loss; Σ weight × the second metric; Σ weight.
-        metric: the name of the second metric.
-        compute: returns the losses of one example's labels in NumPy, in float64, of its logits and
-            labels; None: no labels of data have this loss.
-        make_keras: makes Keras's own loss and metric, or the most similar ones, for callbacks.
-        teacher: the name of the loss of the same output with a teacher's output as its labels.
-        output: the output that learns, if the labels have another name.
-    """
-
-    name: str
+    name: str  # as in `LOSSES`, or that of a loss of text embeddings
+    # Of an output, its labels and their weights: float32 (3,), as of `sum_cross_entropy`.
     sum_losses: Callable
-    metric: str = "accuracy"
+    metric: str = "accuracy"  # the name of the second metric
+    # NumPy's losses of one example, in float64, of logits and labels; None: no data have this loss.
     compute: Callable | None = None
-    make_keras: Callable | None = None
-    teacher: str | None = None
-    output: str | None = None
+    make_keras: Callable | None = (
+        None  # Keras's own loss and metric, or similar ones, for callbacks
+    )
+    teacher: str | None = None  # the name of the loss of the same output on a teacher's output
+    output: str | None = None  # the output that learns, if the labels have another name
 
     def compute_mean(self, labels: Mapping, outputs: Mapping) -> float | None:
         """Return the mean in float64 over the outputs' examples, by name; None without labels."""
@@ -68,17 +60,10 @@ def make_loss(name: str, output: str | None = None, **options) -> Loss:
 
 
 def sum_cross_entropy(logits, labels, weights, smoothing: float = 0.0):
-    """Compute the sums of the softmax cross-entropy, in float32.
+    """Compute the sums of the softmax cross-entropy: `kbert.ops.reference.cross_entropy`.
 
-    Args:
-        logits: float (…, classes), in any precision.
-        labels: int32 (…), class ids.
-        weights: float32 in the labels' shape: the weight of each label; 0: padding.
-        smoothing: label smoothing, the fraction of a class's label that is spread over all classes
-            equally (Szegedy et al. 2016, section 7).
-
-    Returns:
-        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted); Σ weight.
+    `smoothing` is the fraction of a label that is spread over all classes equally (Szegedy et al.
+    2016, section 7).
     """
     sums = kops.cross_entropy(logits, labels, weights)
     if not smoothing:
@@ -150,9 +135,8 @@ def sum_metrics(names: Mapping[str, str], sums) -> dict[str, tuple]:
 def sum_kl_divergence(logits, targets, weights, temperature: float = 1.0):
     """Compute the sums of KL(teacher ‖ student) at a temperature T, times T².
 
-    `targets` are the teacher's logits (Hinton et al. 2015, section 2).
-
-    The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
+    `targets` are the teacher's logits (Hinton et al. 2015, section 2). The gradient shrinks as
+    1/T²: times T² it is as large at any temperature.
     """
     logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)  # (B, C)
     student, teacher = (ops.log_softmax(one / temperature, axis=-1) for one in (logits, targets))

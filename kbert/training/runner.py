@@ -69,9 +69,6 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
 
     `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
     are settings, which must be the run's own.
-
-    It raises what `start` raises; a ValueError that names the difference, where data, settings or
-    kbert's computation are others than the run's; a BlockingIOError if another process trains it.
     """
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints

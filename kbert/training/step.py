@@ -75,12 +75,8 @@ class TrainingStep:
     def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
         """Run a step; return the new values, and the metrics that `metric_names` lists.
 
-        Args:
-            values: what the step changes.
-            frozen: values of the weights that are not trained.
-            batch: this device's inputs, labels, weights of labels, and stop flags: by name,
-                (micro-batches, B, …).
-            seeds: int32 (micro-batches, dropouts, 2).
+        `batch` has this device's inputs, labels, weights of labels, and stop flags, by name, each
+        (micro-batches, B, …); `seeds` are int32 (micro-batches, dropouts, 2).
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
         names = name_metrics(self.losses, batch[1])
@@ -177,9 +173,8 @@ class TrainingStep:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
 
         GradCache (Gao et al. 2021, arXiv 2101.06983, section 3.2): all embeddings without
-        gradients, micro-batch by micro-batch; their loss and its gradient; then each micro-batch
-        again, with the loss Σ embeddings × that gradient. Dropout draws the same masks both times,
-        since they are functions of the seeds.
+        gradients; their loss and its gradient; then each micro-batch again, with the same dropout
+        and the loss Σ embeddings × that gradient.
         """
         inputs, labels, label_weights, flags = batch
 

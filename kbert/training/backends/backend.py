@@ -21,9 +21,11 @@ class Program(Protocol):
     backend: Any
     step: TrainingStep
     state: TrainingState
+    update_function: Callable  # `TrainingStep.update`, as it is compiled
 
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
         self.backend, self.step, self.state = backend, step, state
+        self.update_function = step.update
 
     def frozen(self) -> list:
         """Return the values of the weights that are not trained."""
@@ -42,6 +44,15 @@ class Program(Protocol):
         `shards` has arrays (micro-batches, B, …) for each of this process's devices, `seeds` those
         of all devices, int32 (devices, micro-batches, dropouts, 2).
         """
+        (arrays,) = shards
+        batch = self.to_tensors(arrays, axis=1)
+        new, metrics = self.update_function(self.state.values(), self.frozen(), batch, seeds)
+        self.assign(new)
+        return metrics
+
+    def to_tensors(self, arrays, axis: int = 0):
+        """Return a structure of arrays, split over devices along an axis, as tensors."""
+        return keras.tree.map_structure(ops.convert_to_tensor, arrays)
 
     def updates(
         self, each: Sequence[tuple[list[Arrays], np.ndarray]]
@@ -57,11 +68,12 @@ class Program(Protocol):
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         """Return the scaled gradients of shards with the first devices' seeds, summed."""
         weights, _, counts = self.state.values()
-        fixed = to_tensors((weights, counts.loss_scale, self.frozen()))
-        each = [
-            self.step.gradients_of_device(*fixed, to_tensors(arrays), own)[0]
-            for arrays, own in zip(shards, seeds, strict=False)
-        ]
+        values = weights, counts.loss_scale, self.frozen()
+        weights, scale, frozen = self.to_tensors(values)
+        each = []
+        for arrays, own in zip(shards, seeds, strict=False):
+            batch = self.to_tensors(arrays)
+            each.append(self.step.gradients_of_device(weights, scale, frozen, batch, own)[0])
         return [ops.convert_to_numpy(sum(same)) for same in zip(*each, strict=True)]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
@@ -160,11 +172,6 @@ class Backend(Protocol):
         each = step.each_weight(decision, values, gradients)
         weights, slots = zip(*(step.update_weight(*one) for one in each), strict=True)
         return Values(list(weights), list(slots), counts)
-
-
-def to_tensors(arrays):
-    """Return a structure of arrays as the backend's tensors."""
-    return keras.tree.map_structure(ops.convert_to_tensor, arrays)
 
 
 def add(total, new):

@@ -82,10 +82,8 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
     """`keras.distribution.initialize`, with one line where processes are absent; nothing for one.
 
     JAX waits for five minutes, then aborts the process, and names nobody. So the others look for
-    process 0 first (a TimeoutError without it), and whoever waits in JAX for longer than
-    `timeout_s` logs what is wrong and ends with status 2: nothing in Python can break JAX's wait
-    off. A ValueError names a variable that is missing or cannot be, an OSError a port that is
-    taken.
+    process 0 first (a TimeoutError without it), and a timer ends a process that waits in JAX for
+    longer than `timeout_s`: nothing in Python can break JAX's wait off.
     """
     import keras
 

@@ -143,24 +143,14 @@ class _Program(Program):
         self._gradients = jax.jit(step.gradients)
         self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
 
-    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
-        (arrays,) = shards
-        new, metrics = self.update_function(
-            self.state.values(), self.frozen(), self._shard(arrays, 1), seeds
-        )
-        self.assign(new)
-        return metrics
-
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
-        (arrays,) = shards
-        batch = self._shard(arrays, 1)
+        batch = self.to_tensors(shards[0], axis=1)
         gradients, _ = self._gradients(self.state.values(), self.frozen(), batch, seeds)
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        (arrays,) = shards
-        batch = self._shard(arrays, 0)
-        return np.asarray(self._measure(self.state.values().weights, self.frozen(), batch))
+        weights, batch = self.state.values().weights, self.to_tensors(shards[0])
+        return np.asarray(self._measure(weights, self.frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights, frozen = self.state.values().weights, self.frozen()
@@ -170,8 +160,7 @@ class _Program(Program):
             )
         return self._outputs(weights, frozen, inputs)
 
-    def _shard(self, arrays, axis: int):
-        """Place this process's arrays as shards of the whole batch's, split along an axis."""
+    def to_tensors(self, arrays, axis: int = 0):
         distribution = self.backend.distribution
         if not distribution:
             return arrays

@@ -14,7 +14,7 @@ from torch.optim.adamw import adamw
 
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
-from kbert.training.backends.backend import Arrays, Backend, Program, add, to_tensors
+from kbert.training.backends.backend import Arrays, Backend, Program, add
 from kbert.training.state import Counts, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessFailed
@@ -157,23 +157,16 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
 
 
 class _Program(Program):
-    def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
-        (arrays,) = shards
-        batch = to_tensors(arrays)
-        new, metrics = self.step.update(self.state.values(), self.frozen(), batch, seeds)
-        self.assign(new)
-        return metrics
-
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        (arrays,) = shards
-        sums = self.step.measure(self.state.values().weights, self.frozen(), to_tensors(arrays))
+        weights, batch = self.state.values().weights, self.to_tensors(shards[0])
+        sums = self.step.measure(weights, self.frozen(), batch)
         return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().weights
-        outputs = self.step.outputs(weights, self.frozen(), to_tensors(inputs))
+        outputs = self.step.outputs(weights, self.frozen(), self.to_tensors(inputs))
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def frozen(self) -> list:

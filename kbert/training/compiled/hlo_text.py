@@ -91,7 +91,8 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
             lines = bodies.setdefault(header[2], [])
             entry = header[2] if header[1] else entry
         elif fields := _LINE.match(line):
-            lines.append(Instruction(*fields.groups(), line))
+            name, shape, opcode, arguments = fields.groups()
+            lines.append(Instruction(name, shape, opcode, arguments, line))
     return entry, bodies
 
 

@@ -28,6 +28,8 @@ from kbert.training.state import MOST_SKIPPED
 from kbert.training.stopping import Agreement, ProcessFailed, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
+_STARTS = "computing" if keras.backend.backend() == "torch" else "compiling"
+_FIRST = f"{_STARTS} the first step …"
 
 
 class NotFinite(RuntimeError):
@@ -49,11 +51,9 @@ def train(
     """Train the steps of a plan with an engine that has done `start` of them; return the history.
 
     Args:
-        engine, batches, plan: the engine, the batch of each step, and what is done when.
         run: the folder for records and states; None: nothing is saved.
-        callbacks: Keras's callbacks. One epoch is the time between two evaluations; its logs are
-            means over it. Their own state is not saved when a run is resumed.
-        progress: whether to show the progress line.
+        callbacks: Keras's callbacks, whose epochs lie between two evaluations; logs are means over
+            one. Their own state is not saved.
         speed: measures how fast the steps are; None: tokens per second alone.
         report: writes the run's page after each evaluation, from the steps done and their records.
 
@@ -68,15 +68,9 @@ def train(
     per_call, ahead = engine.steps_per_execution, engine.ahead()
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
-    first = "computing" if keras.backend.backend() == "torch" else "compiling"
-    line = Live(
-        plan.steps,
-        progress and backend.process == 0,
-        first=f"{first} the first step …",
-        steps_per_epoch=getattr(batches, "steps_per_epoch", None),
-    )
+    epoch = getattr(batches, "steps_per_epoch", None)
     with (
-        line as live,
+        Live(plan.steps, progress and backend.process == 0, _FIRST, steps_per_epoch=epoch) as live,
         stop_requests(alone=backend.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their steps: the device does not wait for them.
         # Each depends on its number alone, so a resumed run needs no other position in the data.

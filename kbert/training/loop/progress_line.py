@@ -14,7 +14,7 @@ class Live:
     """The progress line of a run on stderr, a context; `first` is shown until there are metrics."""
 
     def __init__(
-        self, steps: int, progress=True, stream=None, first="", steps_per_epoch: int | None = None
+        self, steps: int, progress=True, first="", stream=None, steps_per_epoch: int | None = None
     ):
         self._steps, self._show, self._first = steps, progress and is_shown(), first
         self._steps_per_epoch, self._stream = steps_per_epoch, stream or sys.stderr

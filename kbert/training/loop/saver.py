@@ -27,9 +27,8 @@ class Saver:
     ) -> None:
         """Save the state after `done` steps, with its `Plan.score_of`, unless that was started.
 
-        With `beside` training continues while it is written; otherwise it is on the disk when this
-        returns. All hosts call this, unless this one saves `alone`. An OSError, of this state or
-        the previous one, says how to resume.
+        With `beside` training continues while it is written. All hosts call this, unless this one
+        saves `alone`. An OSError, of this state or the previous one, says how to resume.
         """
         if self._run is None:
             return
