@@ -44,11 +44,7 @@ def defer_values(forever: bool = False):
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
-    """Give a model built within `defer_values` its values, one at a time.
-
-    `values` has functions that read a variable's value, in its shape, by the variable's path. Other
-    variables get what their initializers draw.
-    """
+    """Give a model of `defer_values` its values, read by path one at a time, or initial ones."""
     import keras
 
     try:
@@ -116,10 +112,7 @@ def _copy(weight) -> np.ndarray:
 
 
 def cast_model(model, spec: GraphSpec, dtype: str):
-    """Return the model of a spec in a dtype; made once, and again where a weight has changed since.
-
-    It shares no weight. The dtype is that of weights and computing, such as "bfloat16".
-    """
+    """Return a model's copy in a dtype; made once, and again where a weight has changed since."""
     from keras import ops
 
     def checksum(weight) -> int:

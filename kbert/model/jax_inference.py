@@ -43,11 +43,7 @@ def compile_forward(model: keras.Model) -> Callable:
 
 @contextlib.contextmanager
 def keep_weights(model: keras.Model) -> Iterator[None]:
-    """Have Keras's `predict` and `evaluate` donate nothing; put the weights back after an error.
-
-    One thread at a time: another one waits. A distributed model (`keras.distribution`) is left to
-    Keras.
-    """
+    """Have Keras donate nothing in one thread at a time; put the weights back after an error."""
     if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
         yield
         return

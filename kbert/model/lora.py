@@ -19,11 +19,7 @@ from kbert.ops.keras_internals import unlocked
 
 
 class LoraAdapter(keras.layers.Layer):
-    """The adapter of one matrix: from its input (…, inputs) to what is added to its output.
-
-    `a`, (rank, inputs), and `b`, (outputs, rank), are the first values; `rate` is the input's
-    dropout rate.
-    """
+    """The adapter of one matrix, from A (rank, inputs) and B (outputs, rank), to begin with."""
 
     def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):
         super().__init__(name=matrix.name, **kwargs)

@@ -98,17 +98,15 @@ def cut_after_embeddings(model: keras.Model, output) -> keras.Model:
 def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
     """Map each hidden state of a student to one of the teacher: TinyBERT's uniform map.
 
-    g(m) = m · N/M (Jiao et al. 2020, section 3.2) for M and N encoder blocks, from the embeddings'
-    output, 0, to the last; rounded where M does not divide N.
+    g(m) = m · N/M (Jiao et al. 2020, section 3.2) for M and N encoder blocks, rounded.
     """
     return [(m, (2 * m * teacher + student) // (2 * student)) for m in range(student + 1)]
 
 
 def add_state_outputs(model: keras.Model, blocks: list[int], width: int) -> BertModel:
-    """Return the model with hidden states as outputs after its own, as wide as a teacher's.
+    """Return the model with hidden states (B, S, width) as outputs after its own.
 
-    They are float (B, S, width), named by `names.hidden_target`. If the widths differ, each goes
-    through a learned projection of its own, which is dropped after training.
+    If the widths differ, each has a learned projection, which is dropped after training.
     """
     states = []
     for block in blocks:

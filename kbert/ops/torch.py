@@ -125,11 +125,7 @@ def _draws_by_seed(x) -> bool:
 
 
 def _draw(x, rate: float, seed) -> tuple:
-    """Return a keep mask, bool of the shape of x, and the scale of the numbers that it keeps.
-
-    16 random bits per number, from 64 at a time: torch's own dropout takes four times as long. The
-    scale is that of the exact rate.
-    """
+    """Return a keep mask for x, from 16 bits per number, and the scale of the exact rate."""
     low, high = seed.tolist()
     generator = torch.Generator().manual_seed((low ^ high * 0x9E3779B9) % 2**32)
     numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64)

@@ -39,14 +39,9 @@ class Engine:
     ) -> None:
         """Make the optimizer's variables, and compile the step.
 
-        Args:
-            model: a functional model, built within `backend.scope()`.
-            optimizer: the optimizer's settings.
-            trained: the trained weights, made within the scope; None: all.
-            jit: whether XLA compiles the step; None: chosen for the device.
-            steps_per_execution: maximum number of steps in one call; None: chosen for the device.
-            seed: seed of the dropout.
-            options: those of `TrainingStep`. Without `losses` each output has its head's.
+        The model is functional; it and `trained` (None: all) are made within `backend.scope()`.
+        `jit` and `steps_per_execution` are chosen for the device where they are None. `options` are
+        those of `TrainingStep`. Without `losses` each output has its head's.
         """
         settings = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
         settings = {name: value for name, value in settings.items() if name in RULES}
@@ -99,21 +94,14 @@ class Engine:
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, stop_flags: StopFlags = NO_STOP
     ) -> Callable[[], list[dict[str, float]]]:
-        """Run several steps from `step` on, in one call of the device if the backend can.
-
-        The batches have the same shapes, and are at most `steps_per_execution`. Return a function
-        that waits for their metrics: one dictionary per step, as from `update`.
-        """
+        """Run up to `steps_per_execution` steps; return a function that waits for their metrics."""
         each = enumerate(batches, start=step)
         return self.program.updates(
             [(self.split(one, stop_flags), self.seeds(n)) for n, one in each]
         )
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
-        """Return a step's gradients by their weights' paths: not clipped, times the loss scale.
-
-        The batch is for one process, or for one device if embeddings are trained.
-        """
+        """Return one process's gradients by their weights' paths, scaled and not clipped."""
         gradients = self.program.gradients(self.split(batch), self.seeds(step))
         paths = [weight.path for weight in self.state.variables.weights]
         return dict(zip(paths, gradients, strict=True))

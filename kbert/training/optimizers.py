@@ -56,11 +56,7 @@ def is_decayed(path: str) -> bool:
 
 
 def learning_rate(settings: Optimizer, iteration):
-    """Return the rate of the step after `iteration` steps, float32.
-
-    transformers' get_linear_schedule_with_warmup and get_constant_schedule_with_warmup: with a
-    warm-up the first step has a rate of 0.
-    """
+    """Return the next step's rate, float32, as transformers' schedules with a warm-up from 0."""
     done = ops.cast(iteration, "float32")
     warmup, total = float(settings.warmup_steps), float(settings.total_steps)
     left = ops.maximum(total - done, 0.0) / max(total - warmup, 1.0)

@@ -31,11 +31,7 @@ _RUN_SETTINGS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for a setting's value.
-
-    `read` returns the value as Python's own number, which JSON can hold, or raises a ValueError,
-    TypeError or OverflowError.
-    """
+    """A rule for a setting: `read` makes Python's own number of it, or raises a built-in error."""
 
     text: str  # the rule in words, after "must"
     read: Callable
@@ -81,11 +77,7 @@ class _RefusedError(ValueError):
 
 
 def _read_optimizer(value) -> str | dict:
-    """Return an optimizer's name, or the JSON of one of Keras's, from itself or from its JSON.
-
-    A `_RefusedError` says which setting is the run's, or that a step changes more than each weight
-    and its slots; another object is a TypeError.
-    """
+    """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
     if isinstance(value, str):
         return value
     import keras

@@ -100,11 +100,7 @@ class TrainingState:
 
 
 def find_seed_states(model) -> list:
-    """Return the states of the model's seed generators, in the order of its layers.
-
-    Keras: `variables` are "all layer state, including random seeds", `weights` without these. A
-    layer without a seed would draw the same mask at each step, and nothing would show it.
-    """
+    """Return the states of the model's seed generators, one at least for each dropout layer."""
     weights = set(map(id, model.weights))
     states = [variable for variable in model.variables if id(variable) not in weights]
     drawing = sum(

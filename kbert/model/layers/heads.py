@@ -73,12 +73,9 @@ class Slice(Maskless):
 
 @_register
 class GatherFirsts(_MaskedOutput):
-    """The hidden state of each packed text's first token, (N, 1, H).
+    """The hidden state of each packed text's first token, (N, 1, H), with that token's own mask.
 
-    Its mask is that token's own: which tokens of its row belong to the same text.
-
-    Call arguments:
-        inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
+    Its inputs are [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
     """
 
     def call(self, inputs):

@@ -63,11 +63,7 @@ def watch_batches(callbacks) -> bool:
 
 
 class Callbacks:
-    """The callbacks of a run, and the compiled model that they see.
-
-    The labels of `batch`, any of the run, say which loss and metrics outputs have; `params` are as
-    Keras's CallbackList takes them.
-    """
+    """The callbacks of a run, and the compiled model that they see; any batch has its labels."""
 
     def __init__(self, callbacks: Sequence, engine, batch: TrainingBatch, **params):
         self._engine = engine

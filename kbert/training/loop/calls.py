@@ -15,11 +15,7 @@ Call = tuple[int, list[TrainingBatch]]  # the number of its first update, and it
 def prefetch(
     batches: Batches, part: slice, start: int, stop: int, ahead: int
 ) -> Iterator[Iterator[tuple[int, TrainingBatch]]]:
-    """Give numbers and batches of the steps `start` … `stop` − 1; a thread makes them ahead.
-
-    A batch has the examples of `part`. An error in making it is raised where it is taken. `ahead`
-    is the number of batches that are taken together.
-    """
+    """Give numbers and batches of steps, or an error in making one; a thread makes them ahead."""
     thread, steps = ThreadPoolExecutor(1, "kbert-batches"), range(start, stop)
     ahead = max(ahead + 1, AHEAD)
 
@@ -41,9 +37,8 @@ def calls(
 ) -> Iterator[Call]:
     """Yield batches in order, those of a call together: at most `most`, up to the run's next pause.
 
-    A call's batches have one shape. Where it ends depends on the steps' numbers and shapes alone:
-    every host, and a run that is resumed from a state, makes the same ones. An error of a batch is
-    raised after a call of those before it.
+    A call's batches have one shape. Every host, and a resumed run, makes the same calls. An error
+    of a batch is raised after a call of those before it.
     """
     together: list[TrainingBatch] = []
     try:

@@ -13,11 +13,7 @@ EXAMPLES = 8  # examples whose layer outputs are held at a time
 
 
 def find_first_bad(engine, batch: TrainingBatch, step: int, first_row: int = 0) -> str:
-    """Name the first tensor that is not finite, and the examples that have it, in words.
-
-    The weights come first, then each layer's output in the graph's order, then the gradients.
-    `first_row` is the first row of this process's part in the whole batch.
-    """
+    """Name the first tensor, in the graph's order, that is not finite, and its examples' rows."""
     model = engine.model
     if bad := [weight.path for weight in model.weights if not _is_finite(weight.value)]:
         return f"first bad: the weight {first_few(bad, 1)}"

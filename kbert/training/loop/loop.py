@@ -80,8 +80,8 @@ def train(
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
             of_keras = Callbacks(callbacks, engine, batches.batch(start, part), **params)
-        agreement, measured = Agreement(engine, stop_request), speed or Speed()
-        tools = of_keras, ahead, agreement, measured, live, report
+        agreement = Agreement(engine, stop_request)
+        tools = of_keras, ahead, agreement, speed or Speed(), live, report
         trainer = _Trainer(engine, plan, run, start, batches.batch_size, *tools)
         trainer.run_to_end(calls(prefetched, per_call, plan.pauses))
     return trainer.history

@@ -10,11 +10,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saver:
-    """A writer of the engine's states, one at a time, in a thread.
-
-    `run` is None where nothing is saved. `saved` is the number of steps of the state on the disk,
-    as far as is known; None: there is none.
-    """
+    """A thread that writes an engine's states to a run, if any; `saved` is the last one's step."""
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
         self._engine, self._run = engine, run

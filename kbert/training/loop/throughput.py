@@ -12,13 +12,10 @@ _OUTLIER = 5  # times the median: a step that compiled something for a new lengt
 
 
 class Speed:
-    """The speed of the last steps; the first one, which compiles, is left out.
-
-    `flops` are those of one step, over all hosts (`kbert.account`'s training FLOPs), `peak` is in
-    FLOP/s of all the devices together; None: not known.
-    """
+    """The speed of the last steps; the first one, which compiles, is left out."""
 
     def __init__(self, flops: float | None = None, peak: float | None = None):
+        # FLOPs of a step over all hosts (`kbert.account`'s), FLOP/s of all devices together
         self._flops, self._peak = flops, peak
         self._last: deque[tuple[float, int, float]] = deque()  # tokens, updates, seconds
         self._clock: float | None = None

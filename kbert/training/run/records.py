@@ -83,11 +83,7 @@ _START = b"\x08\x01"  # SessionLog.status = START
 
 
 class EventFile:
-    """An event file of one start of a run, in TensorBoard's log folder.
-
-    What older files there say of steps after `step` is void: TensorBoard drops it, so that a
-    resumed run has no step twice.
-    """
+    """A TensorBoard file of one start of a run; it voids older files' steps after `step`."""
 
     def __init__(self, folder: str | os.PathLike, step: int = 0):
         folder = Path(folder)

@@ -184,11 +184,7 @@ class RunFolder:
             )
 
     def begin(self, step: int) -> list[dict]:
-        """Open metrics.jsonl and TensorBoard's file until `close`; return the lines up to `step`.
-
-        Later lines are cut. States of later steps, which cannot be used, or they would have been,
-        are set aside as `….refused`.
-        """
+        """Open the records, return those up to `step`, and set later states aside (`….refused`)."""
         if not self.chief:
             return [line for line in self.read_records() if line["step"] <= step]
         self.close()
@@ -205,11 +201,7 @@ class RunFolder:
             file.add(step, values)
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
-        """Write a state and remove those that are neither of the last two nor the best.
-
-        `score` is that of an evaluation at that step, and what breaks ties; higher is better. An
-        OSError leaves the states before it whole.
-        """
+        """Write a state with its score (and what breaks ties), and remove superseded ones."""
         if not self.chief:
             return
         self.check_not_moved()
