@@ -19,7 +19,6 @@ from jax.experimental.pallas import triton
 from kbert.ops import jax as jax_ops
 from kbert.ops import reference
 
-_LOWEST = -3.4028235e38  # float32's, as in the reference
 _SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
 _BLOCK = 64  # queries or keys of a tile
 _ROWS = 4  # that `layer_norm` normalizes at a time
@@ -88,7 +87,7 @@ def _attention(heads: list, mask, seed, rate):
 
 def _attention_forward(heads, mask, seed, rate):
     """`heads` may be one array (B, S, 3, A, D) too."""
-    sizes = _Sizes.of(heads, rate)
+    sizes = _Sizes.from_heads(heads, rate)
     batch, rows, _, count, size = heads[0].shape
     context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
     of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
@@ -104,7 +103,7 @@ def _attention_forward(heads, mask, seed, rate):
 def _attention_gradients(rate, residuals, gradient) -> dict:
     """Return the gradients of the heads; of one array also their sums over blocks of rows."""
     heads, others = residuals
-    sizes = _Sizes.of(heads, rate)
+    sizes = _Sizes.from_heads(heads, rate)
     inputs = sizes.heads(heads) | others | {"gradient": gradient}
     in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
     in_specs |= sizes.row_specs(of_block=False)
@@ -164,7 +163,7 @@ class _Sizes(NamedTuple):
     packed: bool  # query, key and value are one array
 
     @classmethod
-    def of(cls, heads: list, rate: float):
+    def from_heads(cls, heads: list, rate: float):
         (_, rows, _, count, size), columns = heads[0].shape, heads[-1].shape[1]
         return cls(count, rows, columns, size, rate, len(heads) == 1)
 
@@ -218,7 +217,7 @@ class _Sizes(NamedTuple):
             rows = jnp.minimum(row + jnp.arange(_BLOCK), mask_ref.shape[0] - 1)
             tile = mask_ref.at[rows[:, None], columns[None, :]]
             mask = triton.load(tile, mask=inside, other=0)
-            scores = jnp.where(mask != 0, scores, _LOWEST)
+            scores = jnp.where(mask != 0, scores, reference.LOWEST)
         return jnp.where(inside, scores, -jnp.inf)
 
     def drop(self, probs, seed_ref, head, row, column):
@@ -335,7 +334,7 @@ def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
     mean = jnp.sum(_wide(gradient) * _wide(context), -1)
     of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
-    of_scores = jnp.where(scores > _LOWEST, of_scores * sizes.size**-0.5, 0.0)
+    of_scores = jnp.where(scores > reference.LOWEST, of_scores * sizes.size**-0.5, 0.0)
     return dropped.astype(query.dtype), of_scores.astype(query.dtype), gradient
 
 

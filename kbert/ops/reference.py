@@ -14,7 +14,7 @@ from keras import ops
 
 from kbert import ops as kops
 
-_LOWEST = -3.4028235e38  # float32's
+LOWEST = -3.4028235e38  # float32's
 
 
 def linear(x, kernel, bias=None):
@@ -63,7 +63,7 @@ def attention_probs(query, key, mask=None):
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")
     if mask is not None:
-        scores = ops.where(mask, scores, _LOWEST)
+        scores = ops.where(mask, scores, LOWEST)
     return ops.cast(ops.softmax(scores), query.dtype)
 
 

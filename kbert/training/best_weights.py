@@ -18,9 +18,15 @@ class BestWeights:
     `wanted` says whether the best weights are kept, or the last.
     """
 
-    def __init__(self, engine, evaluate: Callable[[Any], Evaluated] | None, score, wanted, run):
-        self._engine, self._evaluate, self._score = engine, evaluate, score
-        self._run: RunFolder | None = run
+    def __init__(
+        self,
+        engine,
+        evaluate: Callable[[Any], Evaluated] | None,
+        score: str,
+        wanted: bool,
+        run: RunFolder | None,
+    ):
+        self._engine, self._evaluate, self._score, self._run = engine, evaluate, score, run
         self._wanted = wanted and evaluate is not None
         self._best, self._weights = WORST, None
         # the best and the last evaluation of this start

@@ -34,9 +34,7 @@ class Loss:
     metric: str = "accuracy"  # the name of the second metric
     # NumPy's losses of one example, in float64, of logits and labels; None: no data have this loss.
     compute: Callable | None = None
-    make_keras: Callable | None = (
-        None  # Keras's own loss and metric, or similar ones, for callbacks
-    )
+    make_keras: Callable | None = None  # Keras's loss and metric, or similar ones: for callbacks
     teacher: str | None = None  # the name of the loss of the same output on a teacher's output
     output: str | None = None  # the output that learns, if the labels have another name
 

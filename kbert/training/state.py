@@ -108,7 +108,7 @@ def find_seed_states(model) -> list:
         or (isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0)
         for layer in model.layers
     )
-    if len(states) < drawing:
+    if len(states) < drawing:  # a layer without a seed would draw the same mask at each step
         raise RuntimeError(
             f"Keras {keras.__version__} has {len(states)} seeds among the model's variables for "
             f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"

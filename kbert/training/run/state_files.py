@@ -115,7 +115,7 @@ class State(NamedTuple):
 
 
 class States:
-    """The states of the run with an id, in a folder; `check` refuses a fingerprint and settings."""
+    """The states of the run with an id, in a folder; `check` refuses those of other settings."""
 
     def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
         self.folder, self._run, self._check = folder, run, check
