@@ -144,7 +144,7 @@ def _names_of(parts: Collection[str], column: str) -> set[str]:
 
 def find_num_labels(tensors: Mapping, *columns: str) -> int | None:
     """Return the labels that a checkpoint's head has; None without a head that has any."""
-    templates = [row for row in TEMPLATES if row.shape[0] == "N"]
+    templates = [row for row in TEMPLATES if row.shape == ("N",)]  # biases
     names = [row.names.get(column) for column in columns for row in templates]
     shapes = [tensors[name].shape for name in names if name in tensors]
     return next((shape[0] for shape in shapes if shape), None)

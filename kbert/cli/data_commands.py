@@ -54,6 +54,9 @@ def vocab(corpus, size, output, **options):
 @CORPUS
 @option("--vocab DIR", str, "Folder with a vocabulary.", required=True)
 @option("-o --output", Output(), "Folder for the shards.", required=True)
+@option(
+    "--uncased/--cased lowercase", bool, "Casing of the vocabulary, if its files do not say it."
+)
 @option("--processes N", int, "Number of processes. Default: one per core, at most 8.")
 @option("--dask ADDRESS", str, "Address of a Dask scheduler whose workers tokenize.")
 @READING

@@ -36,8 +36,6 @@ from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.io.row_formats import read_package_table
 
-GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens", "qa")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -195,3 +193,8 @@ def _fill(*graphs: str, **braces) -> list[Layer]:
 def _table() -> list[list[str]]:
     """Return the rows as they stand in the file, without their notes."""
     return [cells[:-1] for cells in read_package_table("kbert.graph", "layers.tsv")]
+
+
+# In the order of an account: those of base, then the other heads' as in the table
+_OF_BASE = ("embeddings", "encoder", "pooler", "MLM", "NSP")
+GROUPS = tuple(dict.fromkeys((*_OF_BASE, *(row[1] for row in _table()))))

@@ -8,7 +8,7 @@ import pytest
 
 import kbert
 from kbert.training import optimizers
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimizers import OPTIMIZERS, Optimizer
 
 SHAPE, UPDATES = (7, 5), 13
 
@@ -144,7 +144,7 @@ def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
         "LossScaleOptimizer changes more": keras.optimizers.LossScaleOptimizer(
             keras.optimizers.Adam()
         ),
-        "optimizer must be adamw or lamb, or one of Keras's optimizers from Python, such as "
+        f"optimizer must be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, such as "
         r"keras.optimizers.Lion\(\), got 5": 5,
     }  # fmt: skip
     for said, optimizer in cases.items():

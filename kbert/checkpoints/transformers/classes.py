@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kbert.checkpoints.weight_names import BODY, OF_FAMILY
+from kbert.checkpoints.weight_names import BODY, OF_FAMILY, TEMPLATES
 from kbert.graph.config import BertConfig
 from kbert.graph.families import FAMILIES
 from kbert.heads import HEADS
@@ -39,12 +39,18 @@ def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str,
     return named
 
 
+def _list_prefixes(column: str) -> tuple[str, ...]:
+    """Return what the names of heads' weights begin with."""
+    rows = [row for row in TEMPLATES if row.part not in (*BODY, "pooler") and column in row.names]
+    return tuple(dict.fromkeys(row.names[column].split(".")[0] + "." for row in rows))
+
+
 def _roberta(name: str, model_type: str, prefix: str = "roberta.") -> Classes:
     return Classes(
         prefix,
         _name_classes(name, model_type),
         {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
-        ("lm_head.", "classifier.", "qa_"),
+        _list_prefixes("roberta"),
     )
 
 
@@ -55,7 +61,7 @@ BERT = Classes(
         "cls.predictions.decoder.weight": _TABLE,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    ("cls.", "classifier.", "qa_"),
+    _list_prefixes("transformers"),
 )
 _BY_MODEL_TYPE = {
     "bert": BERT,
@@ -67,7 +73,7 @@ _BY_MODEL_TYPE = {
         "distilbert.",
         _name_classes("DistilBert", "distilbert"),
         {"vocab_projector.weight": _TABLE},
-        ("vocab_", "pre_classifier.", "classifier.", "qa_"),
+        _list_prefixes("distilbert"),
         "DistilBertTokenizer",
     ),
 }

@@ -172,6 +172,11 @@ def class_to_write(bert, architecture: str | None) -> str:
     """Return the transformers class of a model: the requested, its own, or its whole head's."""
     classes = classes_of(bert.config)
     fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
+    if not fitting:
+        raise ValueError(
+            f"format transformers stores heads of its classes, got {bert.head}, which has none: "
+            "save to a file that ends in .keras"
+        )
     if architecture is None:
         return bert.architecture if bert.architecture in fitting else fitting[0]
     if architecture not in fitting:

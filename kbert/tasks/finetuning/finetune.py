@@ -67,8 +67,8 @@ def finetune(
         output: the run's folder, new or empty; None: nothing is saved.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
             `kbert.training.run_settings.RunOptions`.
-        options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw",
-            "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
+        options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw"
+            or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
 
     Returns:
         A `Finetuned`.
