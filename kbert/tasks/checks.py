@@ -57,14 +57,20 @@ def require_source(source: object, task: str) -> None:
 
 
 def require_data(**data: object) -> None:
-    """Raise a FileNotFoundError for a missing path of labelled data, by its argument's name."""
+    """Raise an OSError for labelled data at a path without a file, by its argument's name."""
+    expected = (
+        "Expected: labelled data, such as a .tsv, .csv, .jsonl or .json file, or rows in memory"
+    )
     for name, path in data.items():
-        if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
+        if not isinstance(path, (str, os.PathLike)):
+            continue
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{path} ({name}=): a folder. {expected}")
+        if not os.path.exists(path):
             bounds.refuse_url(path)
             near = hint_of_path(path, os.path.isfile)
             raise FileNotFoundError(
-                f"{path} ({name}=): no such file. Expected: labelled data, such as a .tsv, .csv, "
-                ".jsonl or .json file, or rows in memory" + (f": {near}" if near else "")
+                f"{path} ({name}=): no such file. {expected}" + (f": {near}" if near else "")
             )
 
 

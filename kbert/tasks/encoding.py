@@ -1,9 +1,7 @@
 """Encoding of labelled texts."""
 
 import logging
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Iterator, Sequence
 
 _logger = logging.getLogger("kbert")
 
@@ -19,18 +17,28 @@ def encode_in_portions(
     Portions of the texts bound the memory of the tokenizer's encodings.
     """
     columns = [[text[:_LONGEST] for text in column] for column in (texts, pairs or ())]
-    sizes = np.cumsum([sum(map(len, row)) for row in zip(*filter(None, columns), strict=True)])
-    ids, segments, truncated, start = [], [], 0, 0
-    for end in (*(np.flatnonzero(np.diff(sizes // _PORTION)) + 1), len(texts)):
-        portion, second = (column[start:end] for column in columns)
+    ids, segments, truncated = [], [], 0
+    for part in split_by_size(*filter(None, columns)):
+        portion, second = (column[part] for column in columns)
         for encoding in tokenizer.encode_batch(portion, second or None, max_length=max_length):
             ids.append(encoding.ids)
             segments.append(encoding.segment_ids)
             truncated += encoding.truncated
-        start = end
     if truncated:
         hint = ": every one. Raise max_length" if truncated == len(texts) > 1 else ""
         _logger.warning(
             "%d of %d texts cut to %d tokens%s", truncated, len(texts), max_length, hint
         )
     return ids, segments
+
+
+def split_by_size(*columns: Sequence[str], most: int | None = None) -> Iterator[slice]:
+    """Yield slices of rows of texts: each of about 2²⁰ characters, and of at most `most` rows."""
+    start = size = end = 0
+    for end, row in enumerate(zip(*columns, strict=True)):
+        length = sum(map(len, row))
+        if end > start and (size + length > _PORTION or end - start == most):
+            yield slice(start, end)
+            start, size = end, 0
+        size += length
+    yield slice(start, end + 1)

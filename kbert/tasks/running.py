@@ -31,9 +31,10 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
+from kbert.tasks.encoding import split_by_size
 
 BATCH_SIZE = 32
-CHUNK = 4096  # texts that are tokenized, sorted by length and computed at a time
+CHUNK = 4096  # texts at most that are tokenized, sorted by length and computed at a time
 
 _LENGTHS = sorted({8, 24, *LENGTHS})  # that JAX compiles for: many texts are short
 
@@ -156,7 +157,7 @@ def run_texts(
         return [[encoding] for encoding in encodings]
 
     for index, (encoding,), (outputs,) in run_windows(
-        bert, function, len(texts), encode, batch_size, progress
+        bert, function, [texts, pairs or texts], encode, batch_size, progress
     ):
         results[index] = convert(index, encoding, outputs)
     warn_of_truncated(task, truncated, len(texts), limit)
@@ -197,19 +198,19 @@ class Window(NamedTuple):
 def run_windows(
     bert: Bert,
     function: Callable,
-    count: int,
+    columns: Sequence[Sequence[str]],
     encode: Callable[[slice], list[list]],
     batch_size: int,
     progress: bool,
 ) -> Iterator[tuple[int, list, list[list[np.ndarray]]]]:
     """Yield each text's index, its windows, and the outputs of each window; in any order.
 
-    `encode` returns the windows of each text of a slice, one or more, with `ids` and `segment_ids`;
-    `count` is the number of texts. `function` is from `get_function`.
+    `columns` are the texts, and their pairs if there are any. `encode` returns the windows of each
+    text of a slice, one or more, with `ids` and `segment_ids`. `function` is from `get_function`.
     """
-    with progress_bar(count, " texts", progress) as bar:
-        for start in range(0, count, CHUNK):
-            windows = encode(slice(start, start + CHUNK))
+    with progress_bar(len(columns[0]), " texts", progress) as bar:
+        for part in split_by_size(*columns, most=CHUNK):
+            windows = encode(part)
             owners = [(text, n) for text, each in enumerate(windows) for n in range(len(each))]
             sequences = [(one.ids, one.segment_ids) for each in windows for one in each]
             outputs: list[list] = [[None] * len(each) for each in windows]
@@ -219,7 +220,7 @@ def run_windows(
                 outputs[text][n] = arrays
                 missing[text] -= 1
                 if not missing[text]:
-                    yield start + text, windows[text], outputs[text]
+                    yield part.start + text, windows[text], outputs[text]
                     outputs[text] = []  # they may be large
                     bar.update()
 

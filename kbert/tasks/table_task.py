@@ -209,6 +209,8 @@ class TableTask(Task):
             columns = self.find_unnamed(lines, location)
         if has_header:
             _warn_of_ignored(names, columns, location)
+            if not lines:
+                raise ValueError(f"{path}: expected examples below the header, got none")
         for location, cells in lines:
             check_width(cells, names, location)
             self.check_cells(cells, columns, location)
@@ -270,7 +272,7 @@ def parse_number(value) -> float | None:
     """Return a finite number; None for anything else."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
 

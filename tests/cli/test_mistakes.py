@@ -208,6 +208,10 @@ MISTAKES += [
     ("prepare bad.txt --vocab none -o s", "none"),
     ("prepare bad.txt --vocab empty -o s", "no tokenizer.json and no vocab.txt"),
     ("prepare none --vocab encoder -o s", "no such file"),
+    (
+        "finetune encoder --task classify --train empty -o o",
+        "empty (--train): a folder. Expected: l",
+    ),
     ("prepare blank.txt --vocab encoder -o s", "no sentence in blank.txt"),
     (
         "prepare bad.txt --vocab bad.txt --processes 0 -o s",

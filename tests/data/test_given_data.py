@@ -314,3 +314,10 @@ def test_sample_has_48_and_16_different_reviews_half_of_them_positive():
     assert Counter(label for _, label in train) == {"positive": 24, "negative": 24}
     assert Counter(label for _, label in dev) == {"positive": 8, "negative": 8}
     assert len({text for text, _ in train + dev}) == 64
+
+
+def test_a_csv_cell_may_be_long(tmp_path):
+    """Python's csv reads 131,072 characters, unless it is told otherwise."""
+    text = "cat " * 50_000
+    (tmp_path / "a.csv").write_text(f"text,label\n{text},0\na dog,1\n", encoding="utf-8")
+    assert [one.text for one in CLASSIFY.read(tmp_path / "a.csv")] == [text.strip(), "a dog"]

@@ -1,6 +1,7 @@
 """Multiple choice: transformers' numbers, fine-tuning on SWAG's layout, and refused data."""
 
 import csv
+import importlib.util
 import json
 
 import keras
@@ -229,6 +230,14 @@ def test_all_layouts_give_the_same_questions(tmp_path):
         TASK.take(lists, "train"),
     ):
         assert [(one.texts[0], one.texts[1:], one.label) for one in questions] == expected
+    if importlib.util.find_spec("pandas"):  # an empty cell is NaN
+        import pandas
+
+        assert TASK.take(pandas.read_csv(tmp_path / "a.csv"), "train")[1].texts == (
+            "red",
+            "a big",
+            "a sun",
+        )
     question = Question("cat", ("dog", "sun"), 1)
     assert TASK.take([question], "train") == [question]
 
@@ -251,7 +260,12 @@ def kbert_options(**options):
         (ROW | {"start": 3}, r'train\[0\]: "start" must be a text, got 3'),
         ({"text": "a", "label": 1}, "expected the columns prompt, choice0, .* got text, label"),
         (("a", "b", 0), "expected a dict with the keys prompt, choices and label"),
+        (ROW | {"start": float("nan")}, '"start" must be a text, got nan'),
+        (ROW | {"label": "1" * 5000}, r"train\[0\]: label must be the number of a choice"),
         (Question("cat", ("dog", "sun"), 2), "number of a choice, 0 … 1, got '2'"),
+        (Question("cat", ("dog", "sun"), "1"), "must have texts and the number of a choice"),
+        (Question(None, ("dog", "sun"), 1), "must have texts and the number of a choice"),
+        (Question("cat", ("dog", 5), 1), "must have texts and the number of a choice"),
     ],
 )
 def test_rows_that_are_no_questions_are_refused(row, says):
@@ -264,7 +278,9 @@ def test_rows_that_are_no_questions_are_refused(row, says):
     ("rows", "says"),
     [
         ([], "expected the columns prompt"),
-        ([HEADER], "got none"),
+        ([HEADER], "expected examples below the header, got none"),
+        ([["prompt", "choice1", "choice2", "label"]], "numbered 0, 1, .* got choice1, choice2"),
+        ([["prompt", "choice0", "choice00", "label"]], "each once, got choice0, choice00"),
         ([["cat", "", "dog", "sun", 0]], "line 1: expected the columns prompt, choice0"),
         ([["text", "label"], ["cat", 1]], "line 1: expected the columns prompt.* got text, label"),
         ([HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 3]], "line 2: label must be the"),
@@ -295,5 +311,9 @@ def test_settings_and_choices_that_do_not_fit_are_refused(tuned):
             kbert.finetune(folder / "source", "choice", train=[ROW], **options)
     with pytest.raises(ValueError, match="choices must be a list of two texts or more"):
         kbert.choose(done.bert, "a", ["b"])
+    with pytest.raises(ValueError, match=r"choices\[1\] must be a text, got only spaces"):
+        kbert.choose(done.bert, "a", ["b", " "])
+    with pytest.raises(ValueError, match="prompt must be a text, got only spaces"):
+        kbert.choose(done.bert, "", ["b", "c"])
     with pytest.raises(ValueError, match="needs a model with the head 'classifier', got 'choice'"):
         kbert.classify(done.bert, "a")

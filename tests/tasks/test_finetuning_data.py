@@ -340,7 +340,7 @@ def test_sst2_is_read(shared):
     ("name", "content", "said"),
     [
         ("a.tsv", "", "a.tsv: expected lines of a text, a tab and a label, got none"),
-        ("a.tsv", "text\tlabel\n", "a.tsv: expected lines of a text, a tab and a label, got none"),
+        ("a.tsv", "text\tlabel\n", "a.tsv: expected examples below the header, got none"),
         ("a.tsv", "good\t1\nno label\n", "line 2: expected 2 columns as before, got 1"),
         ("a.tsv", "good\t1\nbad\t0\t0\n", "line 2: expected 2 columns as before, got 3"),
         ("a.tsv", "no label at all\n", "line 1: expected a text, or two, and a label"),
@@ -378,7 +378,7 @@ def test_sst2_is_read(shared):
         (
             "a.csv",
             "text,label,class,labels\n",
-            "expected lines of a text, a comma and a label, got",
+            "expected examples below the header, got none",
         ),
         (
             "a.csv",

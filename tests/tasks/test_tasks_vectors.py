@@ -17,6 +17,7 @@ import kbert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.tasks import running
 from kbert.tasks.embedding.texts import prepare_texts
+from kbert.tasks.encoding import split_by_size
 
 
 @pytest.fixture
@@ -299,3 +300,12 @@ def test_many_models_in_one_process_bring_no_warning(berts, caplog):
             for head in ("encoder", "pretraining", "classifier"):
                 kbert.embed(berts[head], ["cat", "dog sees"], pooling=pooling)
     assert not caplog.records
+
+
+def test_texts_are_tokenized_in_portions_of_characters():
+    """About 2²⁰ characters at a time; a longer text is a portion of its own."""
+    texts = ["a" * 600_000, "b" * 400_000, "c" * 100_000, "d" * 2_000_000, "", "e"]
+    parts = list(split_by_size(texts))
+    assert [len(texts[part]) for part in parts] == [2, 1, 1, 2]
+    assert [text for part in parts for text in texts[part]] == texts
+    assert [len(texts[part]) for part in split_by_size(texts, texts, most=1)] == [1] * 6

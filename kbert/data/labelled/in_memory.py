@@ -55,7 +55,7 @@ def _open(data, name: str) -> Iterable:
     if hasattr(data, "to_pylist"):  # pyarrow
         return data.to_pylist()
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # pandas
-        return data.to_dict("records")
+        return data.astype(object).where(data.notna(), None).to_dict("records")  # NaN: no value
     if isinstance(data, (str, bytes)) or not (
         isinstance(data, Iterable) or hasattr(data, "__getitem__")
     ):

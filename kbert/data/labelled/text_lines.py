@@ -60,6 +60,7 @@ def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, cells) of CSV: a quoted text may have several lines."""
+    csv.field_size_limit(2**31 - 1)  # characters; 131,072 else, which a long text has
     lines = [line for _, line in read_numbered_lines(path)]
     records = csv.reader((f"{line}\n" for line in lines), strict=True)
     number = 1

@@ -1,12 +1,11 @@
 """Question answering: the answer to a question as a span of a context."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Unpack, overload
+from typing import NamedTuple, Unpack, overload
 
 from kbert.checkpoints.bert import Bert
-from kbert.data.labelled.length_buckets import Examples
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.tasks.answering.squad import Question
@@ -14,6 +13,7 @@ from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
     STRIDE,
     Span,
+    Window,
     encode_squad,
     find_best_answers,
 )
@@ -21,7 +21,6 @@ from kbert.tasks.checks import longest, require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
-    Window,
     get_output_function,
     list_texts,
     run_windows,
@@ -117,40 +116,45 @@ def answer(
         Question("", *pair, (), "answer" if is_single else f"answer, question[{n}]")
         for n, pair in enumerate(zip(questions, contexts, strict=True))
     ]
-    examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
-    starts, ends = _compute_logits(bert, examples, batch_size, precision, progress)
-    spans = find_best_answers(records, examples.notes, starts, ends, max_answer_tokens)
-    answers = [_make_answer(span, examples, starts, ends, threshold) for span in spans]
+
+    def encode(part: slice) -> list[list[_Window]]:
+        examples = encode_squad(records[part], bert.tokenizer, longest(bert), stride=stride)
+        windows: list[list[_Window]] = [[] for _ in records[part]]
+        rows = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
+        for ids, segment_ids, note in rows:
+            windows[note.record].append(_Window(ids, segment_ids, note))
+        return windows
+
+    function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
+    answers: list = [None] * len(records)
+    for index, windows, outputs in run_windows(
+        bert, function, [questions, contexts], encode, batch_size, progress
+    ):
+        notes = [window.note._replace(record=0) for window in windows]
+        starts, ends = zip(*outputs, strict=True)
+        (span,) = find_best_answers([records[index]], notes, starts, ends, max_answer_tokens)
+        answers[index] = _make_answer(span, notes, outputs, threshold)
     return answers[0] if is_single else answers
 
 
-def _compute_logits(
-    bert: Bert, examples: Examples, batch_size: int, precision: str | None, progress: bool
-) -> tuple[tuple, tuple]:
-    """Return the start logits and the end logits of each window's tokens."""
-    function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
-    windows = [[Window(*ids)] for ids in zip(examples.ids, examples.segment_ids, strict=True)]
-    logits: dict[int, list] = {}
-    for n, (window,), (outputs,) in run_windows(
-        bert, function, len(windows), lambda part: windows[part], batch_size, progress
-    ):
-        logits[n] = [output[: len(window.ids)] for output in outputs]
-    starts, ends = zip(*(logits[n] for n in range(len(windows))), strict=True)
-    return starts, ends
+class _Window(NamedTuple):
+    """A question with a window of its context; the note says where that is."""
+
+    ids: Sequence[int]
+    segment_ids: Sequence[int]
+    note: Window
 
 
-def _make_answer(
-    span: Span, examples: Examples, starts: tuple, ends: tuple, threshold: float | None
-) -> Answer:
+def _make_answer(span: Span, notes: list[Window], outputs: list, threshold: float | None) -> Answer:
     has_answer = threshold is None or span.odds <= threshold
     example = span.example if has_answer else span.null_example
-    window = examples.notes[example]
+    window = notes[example]
     tokens = list(range(window.first, window.first + len(window.offsets)))
     if threshold is not None:
         tokens = [0, *tokens]
     score = 1.0
-    for logits, token in zip((starts, ends), span.tokens, strict=True):
-        probabilities = softmax(logits[example][tokens])
+    for logits, token in zip(outputs[example], span.tokens, strict=True):
+        probabilities = softmax(logits[tokens])
         score *= float(probabilities[tokens.index(token if has_answer else 0)])
     if not has_answer:
         return Answer("", score, 0, 0, span.odds)

@@ -87,7 +87,8 @@ class Choosing(TableTask):
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> _Layout:
         roles = options.rename(names, location)
-        numbers = {int(m[1]): n for n, role in enumerate(roles) if (m := _CHOICE.fullmatch(role))}
+        matches = [_CHOICE.fullmatch(role) for role in roles]
+        numbers = sorted((int(found[1]), n) for n, found in enumerate(matches) if found)
         indices = [
             next((roles.index(name) for name in known if name in roles), None)
             for known in (
@@ -98,10 +99,15 @@ class Choosing(TableTask):
             )
         ]
         prompt, start, label, lists = indices
-        choices = tuple(numbers[n] for n in sorted(numbers)) if lists is None else (lists,)
+        choices = tuple(n for _, n in numbers) if lists is None else (lists,)
         if prompt is None or label is None or not choices:
             listed = ", ".join(map(str, names))[:80]
             raise ValueError(f"{location}: {self.expected}, got {listed}")
+        if lists is None and [number for number, _ in numbers] != [*range(len(numbers))]:
+            found = ", ".join(str(names[n]) for n in choices)
+            raise ValueError(
+                f"{location}: choices must be numbered 0, 1, …, each once, got {found}"
+            )
         return _Layout(prompt, start, choices, label)
 
     def make_record(
@@ -110,7 +116,7 @@ class Choosing(TableTask):
         choices = [cells[column] for column in columns.choices]
         if isinstance(choices[0], list):
             choices = choices[0]
-        while choices and choices[-1] in (None, ""):  # a question with fewer than the others
+        while choices and not str(choices[-1] or "").strip():  # fewer than others have
             choices = choices[:-1]
         label = label_of(cells[columns.label], str(names[columns.label]), location)
         _check_label(label, choices, location)
@@ -122,6 +128,12 @@ class Choosing(TableTask):
         return Question(prompt, tuple(choices), int(label), start, location)
 
     def check_record(self, record: Question, first: Question, location: str) -> None:
+        texts = (record.prompt, record.start, *record.choices)
+        if not all(isinstance(one, str) for one in texts) or isinstance(record.label, str):
+            raise ValueError(
+                f"{location}: a Question must have texts and the number of a choice, got "
+                f"{record!r:.80}"
+            )
         _check_label(str(record.label), record.choices, location)
 
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
@@ -143,7 +155,7 @@ class Choosing(TableTask):
 def _check_label(label: str, choices: Sequence, location: str):
     if len(choices) < 2:
         raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
-    if not (label.isascii() and label.isdecimal() and int(label) < len(choices)):
+    if not (re.fullmatch(r"[0-9]{1,9}", label) and int(label) < len(choices)):
         raise ValueError(
             f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
             f"{label!r}"

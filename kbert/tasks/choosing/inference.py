@@ -57,6 +57,9 @@ def choose(
     if is_single or len(texts) < 2:
         raise ValueError(f"choices must be a list of two texts or more, got {choices!r:.60}")
     check_text(prompt, "prompt")
+    blank = [f"choices[{n}]" for n, text in enumerate(texts) if not text.strip()]
+    if blank or not prompt.strip():
+        raise ValueError(f"{[*blank, 'prompt'][0]} must be a text, got only spaces or nothing")
     check_text(start, "start")
     require_two_segments(bert, "choose")
     pairs = [prompt] * len(texts), join_start(start, texts)

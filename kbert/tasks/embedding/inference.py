@@ -254,7 +254,7 @@ def _embed_texts(
         truncated += sum(encoding.truncated for encoding in encodings)
         return [[encoding] for encoding in encodings]
 
-    for index, _, outputs in run_windows(bert, function, len(texts), encode, batch_size, progress):
+    for index, _, outputs in run_windows(bert, function, [texts], encode, batch_size, progress):
         weighted = [window / len(outputs) for (window,) in outputs]
         embedding = sum(weighted[1:], start=weighted[0])
         if not embeddings.size:

@@ -150,7 +150,7 @@ def _tag_spans(
         ]
 
     for index, windows, outputs in run_windows(
-        bert, function, len(texts), encode, batch_size, progress
+        bert, function, [texts], encode, batch_size, progress
     ):
         predictions: dict[int, tuple[str, float]] = {}
         for window, (logits,) in zip(windows, outputs, strict=True):
