@@ -116,7 +116,8 @@ class Command(click.Command):
             return f"{source!r} is a configuration without weights: give a model, as in {model}"
         origins = []
         for param in self.params:
-            values = ctx.params.get(param.name or "")
+            is_path = not isinstance(param.type, click.Choice)
+            values = ctx.params.get(param.name or "") if is_path else ()
             for value in filter(None, values if isinstance(values, tuple) else (values,)):
                 path = repr(str(value)) if text.startswith("'") else str(value)
                 if text.startswith((f"{path}:", f"{path} ")):

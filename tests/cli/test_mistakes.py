@@ -210,7 +210,7 @@ MISTAKES += [
     ("prepare none --vocab encoder -o s", "no such file"),
     (
         "finetune encoder --task classify --train empty -o o",
-        "empty (--train): a folder. Expected: l",
+        "empty (--train): Is a directory. Expected: L",
     ),
     ("prepare blank.txt --vocab encoder -o s", "no sentence in blank.txt"),
     (
