@@ -1,6 +1,7 @@
 """The run around the step, on each backend: callbacks, stopping, going on, what is not finite."""
 
 import gc
+import re
 import weakref
 
 import keras
@@ -11,6 +12,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 import kbert
 from kbert.training.loop.callbacks import refuse_harmful
+from kbert.training.run.state_files import read_state
 
 QUICK = SETTINGS | {"steps": 9, "evaluate_every": 3, "save_every": 4}
 
@@ -127,6 +129,29 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
     whole = whole[0]
     assert without_times(again.history.updates) == without_times(whole.history.updates)
     np.testing.assert_equal(again.bert.model.get_weights(), whole.bert.model.get_weights())
+
+
+@pytest.mark.full
+@nightly_on("jax")
+def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
+    from kbert.training.loop.loop import NotFinite
+
+    class Spoils(noting):
+        def on_train_batch_end(self, batch, logs=None):
+            super().on_train_batch_end(batch, logs)
+            if len(self.norms) == 6:
+                layer = self.model.get_layer("Encoder-1-FeedForward-Norm")
+                gamma = layer.get_weights()
+                layer.set_weights([np.full_like(gamma[0], 3e38), gamma[1]])
+
+    with pytest.raises(NotFinite) as error:
+        start("run", [Spoils()])
+    text = str(error.value)
+    assert "step 7 is not finite" in text and "batch 6, rows 0, 1, 2, 3, 4 and 1 more" in text
+    assert "first bad: the output of Encoder-1-FeedForward-Norm" in text
+    (step,) = re.findall(r"The last good state is from step (\d) in", text)
+    assert read_state(tmp_path / "run" / "checkpoints" / f"step-{step:0>8}.safetensors")
+    assert "\n" not in text
 
 
 @nightly_on("jax", "torch")

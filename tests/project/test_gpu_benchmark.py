@@ -5,11 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from helpers.sizes import ROOT, TESTS
+from helpers.sizes import FILES, ROOT, TESTS
 
-from benchmarks import gpu, gpu_table
+from benchmarks import gpu, gpu_table, gpu_works
+from benchmarks.contenders import Failed
+from kbert.graph import accelerators
 
 # tiny: vocabulary, blocks, hidden, feed-forward; 32 tokens, 4 of them predicted, 3 sequences
 
@@ -140,6 +144,68 @@ def test_gpu_page_shows_the_table_of_the_program():
     assert gpu_table.table([]) in page
 
 
+def profile_of(*planes):
+    """A made-up `jax.profiler.ProfileData`: (plane, line, instruction, nanoseconds)."""
+    return SimpleNamespace(
+        planes=[
+            SimpleNamespace(
+                name=plane,
+                lines=[
+                    SimpleNamespace(
+                        name=line,
+                        events=[SimpleNamespace(duration_ns=spent, stats=[("hlo_op", name)])],
+                    )
+                ],
+            )
+            for plane, line, name, spent in planes
+        ]
+    )
+
+
+def test_kernels_of_a_profile_are_compared_with_their_count():
+    """The program is that of tests/training/test_compiled_plans.py; 2 steps were profiled."""
+    text, gpu_name = (FILES / "update_gpu.hlo").read_text(encoding="utf-8"), "/device:GPU:0"
+    profile = profile_of(
+        (gpu_name, "Stream #14(Compute)", "cublas-lt-matmul.92", 4000),
+        (gpu_name, "Stream #14(Compute)", "loop_add_fusion.3", 24_000),
+        (gpu_name, "Stream #15(Memcpy)", "copy.7", 2000),
+        (gpu_name, "XLA Ops", "cublas-lt-matmul.92", 4000),
+        ("/host:CPU", "Stream", "cublas-lt-matmul.92", 4000),
+    )
+    chip = accelerators.gpu("H100").accelerator
+    found = gpu_works.beside(text, chip, profile, 2)
+    launch = pytest.approx(2.5e-6, rel=1e-2)
+    assert found == {
+        "__cublas$lt$matmul": (1, launch, pytest.approx(2e-6)),
+        "attention_kernel": (1, launch, 0.0),
+        "loop_add_fusion": (4, pytest.approx(1e-5, rel=1e-2), pytest.approx(1.2e-5)),
+        "other": (0, 0, pytest.approx(1e-6)),
+    }
+    results, row = measured()
+    assert gpu_table.kernel_table(results) == ""
+    row["kernels"] = found
+    lines = gpu_table.kernel_table(results).splitlines()
+    assert lines[0] == "base-512, 64 sequences, kbert on JAX"
+    assert lines[4] == "| loop_add_fusion | 4 | 0.010 | 0.012 | 1.20 |"
+    assert lines[-1] == "| all | 6 | 0.015 | 0.015 | 1.00 |"
+
+
+def test_first_run_takes_every_backend_in_ten_minutes(monkeypatch, tmp_path, capsys):
+    """No process is started: each backend's own settings are looked at."""
+    runs = []
+    monkeypatch.setattr(gpu, "measure", lambda results, own, cache: runs.append(own))
+    line = ["--first", "--cpu", "--output", str(tmp_path / "one")]
+    assert gpu.main(line) == 0
+    assert [Path(own.output).name for own in runs] == [f"one-{name}" for name in gpu.BACKENDS]
+    assert ["transformers" in own.peers for own in runs] == [
+        name == "torch" for name in gpu.BACKENDS
+    ]
+    minutes = [round(own.minutes, 1) for own in runs]
+    assert minutes == [3.3, 5.0, 10.0]  # a third, half of the rest, the rest: none takes time here
+    assert all(own.works == ["update"] and own.rounds == 1 for own in runs)
+    assert "kept in" in capsys.readouterr().out
+
+
 def a_row(**about):
     peak = {"flops": None, "source": ""}
     usual = {"device": {"kind": "CPU"}, "backend": "jax", "precision": "float32", "peak": peak}
@@ -191,6 +257,13 @@ def test_failed_gpu_row_is_reported_and_the_next_runs(fitting, tmp_path):
     assert lines.count("run on a CPU") == 2
 
 
+def test_gpu_benchmark_stops_before_its_time_limit(tmp_path):
+    _, results = a_row()
+    given = settings(minutes=1e-9, output=tmp_path / "o")
+    gpu.measure(results, given, "")
+    assert [row["why"] for row in results["rows"]][:3] == ["no time was left"] * 2 + ["not run"]
+
+
 def test_batches_far_too_large_are_not_tried():
     """Base at 128 in mixed_bfloat16 keeps some 40 MB a sequence, by the plan for GPUs."""
     row, results = a_row(device={"kind": "GPU", "memory_mib": "15000"}, precision="mixed_bfloat16")
@@ -203,14 +276,30 @@ def test_batches_far_too_large_are_not_tried():
     assert gpu.batches_of(products, results, settings()) == [256]
 
 
+def test_missing_peer_of_gpu_benchmark_is_named(monkeypatch):
+    row, results = a_row()
+    row |= {"who": "transformers"}
+    monkeypatch.setattr("benchmarks.contenders._is_there", lambda name: name != "transformers")
+    with pytest.raises(Failed, match=r"^not installed: transformers$"):
+        gpu.take_turn(row, results, settings(batch=1), "")
+
+
 @pytest.mark.parametrize(
     ("name", "row"),
     [
         ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
         ("NVIDIA A100 80GB PCIe", "A100"),
+        ("NVIDIA L4", "L4"),
         ("Tesla T4", "T4"),
         ("TPU v5 lite", "v5e"),
         ("NVIDIA L40S", "L40S"),
+        ("NVIDIA L40", None),
+        ("NVIDIA A10G", None),
+        ("Tesla V100-PCIE-16GB", None),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA GeForce RTX 4090", None),
     ],
@@ -221,6 +310,30 @@ def test_the_datasheet_is_found_by_the_devices_name(name, row):
     peak = gpu.peak_of(argparse.Namespace(peak=None), {"name": name}, found, "mixed_bfloat16")
     assert peak["flops"] == (found and found.peak_flops)
     assert row or "--peak TFLOPS gives it" in peak["source"]
+
+
+def test_gpu_precision_is_that_of_the_device_products():
+    of = gpu.precision_of
+    assert (
+        of({"kind": "GPU", "capability": "9.0"}, gpu.datasheet("NVIDIA H100")) == "mixed_bfloat16"
+    )
+    assert of({"kind": "GPU"}, gpu.datasheet("Tesla T4")) == "mixed_float16"
+    assert of({"kind": "GPU", "capability": "7.0"}, None) == "mixed_float16"
+    assert of({"kind": "TPU"}, gpu.datasheet("TPU v4")) == "mixed_bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("said", "full"),
+    [
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\n  a page", True),
+        ("CUDA out of memory. Tried to allocate 9.00 GiB.\nA page", True),
+        ("the shapes\ndo not fit", False),
+    ],
+)
+def test_library_error_is_shortened_to_one_line(said, full):
+    line = gpu_works.said(RuntimeError(said))
+    assert line.startswith("out of memory: RuntimeError: ") == full
+    assert "\n" not in line and len(gpu_works.said(RuntimeError(said * 99))) == 200
 
 
 def one_line(capsys, *line):
@@ -239,14 +352,36 @@ def one_line(capsys, *line):
         (["--toy", "--only", "base-128"], "--only must be of toy-32, got base-128"),
         (["--backend", "numpy"], "--backend must be of jax, torch, tensorflow, got numpy"),
         (["--precision", "int8"], "--precision must be of mixed_bfloat16, "),
+        (["--peers", "keras"], "--peers must be of kbert, products, KerasHub, transformers, got "),
+        (["--works", "training"], "--works must be of update, inference, products, got training"),
         (["--batch", "0"], "--batch must be above 0, got 0"),
+        (["--minutes", "nan"], "--minutes must be above 0, got nan"),
         (["--rounds", "x"], "argument --rounds: invalid int value: 'x'"),
+        (["--size", "base"], "unrecognized arguments: --size base"),
         (["--output", "no/such/folder/name"], "--output must be a new name in a folder"),
         (["--table", "no.json"], "--table must be of files that gpu.py wrote, got no.json (File"),
     ],
 )
 def test_bad_input_is_one_line(line, says, capsys):
     assert one_line(capsys, *line).startswith(f"gpu.py: {says}")
+
+
+def test_gpu_table_of_a_wrong_file_is_refused(tmp_path, capsys):
+    for number, text in enumerate(("{}", "[1]", '{"about": {}, "rows": [1]}', "no JSON")):
+        path = tmp_path / f"{number}.json"
+        path.write_text(text)
+        assert "--table must be of files that gpu.py wrote" in one_line(
+            capsys, "--table", str(path)
+        )
+
+
+def test_missing_backend_of_gpu_benchmark_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "installed", lambda package: package == "keras")
+    said = one_line(capsys, "--backend", "jax", "--cpu")
+    assert said.startswith(
+        "gpu.py: Keras and its backend must be installed, got jax: not installed"
+    )
+    assert "jax: not installed; torch: not installed; tensorflow" in one_line(capsys)
 
 
 def test_gpu_benchmark_without_a_gpu_says_so(monkeypatch, capsys):

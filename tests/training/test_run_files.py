@@ -64,6 +64,14 @@ def test_state_with_one_flipped_bit_is_refused(state):
             read_state(state)
 
 
+def test_truncated_state_is_refused(state):
+    whole = state.read_bytes()
+    for length in (0, 1, 8, 100, len(whole) // 2, len(whole) - 1):
+        state.write_bytes(whole[:length])
+        with pytest.raises(DamagedState, match="step-00000007"):
+            read_state(state)
+
+
 def test_foreign_safetensors_file_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
