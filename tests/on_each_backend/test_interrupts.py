@@ -1,6 +1,7 @@
 """A model keeps its weights whatever ends a prediction, and threads may share it."""
 
 import contextlib
+import gc
 import itertools
 import re
 import sys
@@ -79,11 +80,14 @@ def count_calls(call, stop_at: int = 0) -> int:
         if counts and not is_below(frame, CATCHES_ALL) and next(calls) == stop_at:
             raise KeyboardInterrupt
 
+    gc.collect()
+    gc.disable()  # a finalizer that it calls within C code would be interrupted there
     sys.setprofile(profile)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return next(calls)
 
 

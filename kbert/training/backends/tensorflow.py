@@ -238,6 +238,11 @@ class _Program(Program):
 
         return read
 
+    def to_tensors(self, arrays, axis: int = 0):
+        return tf.nest.map_structure(
+            tf.convert_to_tensor, arrays
+        )  # Keras returns variables as such
+
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))
 
