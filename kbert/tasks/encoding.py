@@ -34,11 +34,12 @@ def encode_in_portions(
 
 def split_by_size(*columns: Sequence[str], most: int | None = None) -> Iterator[slice]:
     """Yield slices of rows of texts: each of about 2²⁰ characters, and of at most `most` rows."""
-    start = size = end = 0
-    for end, row in enumerate(zip(*columns, strict=True)):
-        length = sum(map(len, row))
+    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    start = size = 0
+    for end, length in enumerate(lengths):
         if end > start and (size + length > _PORTION or end - start == most):
             yield slice(start, end)
             start, size = end, 0
         size += length
-    yield slice(start, end + 1)
+    if lengths:
+        yield slice(start, len(lengths))

@@ -261,6 +261,8 @@ def kbert_options(**options):
         ({"text": "a", "label": 1}, "expected the columns prompt, choice0, .* got text, label"),
         (("a", "b", 0), "expected a dict with the keys prompt, choices and label"),
         (ROW | {"start": float("nan")}, '"start" must be a text, got nan'),
+        (ROW | {"start": 0}, '"start" must be a text, got 0'),
+        (ROW | {"choices": ["a", "b", 0]}, '"choice 2" must be a text, got 0'),
         (ROW | {"label": "1" * 5000}, r"train\[0\]: label must be the number of a choice"),
         (Question("cat", ("dog", "sun"), 2), "number of a choice, 0 … 1, got '2'"),
         (Question("cat", ("dog", "sun"), "1"), "must have texts and the number of a choice"),

@@ -309,3 +309,4 @@ def test_texts_are_tokenized_in_portions_of_characters():
     assert [len(texts[part]) for part in parts] == [2, 1, 1, 2]
     assert [text for part in parts for text in texts[part]] == texts
     assert [len(texts[part]) for part in split_by_size(texts, texts, most=1)] == [1] * 6
+    assert list(split_by_size([])) == list(split_by_size()) == []

@@ -116,15 +116,14 @@ class Choosing(TableTask):
         choices = [cells[column] for column in columns.choices]
         if isinstance(choices[0], list):
             choices = choices[0]
-        while choices and not str(choices[-1] or "").strip():  # fewer than others have
+        while choices and (choices[-1] is None or not str(choices[-1]).strip()):  # fewer choices
             choices = choices[:-1]
         label = label_of(cells[columns.label], str(names[columns.label]), location)
         _check_label(label, choices, location)
         prompt = text_of(cells[columns.prompt], str(names[columns.prompt]), location)
         choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
-        start = "" if columns.start is None else cells[columns.start] or ""
-        if start != "":
-            start = text_of(start, str(names[columns.start]), location)
+        start = None if columns.start is None else cells[columns.start]
+        start = "" if start in (None, "") else text_of(start, str(names[columns.start]), location)
         return Question(prompt, tuple(choices), int(label), start, location)
 
     def check_record(self, record: Question, first: Question, location: str) -> None:

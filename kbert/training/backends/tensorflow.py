@@ -239,9 +239,8 @@ class _Program(Program):
         return read
 
     def to_tensors(self, arrays, axis: int = 0):
-        return tf.nest.map_structure(
-            tf.convert_to_tensor, arrays
-        )  # Keras returns variables as such
+        # Keras's own function returns a variable as it is, of which TensorFlow records no gradient.
+        return tf.nest.map_structure(tf.convert_to_tensor, arrays)
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))
