@@ -168,14 +168,15 @@ def load(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    added = None if adapter is None else peft_folder.read(fetching.locate(adapter))
-    if added is not None:
-        head = head or added.head
-        labels = added.labels if labels is None and num_labels is None else labels
-        num_labels = added.num_labels if num_labels is None and labels is None else num_labels
-    labels = _check_labels(labels, num_labels)
-    num_labels = len(labels) if labels else num_labels
+    place = None if adapter is None else fetching.locate(adapter)
     with formats.open_checkpoint(path, config, format) as checkpoint:
+        added = None if place is None else peft_folder.read(place, checkpoint.spec.head)
+        if added is not None:
+            head = head or added.head
+            labels = added.labels if labels is None and num_labels is None else labels
+            num_labels = added.num_labels if num_labels is None and labels is None else num_labels
+        labels = _check_labels(labels, num_labels)
+        num_labels = len(labels) if labels else num_labels
         head = aliases.resolve("head", head)
         if head is None and checkpoint.other_head:
             raise ValueError(

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -113,6 +114,44 @@ def test_values_files_and_counts_equal_transformers(peer, tmp_path):
         reloaded = kbert.load(path)
         assert (reloaded.head, reloaded.labels) == ("choice", None)
         np.testing.assert_allclose(compute_logits(reloaded, ids, segments), expected, atol=1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # of the peer's
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [("ForMultipleChoice", None), ("ForMultipleChoice", "SEQ_CLS"), ("Model", None)],
+)
+def test_adapters_of_pefts_give_its_numbers_in_both_directions(peer, tmp_path, kind, task):
+    """PEFT has no task for multiple choice: it names the class, or people take SEQ_CLS."""
+    peft = pytest.importorskip("peft")
+    import torch
+
+    model, folder = peer
+    base = tmp_path / "base"
+    shutil.copytree(folder, base)
+    if kind == "Model":
+        getattr(model, model.base_model_prefix).save_pretrained(base)
+    heads = ["classifier", *["pre_classifier"] * ("DistilBert" in type(model).__name__)]
+    options = {"task_type": task, "modules_to_save": heads, "r": 3, "lora_alpha": 5}
+    targets = ["q_lin", "v_lin"] if len(heads) == 2 else ["query", "value"]
+    plain = type(model).from_pretrained(base)
+    theirs = peft.get_peft_model(plain, peft.LoraConfig(target_modules=targets, **options)).eval()
+    torch.manual_seed(7)
+    for parameter in theirs.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, 0, 0.2)
+    theirs.save_pretrained(tmp_path / "adapter")
+    bert = kbert.load(base, adapter=tmp_path / "adapter")
+    ids = np.random.default_rng(1).integers(1, 99, (BATCH, CHOICES, LENGTH)).astype("int32")
+    inputs = to_peer(ids, 0 * ids, model)
+    expected = theirs.get_base_model()(**inputs).logits.detach().numpy()
+    assert bert.head == "choice"
+    np.testing.assert_allclose(compute_logits(bert, ids, 0 * ids), expected, atol=1e-5)
+    kbert.save(bert, tmp_path / "again", format="peft")
+    again = peft.PeftModel.from_pretrained(type(model).from_pretrained(base), tmp_path / "again")
+    found = again.eval().get_base_model()(**inputs).logits.detach().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def bert_card(bert) -> str:

@@ -36,6 +36,7 @@ _CONFIG = js.fields(
         "lora_dropout": js.or_null(js.number(0, 1)),
         "alpha_pattern": js.or_null(js.mapping_of(_POSITIVE)),
         "task_type": js.or_null(js.TEXT),
+        "auto_mapping": js.or_null(js.fields(optional={"base_model_class": js.or_null(js.TEXT)})),
         "base_model_name_or_path": js.or_null(js.TEXT),
         "revision": js.or_null(js.TEXT),
     },
@@ -62,8 +63,11 @@ class _Module(NamedTuple):
     matrix: str  # one of `MATRICES`
 
 
-def read(folder: Path) -> LoraAdapter:
-    """Read the adapter in a folder; raise a ValueError for one that is no LoRA or of no BERT."""
+def read(folder: Path, base_head: str | None = None) -> LoraAdapter:
+    """Read the adapter in a folder; raise a ValueError for one that is no LoRA or of no BERT.
+
+    `base_head` is the head of its base, if that is known.
+    """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
@@ -78,7 +82,7 @@ def read(folder: Path) -> LoraAdapter:
         _pairs(halves, config, file),
         saved,
         column=next((module.column for module in halves), None),
-        head=own.get("head") or _head(config, saved),
+        head=own.get("head") or _head(config, saved, base_head),
         labels=tuple(labels) if labels else None,
         **{name: own.get(name) for name in ("problem_type", "split_punctuation", "base")},
         base_path=_base(config),
@@ -221,14 +225,31 @@ def _alpha(config: dict, module: str) -> float:
     return config["lora_alpha"]
 
 
-def _head(config: dict, saved: dict) -> str | None:
-    """Return the head that PEFT's task means, or that the saved weights are of."""
+def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
+    """Return the head that PEFT's task means, or that the saved weights are of.
+
+    PEFT has no task for multiple choice, a head with a classifier's layers: the class that it
+    names, or else the base's head, tells them apart.
+    """
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
-    if head := heads.get(config.get("task_type") or ""):
-        return head
-    templates = weight_names.TEMPLATES
-    layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
-    return next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
+    if (head := heads.get(config.get("task_type") or "")) is None:
+        templates = weight_names.TEMPLATES
+        layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
+        head = next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
+    if head is None:
+        return None
+    by_class = {
+        name: one for each in classes_by_column().values() for name, one in each.named.items()
+    }
+    named = by_class.get((config.get("auto_mapping") or {}).get("base_model_class"), (None,))[0]
+    count = weight_names.find_num_labels(saved, *classes_by_column())
+    for name in filter(None, (named, base_head)):
+        one = HEADS[name]
+        if one.layers == HEADS[head].layers and (
+            one.has_labels or count in (None, one.num_outputs)
+        ):
+            return name
+    return head
 
 
 def _array(tensor: Tensor) -> np.ndarray:
