@@ -66,16 +66,21 @@ def _select(name: str, backend: str, device: str | None) -> Callable:
 @functools.cache
 def _has_jax_kernels(here: bool) -> bool:
     """Whether TensorFlow has JAX's kernels for a GPU; one that is here must run them, too."""
-    if importlib.util.find_spec("jax") is None:
-        problem = "jax is not installed: pip install jax"
-    else:
-        problem = importlib.import_module("kbert.ops.tensorflow_gpu").find_problem() if here else ""
-    if problem:
+    try:
+        if importlib.util.find_spec("jax") is None:
+            raise ImportError("jax is not installed: pip install jax")
+        module = importlib.import_module("kbert.ops.tensorflow_gpu")
+        if here:
+            module.run_kernel()
+    except Exception as error:  # XLA's compiler, the driver and other versions of JAX have many
+        lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+        reasons = [one for one in lines if not one.startswith("[[")] or lines or [""]
         _logger.warning(
-            "attention and LayerNorm on this GPU are TensorFlow's own, which are slower: %s",
-            problem,
+            "attention and LayerNorm on this GPU are TensorFlow's own, which are slower: %s: %s",
+            *(type(error).__name__, reasons[-1][:300]),
         )
-    return not problem
+        return False
+    return True
 
 
 def __getattr__(name: str):

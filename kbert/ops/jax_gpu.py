@@ -19,7 +19,7 @@ from jax.experimental.pallas import triton
 from kbert.ops import jax as jax_ops
 from kbert.ops import reference
 
-_SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
+SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
 _BLOCK = 64  # queries or keys of a tile
 _ROWS = 4  # that `layer_norm` normalizes at a time
 _PARTS = 256  # programs of its backward pass, each with sums of its own
@@ -27,8 +27,8 @@ INTERPRETED = False  # where there is no GPU, for tests
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
-    """See `reference.attention`; heads of other sizes than `_SIZES` as on a CPU."""
-    if query.shape[-1] not in _SIZES:
+    """See `reference.attention`; heads of other sizes than `SIZES` as on a CPU."""
+    if query.shape[-1] not in SIZES:
         return jax_ops.attention(query, key, value, mask, rate, seed)
     heads = [jnp.moveaxis(x, 1, 2)[:, :, None] for x in (query, key, value)]  # (B, S, 1, A, D)
     context = _attention(heads, _as_int8(mask), seed, rate)
@@ -38,7 +38,7 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
 def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
     """See `reference.self_attention`; query, key and value are one product."""
     width, heads, size = kernels[0].shape
-    if size not in _SIZES:
+    if size not in SIZES:
         query, key, value = project_heads(x, kernels, biases)
         return attention(query, key, value, mask, rate, seed)
     kernel = jnp.concatenate([one.astype(x.dtype).reshape(width, -1) for one in kernels], 1)

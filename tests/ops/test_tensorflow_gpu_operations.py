@@ -5,6 +5,7 @@ JAX's kernels are compared on more shapes in test_jax_gpu_operations.py.
 
 import functools
 import importlib.util
+import sys
 
 import keras
 import numpy as np
@@ -69,13 +70,20 @@ def project_and_attend(ops, x, *parameters):
     return ops.self_attention(x, kernels, biases)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("with_biases", [True, False])
-def test_self_attention_equals_reference(with_biases):
+@pytest.mark.parametrize(
+    ("size", "with_biases"),
+    [
+        pytest.param(16, True, marks=pytest.mark.full),
+        pytest.param(16, False, marks=pytest.mark.full),
+        (12, True),  # heads that no kernel has: TensorFlow's own
+    ],
+)
+def test_self_attention_equals_reference(size, with_biases):
     """The bias of keys has no gradient, only what rounding leaves."""
-    arrays = [floats(2, 7, 24), *(floats(24, 3, 16) / 5 for _ in range(3))]
-    arrays += [floats(3, 16) for _ in range(3)] if with_biases else []
-    compare(project_and_attend, arrays, [0, 1, 2, 3, *([4, 6] if with_biases else [])])
+    arrays = [floats(2, 7, 24), *(floats(24, 3, size) / 5 for _ in range(3))]
+    arrays += [floats(3, size) for _ in range(3)] if with_biases else []
+    with ops.compile_for("gpu"):
+        compare(project_and_attend, arrays, [0, 1, 2, 3, *([4, 6] if with_biases else [])])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -119,16 +127,27 @@ def test_gpu_selects_these_operations():
         assert ops.keep_mask.__module__ == "kbert.ops.reference"
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_without_jax_or_its_kernels_the_operations_are_tensorflows(installed, monkeypatch, caplog):
-    """One line says why. This machine has no GPU, so that a kernel for one does not run."""
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("jax", "jax is not installed: pip install jax"),
+        ("jax2tf", "import of jax.experimental.jax2tf halted"),
+        ("a GPU", "No FFI handler"),  # this machine has none, so that a kernel for one does not run
+    ],
+)
+def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monkeypatch, caplog):
+    """One line says why."""
     monkeypatch.setattr(jax_gpu, "INTERPRETED", False)
     monkeypatch.setattr(ops, "_device_here", lambda: "gpu")
-    if not installed:
+    if lacks == "jax":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    if lacks == "jax2tf":  # as in another version of JAX
+        monkeypatch.delitem(sys.modules, "kbert.ops.tensorflow_gpu")
+        monkeypatch.delattr("jax.experimental.jax2tf")
+        monkeypatch.setitem(sys.modules, "jax.experimental.jax2tf", None)
     for one in (ops._select, ops._has_jax_kernels):
         monkeypatch.setattr(ops, one.__name__, functools.cache(one.__wrapped__))
     assert ops.attention is tensorflow_ops.attention
     assert ops.layer_norm is tensorflow_ops.layer_norm
     (line,) = caplog.messages
-    assert ("No FFI handler" if installed else "jax is not installed: pip install jax") in line
+    assert says in line
