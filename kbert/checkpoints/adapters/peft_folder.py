@@ -239,15 +239,14 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
     if head is None:
         return None
     by_class = {
-        name: one for each in classes_by_column().values() for name, one in each.named.items()
+        name: one[0] for each in classes_by_column().values() for name, one in each.named.items()
     }
-    named = by_class.get((config.get("auto_mapping") or {}).get("base_model_class"), (None,))[0]
+    named = by_class.get((config.get("auto_mapping") or {}).get("base_model_class") or "")
     count = weight_names.find_num_labels(saved, *classes_by_column())
     for name in filter(None, (named, base_head)):
-        one = HEADS[name]
-        if one.layers == HEADS[head].layers and (
-            one.has_labels or count in (None, one.num_outputs)
-        ):
+        other = HEADS[name]
+        fits = other.has_labels or count in (None, other.num_outputs)
+        if other.layers == HEADS[head].layers and fits:
             return name
     return head
 
