@@ -108,7 +108,8 @@ def find_head(tensors: Collection[str], column: str) -> str:
     """Return the head of a checkpoint with tensors of these names in one of the columns.
 
     The pretraining heads come last: a fine-tuned checkpoint may still have them. Of heads that
-    give a tensor the same name, the first with tensors of all its parts is found, else the first.
+    give a tensor the same name, the one with most tensors is found, of those with tensors of all
+    their parts; else the first.
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
     parts = {head.name: head.variant(family).parts for head in _heads_to_find()}
@@ -120,13 +121,13 @@ def find_head(tensors: Collection[str], column: str) -> str:
     if not present:
         return _NO_HEAD.name
     first = next(iter(present))
-    whole = (
+    whole = [
         name
         for name, own in present.items()
         if own & present[first]
         and all(not _names_of({part}, column).isdisjoint(tensors) for part in parts[name])
-    )
-    return next(whole, first)
+    ]
+    return max(whole, key=lambda name: len(present[name]), default=first)
 
 
 def _heads_to_find() -> list[Head]:

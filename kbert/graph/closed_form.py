@@ -122,7 +122,7 @@ def layers(spec: GraphSpec) -> list[Layer]:
     last, mlm_input = names.encoder_output(blocks), "all"
     if spec.max_predictions is not None:
         mlm_input = "selected" if spec.selected_positions else "gathered"
-    if spec.packed and spec.has_pooler and not spec.selected_positions:
+    if spec.packed and spec.reads_first and not spec.selected_positions:
         result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
     texts = "X" if spec.packed else "B"

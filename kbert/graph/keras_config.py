@@ -35,7 +35,6 @@ _SHAPE = js.Kind(
     "a batch of a number of positions or of any",
     lambda value: js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1]),
 )
-_WITH_LABELS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)
 _ATTENTION, _FEED_FORWARD = names.encoder(1, names.ATTENTION), names.encoder(1, names.FEED_FORWARD)
 SETTINGS = {  # where a configuration's values are: the layer, and its setting
     "vocab_size": (names.TOKEN_EMBEDDING, "input_dim"),
@@ -67,15 +66,16 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
         )[1]
         for name in (names.TOKEN_IDS, names.MASKED_POSITIONS)
     )
-    units = (settings[name].get("units") for name in _WITH_LABELS if name in settings)
-    head = find_head(layers, values["config"].get("name")).name
+    head = find_head(layers, values["config"].get("name"))
+    own = head.layers if head.has_labels else ()
+    units = [settings[name].get("units") for name in own if name in settings]
     try:
         spec = GraphSpec(
             config or read_config(settings),
-            head,
+            head.name,
             seq_len=length,
             max_predictions=predictions,
-            num_labels=next(units, 2),
+            num_labels=units[-1] if units else 2,
             selected_positions=any(name.endswith(f"-{names.QUERIES}") for name in layers),
             packed=names.PACKED_TEXTS in layers,
             dtype=_read_dtype(layers),
@@ -111,8 +111,8 @@ def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
         values |= {"model_type": "distilbert", "type_vocab_size": 1}
     elif positions.get("first"):
         values["model_type"] = "roberta"
-    for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
-        rate = settings.get(name, {}).get("rate")
+    for name in filter(_has_classifier_rate, settings):
+        rate = settings[name].get("rate")
         if rate not in (None, values.get("hidden_dropout_prob")):
             values["classifier_dropout"] = rate
     initializer = settings[names.TOKEN_EMBEDDING].get("embeddings_initializer", {})
@@ -205,8 +205,7 @@ def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]
 def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
     """Return the settings that decide a layer's output, apart from its weights."""
     config = spec.config
-    of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
-    rate = spec.classifier_rate if of_classifier else config.hidden_dropout_prob
+    rate = spec.classifier_rate if _has_classifier_rate(name) else config.hidden_dropout_prob
     rate = spec.answer_rate if name == names.SPAN_DROPOUT else rate
     is_own = "first_token" in spec.variant.parts
     activations = {
@@ -240,6 +239,11 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})
+
+
+def _has_classifier_rate(name: str) -> bool:
+    """Return whether a dropout of that name is a head's, but for the one of `qa_dropout`."""
+    return not name.startswith(("Embedding-", "Encoder-", names.SPAN_DROPOUT))
 
 
 def _plain(value):

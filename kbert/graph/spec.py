@@ -98,7 +98,7 @@ class GraphSpec:
         predicted = self.max_predictions or 0
         reads = HEADS[self.head].reads
         reads_few = reads == "first" or (reads == "predicted" and predicted)
-        read = predicted + self.has_pooler
+        read = predicted + self.reads_first
         if not reads_few or (self.seq_len and read > MOST_SELECTED * self.seq_len):
             return self
         return replace(self, selected_positions=True)
@@ -111,7 +111,7 @@ class GraphSpec:
         """
         if not self.selected_positions:
             return None
-        return self.has_pooler + (self.max_predictions or 0)
+        return self.reads_first + (self.max_predictions or 0)
 
     @property
     def has_labels(self) -> bool:
@@ -141,6 +141,11 @@ class GraphSpec:
         """Dropout rate before the question answering head, if the graph has that dropout."""
         rate = self.config.qa_dropout
         return self.config.hidden_dropout_prob if rate is None else rate
+
+    @property
+    def reads_first(self) -> bool:
+        """True if the head reads the first token's hidden state, by a pooler or without one."""
+        return self.has_pooler or HEADS[self.head].reads == "first"
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -13,8 +13,6 @@ from typing import Any
 from kbert.graph import names
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, part_of
 
-_AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is another head's output
-
 
 def training_cost(
     layers: Iterable[Any], trained: TrainedParts, tokens: int, queries: int, width: int
@@ -30,10 +28,12 @@ def training_cost(
         adapted.setdefault(one.layer, []).append(one)
     flops = stored = 0
     reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
+    group_of: dict[str, str] = {}  # the layers so far
     table = names.TOKEN_EMBEDDING not in trained.frozen
     square = 2 * config.hidden_size**2
     for row in layers:
-        before = _needs_gradient(row.group, reached)
+        group_of[row.layer] = row.group
+        before = _needs_gradient(row, group_of, reached)
         own = row.params > 0 and row.layer not in trained.frozen
         on = {one.name for one in adapted.get(row.layer, ())}
         is_last = names.block_of(row.layer) == config.num_hidden_layers
@@ -51,12 +51,13 @@ def training_cost(
     return flops, stored
 
 
-def _needs_gradient(group: str, reached: dict[str, bool]) -> bool:
-    """Return whether the input of the next layer of a group needs a gradient."""
-    if group in reached:
-        return reached[group]
+def _needs_gradient(row, group_of: dict[str, str], reached: dict[str, bool]) -> bool:
+    """Return whether the input of a layer needs a gradient: another head's output may be it."""
+    if row.group in reached:
+        return reached[row.group]
     body = reached.get("encoder", reached.get("embeddings", False))
-    return reached.get(_AFTER.get(group, ""), body) if part_of(group) == "head" else body
+    before = group_of.get(row.connected_to.partition("[")[0], "")
+    return reached.get(before, body) if part_of(row.group) == "head" else body
 
 
 def _backward(

@@ -33,6 +33,7 @@ def load_function(path: str) -> Callable:
 
 def find_head(layers: Collection[str], model_name: str | None = None) -> Head:
     """Return the head of a graph with these layers, given by name, and with this model's name."""
-    matching = [head for head in HEADS.values() if not set(head.layers).isdisjoint(layers)]
+    counts = {name: len(set(head.layers) & set(layers)) for name, head in HEADS.items()}
+    matching = [HEADS[name] for name, count in counts.items() if count == max(counts.values()) > 0]
     named = (head for head in matching if head.model_name == model_name)
     return next(named, matching[0] if matching else HEADS["encoder"])

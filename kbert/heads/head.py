@@ -54,7 +54,7 @@ class Head:
             same layers apart.
         public_builder: kbert's public function that builds a graph with it alone; None:
             `build_bert` does, given its name.
-        layers: its layers, which have its weights.
+        layers: its layers, which have its weights; the one with an output per label is the last.
         has_labels: whether `num_labels` sets its number of outputs.
         num_outputs: its number of outputs if it has no labels.
         families: the model types that have it; (): all.

@@ -38,6 +38,7 @@ def build_bert(
     head: str = "pretraining",
     seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
+    num_labels: int = 2,
     selected_positions: bool = False,
     dtype: str | None = None,
 ) -> BertModel:
@@ -51,6 +52,7 @@ def build_bert(
             vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
             M), the positions to predict (0: none), and the MLM head sees only these. The weights
             are the same.
+        num_labels: number of labels, of a head that has them.
         selected_positions: True: the last encoder block computes only the positions that the heads
             read, the first and those to predict; it needs `max_predictions`. `kbert.pretrain`
             trains this graph. Outputs and weights are the same, and a training step of base at 128
@@ -67,6 +69,7 @@ def build_bert(
         ValueError: an impossible configuration, length, number of predictions or dtype.
     """
     variant: dict = {"max_predictions": max_predictions, "selected_positions": selected_positions}
+    variant["num_labels"] = num_labels
     return build(GraphSpec.of(config, head, seq_len=seq_len, dtype=dtype, **variant))
 
 
@@ -178,7 +181,7 @@ def _inputs(spec: GraphSpec) -> dict:
         shapes[names.SEGMENT_IDS] = shape
     if spec.packed:
         shapes |= {names.PACKED_POSITIONS: shape, names.PACKED_TEXTS: shape}
-        if spec.has_pooler:
+        if spec.reads_first:
             shapes[names.PACKED_FIRSTS] = ()
     if spec.max_predictions is not None:
         shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)

@@ -16,6 +16,7 @@ from helpers.sizes import SIZES
 from kbert import PRESETS, __version__, account
 from kbert.cli.main import cli
 from kbert.graph.closed_form import Row
+from kbert.heads import HEADS
 
 COMMANDS = list(cli.commands)
 # Parameters of document 004's 14 steps, in its order; steps 6 to 9 come 12 times.
@@ -97,7 +98,7 @@ def test_account_shows_its_totals_conventions_and_sources(capsys):
     assert "(1.0198e+12)" in kbert(capsys, "account", "large_uncased").out
 
 
-@pytest.mark.parametrize("head", ["pretraining", "encoder", "classifier", "tokens", "qa"])
+@pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", ["large_cased", "base_multilingual_cased"])
 @pytest.mark.parametrize("options", ["", "--rows", "--seq-len 7", "--dtype mixed_bfloat16"])
 def test_accounts_fit_80_columns(capsys, name, head, options):

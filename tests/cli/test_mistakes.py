@@ -234,7 +234,7 @@ MISTAKES += [
     (f"pretrain x --steps 1 -o {HUB}", WRITE),
     ("finetune --steps 3", "'--steps': kbert finetune --help lists the options."),
     ("finetune --bf16", "No such option '--bf16': it is called --precision mixed_bfloat16."),
-    ("finetune --task clasify", "'choice', 'embed': did you mean classify?"),
+    ("finetune --task clasify", "did you mean classify?"),
     ("finetune --precision fp16", "did you mean mixed_float16?"),
     ("finetune encoder --task classify --train none.tsv -o run", "none.tsv"),
     ("finetune encoder --task sing --train lines.txt -o run", "sing"),

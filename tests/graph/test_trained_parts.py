@@ -10,6 +10,7 @@ from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, learning_rate_factors, trained_parts
+from kbert.heads import HEADS
 
 SMALL = BertConfig(**SIZES)  # H 24, FFD 40, 3 blocks, 4 heads
 H, F = 24, 40
@@ -79,7 +80,7 @@ def test_layer_decay_equals_electras_code():
 def test_training_flops_without_freezing_are_3_times_forward():
     import dataclasses
 
-    for head in ("pretraining", "encoder", "classifier", "tokens", "qa"):
+    for head in HEADS:
         whole = account(SMALL, LENGTH, BATCH, head=head)
         parts = trained_parts(GraphSpec(SMALL, head))
         assert dataclasses.replace(whole, trained=parts).training_flops == 3 * whole.flops

@@ -14,7 +14,7 @@ from kbert import account, build_bert, model_rows
 from kbert.graph.closed_form import rows
 from kbert.graph.reference import document_004
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS
+from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.model.bert_model import BertModel
 
 
@@ -161,7 +161,7 @@ def test_every_format_holds_the_same_rows(capsys, config_file, model, form):
 @pytest.mark.parametrize("built", [[], ["--built"]])
 @pytest.mark.parametrize("head", HEADS)
 def test_summary_of_each_head_equals_its_closed_form(capsys, config_file, small, head, built):
-    labels = ["--num-labels", 5] if head in ("classifier", "tokens") else []
+    labels = ["--num-labels", 5] if head in HEADS_WITH_LABELS else []
     done = kbert(capsys, "summary", config_file, "--head", head, *labels, *built)
     full = account(small, head=head, num_labels=5)
     printed = parse(done.out)

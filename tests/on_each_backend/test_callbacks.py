@@ -9,6 +9,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards
 import kbert
 from kbert.graph.names import CLASSIFIER, MASKED_POSITIONS, SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
+from kbert.training import optimizers
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(24))]
 SMALL = kbert.BertConfig(**CONFIG | {"vocab_size": len(TOKENS)})
@@ -112,6 +113,16 @@ def test_callback_sees_merged_adapter_weights():
     wanted = looks.weights[-1]
     for one in tuned.bert.model.get_weights():
         assert any(one.shape == w.shape and np.allclose(one, w, atol=1e-6) for w in wanted)
+
+
+@pytest.mark.full
+@nightly_on("jax")
+def test_callback_sees_an_optimizer_without_epsilon(monkeypatch):
+    monkeypatch.setattr(optimizers.AdamW, "keras_class", keras.optimizers.Lion)
+    seen = []
+    look = keras.callbacks.LambdaCallback(on_train_end=lambda _: seen.append(look.model.optimizer))
+    tune([look], epochs=1)
+    assert [type(one) for one in seen] == [keras.optimizers.Lion]
 
 
 @pytest.mark.full

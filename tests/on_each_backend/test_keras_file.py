@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 import kbert
 from kbert.checkpoints.keras import file as keras_file
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS
+from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.model import builder
 
 pytestmark = nightly_on("jax", "torch")  # test_saving opens files of each backend
@@ -56,7 +56,7 @@ def files(small, tokenizer, tmp_path_factory):
     "head", [full(head) if head in ("encoder", "qa") else head for head in HEADS]
 )
 def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
-    labels = LABELS if head in ("classifier", "tokens") else None
+    labels = LABELS if head in HEADS_WITH_LABELS else None
     model, sentence = build_model(small, head), kbert.SentenceSettings("cls", True, 9)
     bert = kbert.Bert(small, head, model, tokenizer, labels=labels, sentence=sentence)
     keras_file.write(bert, tmp_path / "bert.keras")
@@ -93,7 +93,7 @@ def test_configuration_is_inferred_from_a_plain_keras_file(small, tmp_path, hidd
 
 @pytest.mark.full
 @pytest.mark.parametrize("rate", [None, 0.4])
-@pytest.mark.parametrize("head", ["classifier", "tokens"])
+@pytest.mark.parametrize("head", HEADS_WITH_LABELS)
 def test_labels_and_dropout_are_inferred_from_a_classifier(small, tmp_path, head, rate):
     config = small.replace(classifier_dropout=rate)
     build_model(config, head).save(tmp_path / "bert.keras")

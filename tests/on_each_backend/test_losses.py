@@ -1,5 +1,7 @@
 """Each loss, and its gradient, equals torch's: of labels, numbers, and a teacher's outputs."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from helpers.gradients import differentiate
@@ -107,3 +109,9 @@ def test_loss_names_its_second_metric():
     losses = {"a": "squared_error", "b": "binary_cross_entropy", "c": "cross_entropy"}
     names = {"a": "absolute_error", "b": "accuracy", "c": "accuracy"}
     assert name_metrics({output: LOSSES[loss] for output, loss in losses.items()}, "abc") == names
+
+
+def test_mean_over_examples_takes_plain_numbers_too():
+    """Of formulas that return one number per example, in place of an array."""
+    loss = dataclasses.replace(LOSSES["squared_error"], compute=lambda x, y: (x.sum() - y) ** 2)
+    assert loss.compute_mean({"a": [1.0, 3.0]}, {"a": [[2.0], [5.0]]}) == 2.5

@@ -7,7 +7,7 @@ import kbert
 from kbert.graph.accounting import DTYPES
 from kbert.graph.closed_form import config_letters
 from kbert.graph.formulas import compute
-from kbert.heads import HEADS
+from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.io import row_formats
 from kbert.show.explorer import formula_code
 from kbert.show.explorer.counting import ATTENTION_PARTS
@@ -40,7 +40,7 @@ def configurations(draw):
     options["dtype"] = draw(st.sampled_from(list(DTYPES)))
     if head == "pretraining":
         options["max_predictions"] = draw(st.one_of(st.none(), st.integers(1, seq_len)))
-    if head in ("classifier", "tokens"):
+    if head in HEADS_WITH_LABELS:
         options["num_labels"] = draw(st.integers(1, 99))
     return config, options
 
@@ -120,7 +120,7 @@ def refused(values) -> str | None:
 @pytest.mark.parametrize("head", HEADS)
 def test_explorer_layers_equal_python(head):
     config = kbert.BertConfig(**ODD)
-    labels = {"num_labels": 7} if head in ("classifier", "tokens") else {}
+    labels = {"num_labels": 7} if head in HEADS_WITH_LABELS else {}
     account = kbert.account(config, 11, head=head, **labels)
     options = {"seq_len": 11, "batch_size": 1, "dtype": "float32", **labels}
     ask, values = engine(head), in_the_page(config, options)

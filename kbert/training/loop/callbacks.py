@@ -6,6 +6,7 @@ weights that include what adapters add to them.
 """
 
 import contextlib
+import inspect
 from collections.abc import Sequence
 
 import keras
@@ -100,7 +101,8 @@ class Callbacks:
         if isinstance(settings.name, str):
             keras_class = optimizers.OPTIMIZERS[settings.name].keras_class
             names = ("learning_rate", "weight_decay", "beta_1", "beta_2", "epsilon")
-            options = {name: getattr(settings, name) for name in names}
+            taken = inspect.signature(keras_class).parameters
+            options = {name: getattr(settings, name) for name in names if name in taken}
             optimizer = keras_class(global_clipnorm=self._engine.step.clip_norm, **options)
         else:
             optimizer = keras.saving.deserialize_keras_object(settings.name)
