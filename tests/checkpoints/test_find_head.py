@@ -24,6 +24,8 @@ def test_each_head_is_found_by_its_own_tensors(head, column):
     first = next(name for name in HEADS if HEADS[name].layers == HEADS[head].layers)
     names = names_of(column, "embeddings", "encoder", *parts)
     has_own = names - names_of(column, "embeddings", "encoder", "pooler")
+    if has_own and not all(names_of(column, part) for part in parts):
+        pytest.skip("the format has names for some of its layers, and so cannot have the head")
     assert weight_names.find_head(names, column) == (first if has_own else "encoder")
 
 

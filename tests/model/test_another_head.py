@@ -21,37 +21,37 @@ from kbert.model.layers.encoder import Dropout
 from kbert.model.layers.heads import Extract
 
 ROWS = """
-grade|grade|Grade-First|Extract|(N, H)||{hidden}[0][0]|||
-grade|grade|Grade-Dense|Dense|(N, H)|H·H + H|Grade-First[0][0]|2·{texts}·H·H|2·{texts}·H·w|
-grade|grade|Grade-Dropout|Dropout|(N, H)||Grade-Dense[0][0]||{texts}·H|
-grade|grade|Grade|Dense|(N, {labels})|{labels}·H + {labels}|Grade-Dropout[0][0]|||
+another|another|Another-First|Extract|(N, H)||{hidden}[0][0]|||
+another|another|Another-Dense|Dense|(N, H)|H·H + H|Another-First[0][0]|2·{texts}·H·H|2·{texts}·H·w|
+another|another|Another-Dropout|Dropout|(N, H)||Another-Dense[0][0]||{texts}·H|
+another|another|Another|Dense|(N, {labels})|{labels}·H + {labels}|Another-Dropout[0][0]|||
 doubt|qa|Span|Dense|(N, S, 2)|2·H + 2|{hidden}[0][0]|2·B·S·H·2||
 doubt|pooler|Extract|Extract|(N, H)||{hidden}[0][0]|||
 doubt|pooler|NSP-Dense|Dense|(N, H)|H·H + H|Extract[0][0]|2·B·H·H||
 doubt|doubt|Doubt|Dense|(N, 2)|2·H + 2|NSP-Dense[0][0]|2·B·H·2||
 """
-WEIGHTS = {"grade": [("Grade-Dense", "H"), ("Grade", "N")], "doubt": [("Doubt", "2")]}
+WEIGHTS = {"another": [("Another-Dense", "H"), ("Another", "N")], "doubt": [("Doubt", "2")]}
 FORMATS = ("transformers", "google")
 
 
-def apply_grade(spec, x, table, inputs):
+def apply_another(spec, x, table, inputs):
     """A dense layer on the first token, without a pooler."""
-    x = Extract(**builders.name_layer(spec, "Grade-First"))(x)
-    x = builders.make_dense(spec, spec.config.hidden_size, "Grade-Dense")(x)
-    x = Dropout(spec.classifier_rate, **builders.name_layer(spec, "Grade-Dropout"))(x)
-    return builders.make_dense(spec, spec.num_labels, "Grade")(x)
+    x = Extract(**builders.name_layer(spec, "Another-First"))(x)
+    x = builders.make_dense(spec, spec.config.hidden_size, "Another-Dense")(x)
+    x = Dropout(spec.classifier_rate, **builders.name_layer(spec, "Another-Dropout"))(x)
+    return builders.make_dense(spec, spec.num_labels, "Another")(x)
 
 
 @pytest.fixture(autouse=True)
 def more_heads(monkeypatch):
-    """The head "grade" has layers of its own; "doubt" has those of "qa" and one more."""
-    grade = dataclasses.replace(
+    """The head "another" has layers of its own; "doubt" has those of "qa" and one more."""
+    another = dataclasses.replace(
         heads.HEADS["classifier"],
-        name="grade",
-        variant=lambda family: Variant("grade", ("grade",), ("Grade",)),
-        build_outputs="model.test_another_head:apply_grade",
-        model_name="bert_grader",
-        layers=("Grade-Dense", "Grade"),
+        name="another",
+        variant=lambda family: Variant("another", ("another",), ("Another",)),
+        build_outputs="model.test_another_head:apply_another",
+        model_name="bert_another",
+        layers=("Another-Dense", "Another"),
     )
     doubt = dataclasses.replace(
         heads.HEADS["qa"],
@@ -59,7 +59,7 @@ def more_heads(monkeypatch):
         variant=lambda family: Variant("doubt", ("pooler", "qa", "doubt"), ("Span", "Doubt")),
         layers=("Span", "Doubt"),
     )
-    for head in (grade, doubt):
+    for head in (another, doubt):
         monkeypatch.setitem(heads.HEADS, head.name, head)
     rows = [line.split("|")[:-1] for line in ROWS.strip().splitlines()]
     table = [*closed_form._table(), *rows]
@@ -79,7 +79,7 @@ def list_templates(part, layers):
 
 
 def test_head_with_its_own_layers_is_built_and_equals_its_rows(small):
-    model = kbert.build_bert(small, head="grade", seq_len=LENGTH, num_labels=5)
+    model = kbert.build_bert(small, head="another", seq_len=LENGTH, num_labels=5)
     assert model.output_shape == (None, 5)
     assert kbert.model_rows(model) == closed_form.rows(model.spec)
 
@@ -89,22 +89,24 @@ def test_labels_and_dropout_of_its_own_layers_are_read_from_a_plain_keras_file(
     small, tmp_path, rate
 ):
     config = small.replace(classifier_dropout=rate)
-    model = kbert.build_bert(config, head="grade", num_labels=5)
+    model = kbert.build_bert(config, head="another", num_labels=5)
     model.save(tmp_path / "bert.keras")
     again = kbert.load(tmp_path / "bert.keras")
-    assert (again.config, again.head, again.spec.num_labels) == (config, "grade", 5)
+    assert (again.config, again.head, again.spec.num_labels) == (config, "another", 5)
 
 
 def test_head_that_reads_the_first_token_trains_without_a_pooler(small):
-    spec = GraphSpec(small, "grade", seq_len=LENGTH, num_labels=5).for_training()
+    spec = GraphSpec(small, "another", seq_len=LENGTH, num_labels=5).for_training()
     assert (spec.selected, spec.has_pooler) == (1, False)
     ids = np.random.default_rng(2).integers(1, 99, (BATCH, LENGTH)).astype("int32")
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.ones_like(ids)}
     labels = np.arange(BATCH, dtype="int32") % 5
     weights = np.full(BATCH, 1 / BATCH, "float32")
-    batch = TrainingBatch(inputs, {"Grade": labels}, {"Grade": weights})
+    batch = TrainingBatch(inputs, {"Another": labels}, {"Another": weights})
     gradients = build_engine(spec).gradients(batch, 3)
-    assert all(np.abs(gradients[f"{name}/kernel"]).max() > 0 for name in ("Grade-Dense", "Grade"))
+    assert all(
+        np.abs(gradients[f"{name}/kernel"]).max() > 0 for name in ("Another-Dense", "Another")
+    )
 
 
 @pytest.mark.parametrize("column", FORMATS)
