@@ -6,6 +6,7 @@ import numpy as np
 
 import kbert
 from helpers.peer_tasks import VOCABULARY
+from kbert import build_bert
 from kbert.heads import HEADS
 
 LENGTHS = [3, 11, 0, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8]  # of 13 texts, in tokens
@@ -23,7 +24,7 @@ def small_bert(config, head: str) -> kbert.Bert:
     """A `Bert` with weights that are none of the first ones."""
     tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(config.vocab_size))]
     tokenizer = kbert.Tokenizer.from_vocab(tokens[: config.vocab_size], lowercase=True)
-    model = change_weights(kbert.build_bert(config, head=head, seq_len=None, num_labels=5))
+    model = change_weights(build_bert(config, head=head, seq_len=None, num_labels=5))
     return kbert.Bert(config, head, model, tokenizer)
 
 
