@@ -545,29 +545,32 @@ def test_two_outputs_share_the_loss(examples):
     assert sorted(np.unique(batch.weights[SPAN_END])) == pytest.approx([0, 0.5 / (COUNT - 1)])
 
 
-def test_sequences_of_an_example_stay_together():
-    """Each example's sequences have 1, 2, … tokens more than the one before's."""
+@pytest.mark.parametrize("pad_counts", [True, False])
+def test_sequences_of_an_example_stay_together(pad_counts):
+    """Each example's sequences have 1, 2, … tokens more than the one before's.
+
+    Examples of 1 and 2 sequences are one batch, which has 2 of each unless all are padded to 3.
+    """
     ids = [[1] * tokens for tokens in range(1, 10)]
     examples = Examples(ids, ids, {CLASSIFIER: [2, 0, 1, 1]}, counts=(3, 1, 3, 2))
-    batches, seen = BucketedBatches(examples, batch_size=3, lengths=(4, 9)), []
-    for step in range(batches.steps_per_epoch):
+    options = {"batch_size": 2, "lengths": (4, 9), "pad_counts": pad_counts}
+    batches, seen = BucketedBatches(examples, **options), []
+    for step, (rows, length) in enumerate(batches.shapes_in(0)):
         batch = batches.batch(step)
         tokens = (batch.inputs[TOKEN_IDS] > 0).sum(-1)
-        real = batch.weights[CLASSIFIER] > 0
-        assert batch.inputs[SEGMENT_IDS].shape[:2] == tokens.shape == (3, 3)
+        assert batch.inputs[SEGMENT_IDS].shape == (2, rows // 2, length)
         seen += zip(
-            tokens[real].tolist(),
-            batch.inputs[SEQUENCE_MASK][real].tolist(),
-            batch.labels[CLASSIFIER][real].tolist(),
+            tokens.tolist(),
+            batch.inputs[SEQUENCE_MASK].tolist(),
+            batch.labels[CLASSIFIER].tolist(),
             strict=True,
         )
     assert sorted(seen) == [
         ([1, 2, 3], [1, 1, 1], 2),
-        ([4, 4, 4], [1, 0, 0], 0),
+        (([4, 4, 4], [1, 0, 0], 0) if pad_counts else ([4, 4], [1, 0], 0)),
         ([5, 6, 7], [1, 1, 1], 1),
-        ([8, 9, 8], [1, 1, 0], 1),
+        (([8, 9, 8], [1, 1, 0], 1) if pad_counts else ([8, 9], [1, 1], 1)),
     ]
-    assert batches.shapes_in(0)[0][0] == 9
     grouped = examples.group_sequences([np.array([n]) for n in range(9)])
     assert [one.tolist() for one in grouped] == [[0, 1, 2], [3], [4, 5, 6], [7, 8]]
     with pytest.raises(ValueError, match="sequences must be as many as ids, 9, got 8"):

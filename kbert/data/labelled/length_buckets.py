@@ -1,8 +1,8 @@
 """Batches of labelled examples of similar lengths, in few static shapes.
 
 A batch is as long as the first of a few lengths that holds its longest example. Its examples come
-from a pool of many batches that is sorted by length, so little of it is padding. Pools are sampled
-again in every epoch, and the batches shuffled.
+from a pool of many batches that is sorted by number of sequences and length, so little of it is
+padding. Pools are sampled again in every epoch, and the batches shuffled.
 """
 
 import copy
@@ -105,6 +105,8 @@ class BucketedBatches:
         seed: seed of the order.
         lengths: allowed lengths of batches, ascending; the longest example must fit.
         pool: number of batches that are sorted by length together; 1: the order is random.
+        pad_counts: whether all batches have as many sequences per example as the largest example,
+            as where each shape is compiled; else as many as their own largest.
 
     Raises:
         ValueError: no example, or one that is longer than the last of `lengths`.
@@ -123,6 +125,7 @@ class BucketedBatches:
         pad_id: int = 0,
         lengths: Sequence[int] = LENGTHS,
         pool: int = POOL,
+        pad_counts: bool = False,
     ):
         self.examples = examples
         self.batch_size = require_positive("batch_size", batch_size)
@@ -134,6 +137,8 @@ class BucketedBatches:
         self._sequence_tokens = np.array([len(ids) for ids in examples.ids])
         tokens = self._sequence_tokens[self._sequences]
         self._tokens = tokens.reshape(len(examples), -1).max(1)
+        self._counts = np.ones(len(examples), int) if self._mask is None else self._mask.sum(1)
+        self._widths = np.full(len(examples), self._counts.max()) if pad_counts else self._counts
         self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
         self.steps_per_epoch = -(-len(examples) // batch_size)
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
@@ -166,9 +171,11 @@ class BucketedBatches:
             labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
             share = 1 / len(self.examples.labels) / (total or 1)
             weights[name] = (own * share).astype(np.float32)
-        inputs = self._pad_sequences(self._sequences[chosen], length)
-        if self._mask is not None:
-            inputs[SEQUENCE_MASK] = self._mask[chosen].astype(np.int32)
+        if self._mask is None:
+            return TrainingBatch(self._pad_sequences(chosen, length), labels, weights)
+        width = self._widths[indices].max()
+        inputs = self._pad_sequences(self._sequences[chosen, :width], length)
+        inputs[SEQUENCE_MASK] = self._mask[chosen, :width].astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
@@ -184,8 +191,10 @@ class BucketedBatches:
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        count = self.batch_size * self._sequences[0].size
-        return [(count, length) for length in self.lengths_in(epoch)]
+        return [
+            (self.batch_size * int(self._widths[indices].max()), self._length(indices))
+            for indices in self._plan_epoch(epoch)
+        ]
 
     def _pad_sequences(self, sequences: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """Return the model's inputs, int32 (…, length), for indices of sequences."""
@@ -226,7 +235,7 @@ class BucketedBatches:
         for start in range(0, len(order), size):
             pool = order[start : start + size]
             if self.pool > 1:
-                pool = pool[np.argsort(self._tokens[pool], kind="stable")]
+                pool = pool[np.lexsort((self._tokens[pool], self._counts[pool]))]
             batches += self._split_pool(pool, key_of(self.seed, epoch, _DEAL, start))
         return [batches[n] for n in _shuffle(key_of(self.seed, epoch, _ORDER), len(batches))]
 

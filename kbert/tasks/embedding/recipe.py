@@ -77,7 +77,7 @@ class EmbeddingTraining(Finetuning):
         tokenizer = require_tokenizer(self.bert, "finetune")
         return TASK.encode(records, tokenizer, None, limit, self._own)
 
-    def make_batches(self, train, lengths) -> ColumnBatches:
+    def make_batches(self, train, lengths, compiled) -> ColumnBatches:
         return ColumnBatches(
             train,
             output=EMBEDDINGS,

@@ -164,7 +164,7 @@ class Finetuning(Recipe):
         limit = min(limit, longest_text or limit)
         train = self.encode_records(self._train, limit)
         dev = None if self._dev is None else self.encode_records(self._dev, limit)
-        self.batches: Any = self.make_batches(train, lengths)
+        self.batches: Any = self.make_batches(train, lengths, compiled)
         if cost:  # those with which the run takes least time, and the limit
             needed = Counter(self.batches.lengths_in(0))
             of_run = {length: count * self.settings.epochs for length, count in needed.items()}
@@ -182,7 +182,9 @@ class Finetuning(Recipe):
             require_two_segments(self.bert, "finetune")
         return examples
 
-    def make_batches(self, train: Examples, lengths: Sequence[int]) -> BucketedBatches:
+    def make_batches(
+        self, train: Examples, lengths: Sequence[int], compiled: bool
+    ) -> BucketedBatches:
         """Return the batches of the training data; `lengths` are possible ones."""
         settings = self.settings
         if settings.class_weights:
@@ -190,7 +192,7 @@ class Finetuning(Recipe):
         options = {"batch_size": settings.batch_size, "seed": settings.seed}
         options["pad_id"] = self.bert.config.pad_token_id
         if not settings.packing:
-            return BucketedBatches(train, lengths=lengths, **options)
+            return BucketedBatches(train, lengths=lengths, pad_counts=compiled, **options)
         return PackedBatches(
             train,
             row_length=settings.lengths[0] if settings.lengths else None,
