@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-import textwrap
 import threading
 
 import click
@@ -93,13 +92,12 @@ class _LineHandler(logging.StreamHandler):
 
     def format(self, record: logging.LogRecord) -> str:
         blank = f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
-        return blank + _wrap(f"kbert: {printable.line(record.getMessage())}")
+        return f"{blank}kbert: {printable.line(record.getMessage())}"
 
 
 def say(text: str = "", *, err: bool = False) -> None:
     """Prints one line that may have texts from files in it: see `kbert.io.printable`."""
-    line = printable.line(text)
-    click.echo(_wrap(line) if err else line, err=err)
+    click.echo(printable.line(text), err=err)
 
 
 def say_json(value) -> None:
@@ -155,17 +153,9 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    line = _wrap(f"kbert: {printable.line(' '.join(message.split()))}").removeprefix("kbert:")
-    click.echo(f"{name}{line}", err=True, color=colour())
+    line = printable.line(" ".join(message.split()))
+    click.echo(f"{name} {line}", err=True, color=colour())
     sys.exit(status)
-
-
-def _wrap(line: str) -> str:
-    """Break a line between words at a terminal's width; a path or an option stays whole."""
-    if not sys.stderr.isatty():
-        return line
-    width = progress_bars.columns(sys.stderr)
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 @contextlib.contextmanager

@@ -71,6 +71,13 @@ def test_terminal_has_colours_and_a_pipe_has_none(capsys, terminal):
     assert kbert(capsys, "--help").out == plain
 
 
+def test_message_on_a_terminal_is_one_line(capsys, monkeypatch):
+    """A command in it can be copied: only the terminal wraps it."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    err = kbert(capsys, "summary", "x" * 60 + "/" + "y" * 60).err
+    assert len(err) > 160 and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
