@@ -18,7 +18,7 @@ from kbert.model.layers.heads import (
     Masked,
     Slice,
 )
-from kbert.ops.activations import activation
+from kbert.ops import activations
 
 
 def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
@@ -27,7 +27,7 @@ def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
         states = Gather(**name_layer(spec, names.MLM_GATHER))([x, mask])
     elif spec.max_predictions is not None and spec.has_pooler:
         states = Slice(1, **name_layer(spec, names.MLM_SLICE))(x)
-    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
+    function = activations.activation(spec.config.family.mlm_activation or spec.config.hidden_act)
     states = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(states)
     states = make_norm(spec, names.MLM_NORM)(states)
     logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([states, table])

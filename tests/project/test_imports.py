@@ -73,6 +73,11 @@ in_a_fork(save, sys.argv[1])
 
 
 @pytest.mark.full
+def test_module_that_layers_need_can_be_the_first_import(run_python):
+    run_python("from kbert.ops.activations import gelu", backend="jax")
+
+
+@pytest.mark.full
 def test_first_import_registers_layers_and_saving_needs_no_tensorflow(run_python, tmp_path):
     """Each in a fork of one process, which has imported Keras on JAX and not kbert."""
     path = tmp_path / "model.keras"

@@ -19,8 +19,7 @@ import keras
 from keras import ops
 
 from kbert import ops as kops
-from kbert.ops import keras_internals
-from kbert.ops.activations import activation
+from kbert.ops import activations, keras_internals
 
 _register = keras.saving.register_keras_serializable("kbert")
 
@@ -370,7 +369,7 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        function = activation(self.hidden_act)
+        function = activations.activation(self.hidden_act)
         self.intermediate_dense = self._dense(self.units, function, "intermediate")
         self.output_dense = self._dense(input_shape[-1], None, "output")
         self.intermediate_dense.build(input_shape)
