@@ -43,6 +43,7 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 
+_FILES = ("config.json", "bert_config.json")  # in a model's folder: transformers' or Google's
 _MISSPELLED = 0.85  # how alike a key and a field's name are, 0 to 1
 _SHOWN_KEYS = 20  # of a configuration, in an error
 _HEADS_RATES = ("classifier_dropout", "qa_dropout")
@@ -268,6 +269,11 @@ class BertConfig:
         if path is not None:
             write_atomically(path, text.encode())
         return text
+
+
+def find_config(folder: Path) -> Path | None:
+    """Return the file of the configuration in a model's folder; None: there is none."""
+    return next((folder / name for name in _FILES if (folder / name).is_file()), None)
 
 
 def require_positive(name: str, value) -> int:

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from kbert.graph.config import BertConfig
+from kbert.graph.config import BertConfig, find_config
 from kbert.io import bounds
 from kbert.io.wording import first_few, hint
 
@@ -62,7 +62,7 @@ _RELEASES = {
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     """Return the configuration for a `BertConfig`, a preset's name or a path to a JSON file.
 
-    Names of Google's and transformers' releases work too: `bert-base-uncased`,
+    It can be the path of a folder with a config.json or bert_config.json, too. Names of Google's and transformers' releases work too: `bert-base-uncased`,
     `uncased_L-2_H-128_A-2`, `google/bert_uncased_L-2_H-128_A-2`.
 
     Raises:
@@ -84,7 +84,11 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     if text.endswith(".json"):
         return BertConfig.from_json(text)
     if text and Path(text).is_dir():
-        raise ValueError(f"{text} is a folder: give the config.json or bert_config.json in it")
+        if (file := find_config(Path(text))) is None:
+            raise ValueError(
+                f"{text} must have a config.json or bert_config.json in it, got neither"
+            )
+        return BertConfig.from_json(file)
     released = _resolve_release(text)
     if released in PRESETS:
         return PRESETS[released]

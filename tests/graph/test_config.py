@@ -103,6 +103,9 @@ def test_get_config_takes_a_configuration_a_name_or_a_file(tmp_path, small):
     assert get_config(small) is small
     assert get_config("base") is base
     assert get_config(str(path)) == get_config(path) == small
+    for name in ("bert_config.json", "config.json"):
+        small.to_json(tmp_path / name)
+        assert get_config(tmp_path) == small
 
 
 def test_classifier_dropout_overrides_hidden_dropout(small):

@@ -20,12 +20,11 @@ from kbert.checkpoints.transformers import tf_weights
 from kbert.checkpoints.transformers.classes import Classes
 from kbert.checkpoints.transformers.sentence_files import transformer_folder
 from kbert.checkpoints.transformers.weight_files import FILES, read_file, read_tensors
-from kbert.graph.config import BertConfig
+from kbert.graph.config import BertConfig, find_config
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
 
-CONFIGS = ("config.json", "bert_config.json")
 _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
@@ -71,8 +70,7 @@ def is_folder(path: Path) -> bool:
 def find_layout(path: Path) -> Layout:
     """Return the files of a checkpoint at a folder, or at a file of weights."""
     folder = transformer_folder(path) if path.is_dir() else path.parent
-    config = next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
-    return Layout(folder, None if path.is_dir() else path, config)
+    return Layout(folder, None if path.is_dir() else path, find_config(folder))
 
 
 def read_config(layout: Layout) -> BertConfig:
