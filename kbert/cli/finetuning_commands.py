@@ -136,11 +136,12 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 
 @command(
     "Evaluate a model on labelled data.",
-    "kbert evaluate run/model --task classify --data dev.tsv",
+    "kbert evaluate run --data dev.tsv",
+    "kbert evaluate bert-base-NER --task tag --data test.conll",
     basic="task data batch_size form",
 )
 @shared.SOURCE
-@option("--task", _TASKS, _TASK_HELP, required=True)
+@option("--task", _TASKS, f"{_TASK_HELP} Default: the task of the run SRC.")
 @option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @shared.BATCH
@@ -149,6 +150,8 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @shared.output_format("json")
 def evaluate(source, task, data, form, **options):
     """Print the metrics of the model SRC on labelled data."""
+    task = task or _find_task(source)
+    runs.require_options("kbert evaluate SRC --task classify --data FILE", {"--task": task})
     definition = task_of(task)
     check_source(
         source, f"--task {task}", None if definition.trains_embeddings else definition.head
@@ -167,3 +170,11 @@ def evaluate(source, task, data, form, **options):
     width = max(map(len, metrics))
     for name, value in metrics.items():
         click.echo(f"{name:<{width}}  {value:.4f}")
+
+
+def _find_task(source: str) -> str | None:
+    """Return the task that a run in a folder was fine-tuned for; None: there is no such run."""
+    from kbert.checkpoints import run_models
+    from kbert.training.run.run_folder import RunFolder
+
+    return RunFolder.open(source).settings.get("task") if run_models.is_run(Path(source)) else None

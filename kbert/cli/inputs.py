@@ -86,9 +86,26 @@ def start_quietly(source: str) -> None:
 def read_texts(texts: tuple[str, ...], lines: str | None) -> list[str]:
     """Return the texts of the command line or of `--lines FILE`, one of the two."""
     if bool(texts) == bool(lines):
-        got = "both" if texts else "neither"
+        got = "both" if texts else "neither (--lines - reads standard input)"
         raise click.UsageError(f"give texts or --lines FILE, got {got}")
     return read_lines(lines) if lines else list(texts)
+
+
+def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], list[str]]:
+    """Return the first and the second texts: two arguments each, or text, tab, text per line."""
+    read = read_texts(texts, lines)
+    if not lines:
+        if len(read) % 2:
+            raise click.UsageError(f"--pairs needs two texts per pair, got {len(read)} in all")
+        return read[::2], read[1::2]
+    pairs = [line.split("\t") for line in read]
+    for number, cells in enumerate(pairs, 1):
+        if len(cells) != 2:
+            raise ValueError(
+                f"{lines}, line {number}: --pairs needs a text, a tab and a second text, got "
+                f"{len(cells)} columns"
+            )
+    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def read_lines(path: str) -> list[str]:

@@ -6,7 +6,7 @@ import kbert
 from kbert.cli import options as shared
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say, say_json
-from kbert.cli.inputs import open_checkpoint, read_texts
+from kbert.cli.inputs import open_checkpoint, read_pairs, read_texts
 from kbert.cli.options import POSITIVE, Output, option, takes
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
@@ -53,24 +53,29 @@ def next_sentence(source, a, b, precision):
 
 
 @command(
-    "Classify texts.",
+    "Classify texts or pairs of texts.",
     'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
     "kbert classify run --lines reviews.txt --format json",
+    'kbert classify run --pairs "A cat sat." "A cat was sitting."',
 )
-@takes(shared.SOURCE, shared.TEXTS, shared.LINES, shared.BATCH, shared.PRECISION, shared.JSON)
-def classify(source, texts, lines, **options):
+@takes(shared.SOURCE, shared.TEXTS, shared.LINES)
+@option("--pairs are_pairs", bool, "Classify pairs: two TEXTs, or text, tab, text on a line.")
+@takes(shared.BATCH, shared.PRECISION, shared.JSON)
+def classify(source, texts, lines, are_pairs, **options):
     """Print every label of a text with its probability; of several texts, the most likely label."""
-    texts = read_texts(texts, lines)
+    columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
     with open_checkpoint(source, "classify", "classifier") as bert:
-        results = kbert.classify(bert, texts, **options)
-    pairs = [*zip(texts, results, strict=True)]
-    yield [{"text": text, "labels": labels} for text, labels in pairs]
-    if len(texts) == 1:
+        results = kbert.classify(bert, *columns, **options)
+    rows = [*zip(zip(*columns, strict=True), results, strict=True)]
+    names = ("text", "pair")
+    yield [{**dict(zip(names, row, strict=False)), "labels": labels} for row, labels in rows]
+    if len(rows) == 1:
         for label in results[0]:
             say(f"{label.probability:.4f}  {label.label}")
     else:
-        for text, (best, *_) in pairs:
-            click.echo(printable.cut(f"{best.probability:.4f}  {best.label}  {text}"))
+        for row, (best, *_) in rows:
+            line = f"{best.probability:.4f}  {best.label}  {'  '.join(row)}"
+            click.echo(printable.cut(line))
 
 
 @command(
@@ -149,6 +154,8 @@ def answer(source, question, context, **options):
 @takes(shared.PRECISION, shared.JSON)
 def choose(source, text, texts, start, **options):
     """Print the choices for a prompt with their probabilities, the most likely first."""
+    if len(texts) < 2:
+        raise click.UsageError("choose needs two CHOICEs or more, got one")
     with open_checkpoint(source, "choose", "choice") as bert:
         choices = kbert.choose(bert, text, texts, start=start or "", **options)
     yield choices

@@ -17,8 +17,11 @@ DEFAULT_LENGTH = 128  # tokens of a training example, where the user names none
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 
 
-def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
-    """Return the texts as a list, and whether there was only one, not in a list; check each."""
+def listed(texts: str | Iterable[str], name: str, pair_name: str = "") -> tuple[list[str], bool]:
+    """Return the texts as a list, and whether there was only one, not in a list; check each.
+
+    `pair_name` is the argument for second texts, if there is one.
+    """
     if isinstance(texts, str):
         check_text(texts, name)
         return [texts], True
@@ -28,6 +31,11 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
     if not checked:
         raise ValueError(f"{name} must hold at least one text, got an empty list")
     for index, text in enumerate(checked):
+        if pair_name and isinstance(text, (tuple, list)):
+            raise ValueError(
+                f"{name}[{index}] must be a str, got {type(text).__name__}: for pairs, give the "
+                f"first texts as {name}= and the second as {pair_name}="
+            )
         check_text(text, f"{name}[{index}]")
     return checked, False
 

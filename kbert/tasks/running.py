@@ -66,7 +66,7 @@ def list_texts(
     Unless they are `optional`, pairs must not be None.
     """
     require_tokenizer(bert, task)
-    first, is_single = listed(texts, name)
+    first, is_single = listed(texts, name, pair_name)
     if pairs is None and optional:
         return first, None, is_single
     second, also_single = listed(pairs, pair_name)

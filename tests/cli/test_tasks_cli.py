@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+from pathlib import Path
 
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import numpy as np
@@ -126,6 +127,14 @@ def test_texts_of_task_commands(ok, saved):
     out = ok("classify", "classifier", "cat")
     assert out.splitlines()[0] == f"{best.probability:.4f}  {best.label}"
     assert ok("classify", "classifier", "cat", "dog" + " " * 99 + "cat").count("\n") == 2
+    best = classify(berts["classifier"], "cat", "dog")[0]
+    out = ok("classify", "classifier", "--pairs", "cat", "dog")
+    assert out.splitlines()[0] == f"{best.probability:.4f}  {best.label}"
+    Path("pairs.tsv").write_text("cat\tdog\nsun\tcat\n")
+    lines = ("classify", "classifier", "--pairs", "--lines", "pairs.tsv")
+    assert ok(*lines).splitlines()[0] == f"{best.probability:.4f}  {best.label}  cat  dog"
+    shown = json.loads(ok(*lines, "--format", "json"))
+    assert [(row["text"], row["pair"]) for row in shown] == [("cat", "dog"), ("sun", "cat")]
     words = tag(berts["tokens"], "red cats!")
     shown = json.loads(ok("tag", "tokens", "red cats!", "--format", "json"))
     assert [word["word"] for word in shown[0]["words"]] == ["red", "cats", "!"]

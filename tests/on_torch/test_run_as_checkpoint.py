@@ -42,7 +42,7 @@ def test_commands_take_a_finished_run(copied, labelled, capsys, tmp_path):
         ["inspect", copied],
         ["convert", copied, tmp_path / "other", "--to", "google"],
         ["similarity", copied, "cat", "dog"],
-        ["evaluate", copied, "--task", "classify", "--data", data],
+        ["evaluate", copied, "--data", data],
         ["finetune", copied, "--task", "classify", "--train", data, "-o", tmp_path / "more", *few],
     ):
         done = run(capsys, *line)

@@ -36,6 +36,12 @@ def test_bad_texts_are_refused(berts, task, texts, says):
         call(berts[head], texts)
 
 
+def test_pairs_as_tuples_are_told_the_argument(berts):
+    says = r"texts\[0\] must be a str, got tuple: .* as texts= and the second as pairs="
+    with pytest.raises(ValueError, match=says):
+        kbert.classify(berts["classifier"], [("cat", "dog")])
+
+
 @pytest.mark.parametrize("task", CALLS)
 def test_model_with_another_head_is_refused(berts, task):
     head, call = CALLS[task]
