@@ -62,8 +62,9 @@ _RELEASES = {
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     """Return the configuration for a `BertConfig`, a preset's name or a path to a JSON file.
 
-    It can be the path of a folder with a config.json or bert_config.json, too. Names of Google's and transformers' releases work too: `bert-base-uncased`,
-    `uncased_L-2_H-128_A-2`, `google/bert_uncased_L-2_H-128_A-2`.
+    A folder's config.json or bert_config.json is read too. Names of Google's and transformers'
+    releases work: `bert-base-uncased`, `uncased_L-2_H-128_A-2`,
+    `google/bert_uncased_L-2_H-128_A-2`.
 
     Raises:
         ValueError: no such preset (the message suggests a similar name), or a file that is not a
