@@ -20,6 +20,7 @@ from kbert.ops import jax as jax_ops
 from kbert.ops import reference
 
 SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
+_HEADS = "query", "key", "value"
 _BLOCK = 64  # queries or keys of a tile
 _ROWS = 4  # that `layer_norm` normalizes at a time
 _PARTS = 256  # programs of its backward pass, each with sums of its own
@@ -35,41 +36,54 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     return context.reshape(*context.shape[:2], -1)
 
 
-def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
-    """See `reference.self_attention`; query, key and value are one product."""
-    width, heads, size = kernels[0].shape
-    if size not in SIZES:
-        query, key, value = project_heads(x, kernels, biases)
-        return attention(query, key, value, mask, rate, seed)
-    kernel = jnp.concatenate([one.astype(x.dtype).reshape(width, -1) for one in kernels], 1)
-    bias = None
-    if biases[0] is not None:
-        each = [jnp.asarray(one).astype(x.dtype).reshape(-1) for one in biases]
-        bias = jnp.concatenate(each)
-    return _self_attention(x, kernel, bias, _as_int8(mask), seed, rate, heads)
+def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, queries=None):
+    """See `reference.self_attention`; all projections of the same input are one product."""
+    groups = [(x, kernels, biases)]
+    if queries is not None:
+        groups = [(queries, kernels[:1], biases[:1]), (x, kernels[1:], biases[1:])]
+    if kernels[0].shape[-1] not in SIZES:
+        heads = [one for group in groups for one in project_heads(*group)]
+        return attention(*heads, mask, rate, seed)
+    groups = [(one, *(_join(arrays, x.dtype) for arrays in others)) for one, *others in groups]
+    return _self_attention(groups, _as_int8(mask), seed, rate, kernels[0].shape[1:])
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def _self_attention(x, kernel, bias, mask, seed, rate, count):
-    return _self_attention_forward(x, kernel, bias, mask, seed, rate, count)[0]
+def _join(arrays, dtype):
+    """Return arrays (…, A, D) side by side, (…, n·A·D); None of None."""
+    if arrays[0] is None:
+        return None
+    arrays = [jnp.asarray(one).astype(dtype) for one in arrays]
+    return jnp.concatenate([one.reshape(*one.shape[:-2], -1) for one in arrays], -1)
 
 
-def _self_attention_forward(x, kernel, bias, mask, seed, rate, count):
-    packed = linear(x, kernel, bias).reshape(*x.shape[:2], 3, count, -1)
-    context, residuals = _attention_forward([packed], mask, seed, rate)
-    return context.reshape(*x.shape[:2], -1), (x, kernel, bias, residuals)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _self_attention(groups: list, mask, seed, rate, shape):
+    """Return (B, R, A·D). A group is an input, and what `_join` made of its kernels and biases."""
+    return _self_attention_forward(groups, mask, seed, rate, shape)[0]
 
 
-def _self_attention_backward(rate, count, residuals, gradient):
-    x, kernel, bias, of_attention = residuals
-    gradient = gradient.reshape(*x.shape[:2], count, -1)
+def _self_attention_forward(groups, mask, seed, rate, shape):
+    heads = []
+    for x, kernel, bias in groups:
+        y = linear(x, kernel)
+        y = y if bias is None else y + bias  # in cuBLAS: attention reads the sum
+        heads.append(y.reshape(*x.shape[:2], -1, *shape))
+    context, residuals = _attention_forward(heads, mask, seed, rate)
+    return context.reshape(*context.shape[:2], -1), (groups, residuals)
+
+
+def _self_attention_backward(rate, shape, residuals, gradient):
+    groups, of_attention = residuals
+    gradient = gradient.reshape(*gradient.shape[:2], *shape)
+    of_groups = []
     gradients = _attention_gradients(rate, of_attention, gradient)
-    packed, rows = gradients["heads"][0].reshape(-1, kernel.shape[1]), x.reshape(-1, x.shape[-1])
-    of_x = jnp.matmul(packed, kernel.T).reshape(x.shape)
-    of_bias = None
-    if bias is not None:
-        of_bias = gradients["sums"].sum((0, 1)).reshape(-1).astype(bias.dtype)
-    return of_x, jnp.matmul(rows.T, packed), of_bias, None, None
+    for (x, kernel, bias), heads, sums in zip(groups, *gradients, strict=True):
+        heads = heads.reshape(-1, kernel.shape[1])
+        of_x = jnp.matmul(heads, kernel.T).reshape(x.shape)
+        of_kernel = jnp.matmul(x.reshape(-1, x.shape[-1]).T, heads)
+        of_bias = None if bias is None else sums.sum((0, 1)).reshape(-1).astype(bias.dtype)
+        of_groups.append((of_x, of_kernel, of_bias))
+    return of_groups, None, None
 
 
 _self_attention.defvjp(_self_attention_forward, _self_attention_backward)
@@ -81,12 +95,14 @@ def _as_int8(mask):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _attention(heads: list, mask, seed, rate):
-    """Return (B, R, A, D) of query, key and value, (B, S, 1, A, D) each, and an int8 mask."""
+    """Return (B, R, A, D) of query, key and value, and an int8 mask.
+
+    `heads` are the arrays in which they lie side by side, (B, S, parts, A, D): one to three.
+    """
     return _attention_forward(heads, mask, seed, rate)[0]
 
 
 def _attention_forward(heads, mask, seed, rate):
-    """`heads` may be one array (B, S, 3, A, D) too."""
     sizes = _Sizes.from_heads(heads, rate)
     batch, rows, _, count, size = heads[0].shape
     context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
@@ -100,28 +116,31 @@ def _attention_forward(heads, mask, seed, rate):
     return results["context"], (heads, {"mask": mask, "seed": seed, **results})
 
 
-def _attention_gradients(rate, residuals, gradient) -> dict:
-    """Return the gradients of the heads; of one array also their sums over blocks of rows."""
+def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
+    """Return the gradients of the heads, and each one's sums over blocks of rows."""
     heads, others = residuals
     sizes = _Sizes.from_heads(heads, rate)
     inputs = sizes.heads(heads) | others | {"gradient": gradient}
     in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
     in_specs |= sizes.row_specs(of_block=False)
     in_specs["gradient"] = in_specs["context"]
-    outputs = {"heads": [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in heads]}
-    out_specs = {"heads": [sizes.gradient_spec(one.shape[2]) for one in heads]}
-    batch, count = heads[0].shape[0], pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK)
-    if sizes.packed:
-        shape = batch, count, 3, sizes.head_count, sizes.size
-        outputs["sums"] = jax.ShapeDtypeStruct(shape, "float32")
-        shape = None, None, 3, None, sizes.size
-        out_specs["sums"] = pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
-    blocks = count, batch, sizes.head_count
-    return _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
+    outputs: dict = {"heads": [], "sums": []}
+    out_specs: dict = {"heads": [], "sums": []}
+    for one in heads:
+        batch, rows, *shape = one.shape
+        outputs["heads"].append(jax.ShapeDtypeStruct(one.shape, one.dtype))
+        blocks = batch, pallas.cdiv(rows, _BLOCK), *shape
+        outputs["sums"].append(jax.ShapeDtypeStruct(blocks, "float32"))
+        for name, rows_of_block in (("heads", _BLOCK), ("sums", None)):
+            block = None, rows_of_block, shape[0], None, sizes.size
+            out_specs[name].append(pallas.BlockSpec(block, lambda i, b, h: (b, i, 0, h, 0)))
+    blocks = pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK), batch, sizes.head_count
+    results = _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
+    return results["heads"], results["sums"]
 
 
 def _attention_backward(rate, residuals, gradient):
-    return _attention_gradients(rate, residuals, gradient)["heads"], None, None
+    return _attention_gradients(rate, residuals, gradient)[0], None, None
 
 
 _attention.defvjp(_attention_forward, _attention_backward)
@@ -160,15 +179,17 @@ class _Sizes(NamedTuple):
     columns: int  # S
     size: int  # D
     rate: float
-    packed: bool  # query, key and value are one array
+    places: tuple  # of query, key and value: the number of the array, and of its part
 
     @classmethod
     def from_heads(cls, heads: list, rate: float):
         (_, rows, _, count, size), columns = heads[0].shape, heads[-1].shape[1]
-        return cls(count, rows, columns, size, rate, len(heads) == 1)
+        places = tuple((n, part) for n, one in enumerate(heads) for part in range(one.shape[2]))
+        return cls(count, rows, columns, size, rate, places)
 
     def heads(self, heads: list) -> dict:
-        return dict(zip(("query", "key", "value"), heads * (3 // len(heads)), strict=True))
+        """Return the array of each of query, key and value."""
+        return {name: heads[n] for name, (n, _) in zip(_HEADS, self.places, strict=True)}
 
     def head_specs(self, of_block: bool) -> dict:
         """Return the specs of all keys and values, and of a block's queries, or of all."""
@@ -177,15 +198,10 @@ class _Sizes(NamedTuple):
             shape = None, length, None, None, self.size
             return pallas.BlockSpec(shape, lambda i, b, h: (b, i if blocked else 0, part, h, 0))
 
-        query, key, value = (0, 1, 2) if self.packed else (0, 0, 0)
-        queries = spec(_BLOCK if of_block else self.rows, query, of_block)
-        others = [spec(self.columns, part, False) for part in (key, value)]
-        return self.heads([queries, *others])
-
-    def gradient_spec(self, parts: int):
-        """Return the spec of a block's gradients."""
-        shape = None, _BLOCK, parts, None, self.size
-        return pallas.BlockSpec(shape, lambda i, b, h: (b, i, 0, h, 0))
+        lengths = (_BLOCK if of_block else self.rows), self.columns, self.columns
+        blocked = of_block, False, False
+        specs = map(spec, lengths, (part for _, part in self.places), blocked)
+        return dict(zip(_HEADS, specs, strict=True))
 
     def row_specs(self, of_block: bool) -> dict:
         """Return the specs of contexts and sums of a block's queries, or of all."""
@@ -291,11 +307,11 @@ def _attention_gradient_kernel(sizes, inputs, outputs):
     def load_keys(column):
         return [_load(inputs[name], column, sizes.columns) for name in ("key", "value")]
 
-    def store(part, x, end):
-        heads, of = (outputs["heads"][0], part) if sizes.packed else (outputs["heads"][part], 0)
-        _store(heads.at[:, pallas.ds(of, 1), :], x[:, None], end - start)
-        if sizes.packed:
-            outputs["sums"][pallas.ds(part, 1), :] = jnp.sum(x, 0)[None]
+    def store(head, x, end):
+        array, part = sizes.places[head]
+        part = pallas.ds(part, 1)
+        _store(outputs["heads"][array].at[:, part, :], x[:, None], end - start)
+        outputs["sums"][array][part, :] = jnp.sum(x, 0)[None]
 
     @pallas.when(block < column_blocks)
     def _():
@@ -357,31 +373,27 @@ _dropout.defvjp(lambda x, seed, rate: (_dropout(x, seed, rate), seed), _dropout_
 
 
 def linear(x, kernel, bias=None):
-    """See `reference.linear`; all products are of two matrices, and so is the gradient of bias."""
-    bias = None if bias is None else jnp.asarray(bias)
-    y = _linear(x.reshape(-1, x.shape[-1]), jnp.asarray(kernel), bias)
-    return y.reshape(*x.shape[:-1], -1)
+    """See `reference.linear`; all products are of two matrices.
+
+    The bias is added in float32, by the kernel that reads y: cuBLAS would need a cast of its own.
+    """
+    y = _linear(x.reshape(-1, x.shape[-1]), jnp.asarray(kernel)).reshape(*x.shape[:-1], -1)
+    return y if bias is None else (_wide(y) + _wide(jnp.asarray(bias))).astype(y.dtype)
 
 
 @jax.custom_vjp
-def _linear(x, kernel, bias):
-    return _linear_forward(x, kernel, bias)[0]
+def _linear(x, kernel):
+    return _linear_forward(x, kernel)[0]
 
 
-def _linear_forward(x, kernel, bias):
-    y = jnp.matmul(x, kernel.astype(x.dtype))
-    return y if bias is None else y + bias.astype(y.dtype), (x, kernel, bias)
+def _linear_forward(x, kernel):
+    return jnp.matmul(x, kernel.astype(x.dtype)), (x, kernel)
 
 
 def _linear_backward(residuals, gradient):
-    x, kernel, bias = residuals
+    x, kernel = residuals
     of_x = jnp.matmul(gradient, kernel.astype(x.dtype).T)
-    of_kernel = jnp.matmul(x.T, gradient).astype(kernel.dtype)
-    return (
-        of_x,
-        of_kernel,
-        None if bias is None else jnp.sum(gradient, 0, dtype="float32").astype(bias.dtype),
-    )
+    return of_x, jnp.matmul(x.T, gradient).astype(kernel.dtype)
 
 
 _linear.defvjp(_linear_forward, _linear_backward)

@@ -52,9 +52,19 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
-def self_attention(x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None):
-    """Compute the `attention` of x (B, S, H) to itself, both by the backend's versions."""
-    return kops.attention(*kops.project_heads(x, kernels, biases), mask, rate, seed)
+def project_inputs(x, kernels: Sequence, biases: Sequence, queries=None) -> list:
+    """Project x by `project_heads`; queries (B, R, H), if there are some, by the first kernel."""
+    if queries is None:
+        return kops.project_heads(x, kernels, biases)
+    query = kops.project_heads(queries, kernels[:1], biases[:1])
+    return [*query, *kops.project_heads(x, kernels[1:], biases[1:])]
+
+
+def self_attention(
+    x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None, queries=None
+):
+    """Compute the `attention` of x (B, S, H), or of some queries, to x by `project_inputs`."""
+    return kops.attention(*project_inputs(x, kernels, biases, queries), mask, rate, seed)
 
 
 def attention_probs(query, key, mask=None):

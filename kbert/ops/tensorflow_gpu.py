@@ -25,10 +25,22 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     return _call("attention", arrays, query.shape[-1] in jax_gpu.SIZES, rate=rate)
 
 
-def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None):
+def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, queries=None):
     """See `reference.self_attention`."""
-    arrays = {"x": x, "kernels": list(kernels), "biases": list(biases), "mask": mask, "seed": seed}
+    arrays = {"x": x, "kernels": list(kernels), "biases": list(biases), "mask": mask}
+    arrays |= {"seed": seed, "queries": queries}
     return _call("self_attention", arrays, kernels[0].shape[-1] in jax_gpu.SIZES, rate=rate)
+
+
+def linear(x, kernel, bias=None):
+    """See `reference.linear` and `jax_gpu.linear`, which adds the bias in float32 too."""
+    y = tensorflow_ops.linear(x, kernel)
+    if bias is None:
+        return y
+    return tf.cast(tf.cast(y, tf.float32) + tf.cast(bias, tf.float32), y.dtype)
+
+
+bias_activation = reference.bias_activation  # the bias in float32 too
 
 
 def layer_norm(x, gamma, beta, epsilon: float):

@@ -100,31 +100,37 @@ def test_attention_with_dropout_equals_reference(shape, kind):
 
 
 @pytest.mark.parametrize(
-    ("has_bias", "rate", "dtype"),
+    ("has_bias", "rate", "dtype", "queries"),
     [
-        full(True, 0.3, "float32"),
-        full(True, 0.3, "float16"),
-        full(True, 0.3, "bfloat16"),
-        full(False, 0.0, "float32"),
+        full(True, 0.3, "float32", None),
+        full(True, 0.3, "float16", None),
+        full(True, 0.3, "bfloat16", 5),
+        full(False, 0.0, "float32", 67),
     ],
 )
-def test_self_attention_equals_reference(has_bias, rate, dtype):
+def test_self_attention_equals_reference(has_bias, rate, dtype, queries):
     batch, length, heads, size = 3, 70, 2, 16
-    x = floats(batch, length, 13, dtype=dtype)
+    inputs = [floats(batch, one, 13, dtype=dtype) for one in (length, queries) if one]
     weights = [floats(13, heads, size) / 4 for _ in range(3)]
     weights += [floats(heads, size) for _ in range(3)] * has_bias
-    mask = mask_of("keys", batch, length, length)
+    dropout = mask_of("keys", batch, length, length), rate, jnp.asarray(SEED)
 
-    def expected(x, *weights):
-        biases = weights[3:] or [None] * 3
-        heads = reference.project_heads(x, weights[:3], biases)
-        return reference.attention(*heads, mask, rate, jnp.asarray(SEED))
+    def split(arrays):
+        x, *given = arrays
+        own = given.pop(0) if queries else None
+        return x, given[:3], given[3:] or [None] * 3, own
 
-    def found(x, *weights):
-        biases = weights[3:] or [None] * 3
-        return jax_gpu.self_attention(x, weights[:3], biases, mask, rate, jnp.asarray(SEED))
+    def expected(*arrays):
+        x, kernels, biases, own = split(arrays)
+        query = reference.project_heads(x if own is None else own, kernels[:1], biases[:1])
+        others = reference.project_heads(x, kernels[1:], biases[1:])
+        return reference.attention(*query, *others, *dropout)
 
-    compare(found, expected, [x, *weights], dtype)
+    def found(*arrays):
+        x, kernels, biases, own = split(arrays)
+        return jax_gpu.self_attention(x, kernels, biases, *dropout, own)
+
+    compare(found, expected, [*inputs, *weights], dtype)
 
 
 def test_head_of_another_size_equals_reference():

@@ -13,6 +13,13 @@ BATCH, LENGTH, QUERIES, HEADS, SIZE, INNER, TOKENS = 13, 7, 5, 3, 4, 11, 29
 HIDDEN = HEADS * SIZE
 SEED = np.array([3, 2**31 - 5], "int32")
 random = np.random.default_rng(11)
+INITIAL_STATE = random.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def start_random_numbers_again():
+    """A test's numbers are the same whichever tests ran before."""
+    random.bit_generator.state = INITIAL_STATE
 
 
 def floats(*shape):
@@ -59,10 +66,14 @@ def attend(ops, query, key, value, mask=None, **dropout):
     return ops.attention(query, key, value, mask, **dropout)
 
 
-def attend_to_itself(ops, x, mask, *weights):
-    if ops is reference:  # its own operations, not those that it selects
-        return ops.attention(*project(ops, x, *weights), mask)
-    return ops.self_attention(x, weights[:3], weights[3:], mask)
+def attend_to_itself(ops, x, mask, queries, *weights):
+    if ops is not reference:
+        return ops.self_attention(x, weights[:3], weights[3:], mask, queries=queries)
+    # its own operations, not those that it selects
+    query, key, value = project(ops, x, *weights)
+    if queries is not None:
+        (query,) = ops.project_heads(queries, weights[:1], weights[3:4])
+    return ops.attention(query, key, value, mask)
 
 
 def look_up(ops, table, ids):
@@ -82,6 +93,7 @@ def bias_activation(name: str):
 
 
 KERNELS = [floats(HIDDEN, HEADS, SIZE) for _ in range(3)]
+WEIGHTS = [*(one / 3 for one in KERNELS), *(floats(HEADS, SIZE) for _ in range(3))]
 X = floats(BATCH, LENGTH, HIDDEN)
 # operation: (function of a module of operations and arguments, arguments, which have gradients)
 CASES = {
@@ -103,8 +115,13 @@ CASES = {
     "project_heads without biases": (project, [X, *KERNELS, None, None, None], [0, 1, 2, 3]),
     "self_attention": (
         attend_to_itself,
-        [X, None, *(one / 3 for one in KERNELS), *(floats(HEADS, SIZE) for _ in range(3))],
-        [0, 2, 3, 4, 5, 7],  # the bias of keys has no gradient, only what rounding leaves
+        [X, None, None, *WEIGHTS],
+        [0, 3, 4, 5, 6, 8],  # the bias of keys has no gradient, only what rounding leaves
+    ),
+    "self_attention, few queries": (
+        attend_to_itself,
+        [X, None, floats(BATCH, QUERIES, HIDDEN), *WEIGHTS],
+        [0, 2, 3, 4, 5, 6, 8],
     ),
     "attention": (attend, heads(), [0, 1, 2]),
     "attention, padding": (
@@ -261,5 +278,6 @@ def test_every_operation_is_compared():
         if getattr(one, "__module__", "") == reference.__name__ and not name.startswith("_")
     }
     compared = {case.split(",")[0].split(" ")[0] for case in CASES} - {"bias"}
-    assert public == compared | {"bias_activation", "keep_at", "keep_mask"}
-    assert all(hasattr(ops, name) for name in public - {"keep_at"})
+    parts = {"keep_at", "project_inputs"}  # of other operations
+    assert public == compared | {"bias_activation", "keep_mask"} | parts
+    assert all(hasattr(ops, name) for name in public - parts)

@@ -63,11 +63,12 @@ def test_attention_with_dropout_equals_reference(lengths, dtype):
     compare(attend, [*arrays, mask_of(2, queries, keys)], [0, 1, 2], dtype)
 
 
-def project_and_attend(ops, x, *parameters):
+def project_and_attend(ops, queries, x, *parameters):
     kernels, biases = parameters[:3], parameters[3:] or [None] * 3
-    if ops is reference:
-        return ops.attention(*ops.project_heads(x, kernels, biases))
-    return ops.self_attention(x, kernels, biases)
+    if ops is not reference:
+        return ops.self_attention(x, kernels, biases, queries=queries)
+    query = ops.project_heads(queries, kernels[:1], biases[:1])
+    return ops.attention(*query, *ops.project_heads(x, kernels[1:], biases[1:]))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +81,17 @@ def project_and_attend(ops, x, *parameters):
 )
 def test_self_attention_equals_reference(size, with_biases):
     """The bias of keys has no gradient, only what rounding leaves."""
-    arrays = [floats(2, 7, 24), *(floats(24, 3, size) / 5 for _ in range(3))]
+    arrays = [floats(2, 3, 24), floats(2, 7, 24), *(floats(24, 3, size) / 5 for _ in range(3))]
     arrays += [floats(3, size) for _ in range(3)] if with_biases else []
     with ops.compile_for("gpu"):
-        compare(project_and_attend, arrays, [0, 1, 2, 3, *([4, 6] if with_biases else [])])
+        compare(project_and_attend, arrays, [*range(5), *([5, 7] if with_biases else [])])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_linear_equals_reference(dtype):
+    arrays = [floats(13, 7, 12), floats(12, 5), floats(5)]
+    compare(lambda ops, *given: ops.linear(*given), arrays, [0, 1, 2], dtype)
+    compare(lambda ops, *given: ops.linear(*given), arrays[:2], [0, 1], dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -123,7 +131,7 @@ def _operations(function) -> set:
 def test_gpu_selects_these_operations():
     with ops.compile_for("gpu"):
         assert ops.attention is tensorflow_gpu.attention
-        assert ops.linear.__module__ == "kbert.ops.tensorflow"
+        assert ops.embedding_lookup.__module__ == "kbert.ops.tensorflow"
         assert ops.keep_mask.__module__ == "kbert.ops.reference"
 
 

@@ -256,14 +256,15 @@ def test_gpu_that_cannot_hold_the_program_is_one_line(compiled, capsys):
 
 
 # In the words of XLA's compiler for an H100 (jax 0.10.2), by hand: cuBLAS's product of (13, 7) and
-# (7, 5) with its workspace, attention of packed heads, and a fusion in a loop of 4 turns.
+# (7, 5) with its workspace, attention of packed heads, a fusion in a loop of 4 turns, and one that
+# reads two slices of a vector.
 GPU_TEXT = (FILES / "update_gpu.hlo").read_text(encoding="utf-8")
 
 
 def test_kernels_of_a_gpu_are_counted():
     chip = accelerators.gpu("H100").accelerator
     found = list(gpu_text.kernels(GPU_TEXT, chip, {"FeedForward": "feed_forward"}))
-    product, attention, fusion = found
+    sliced, product, attention, fusion = found
     assert product[:5] == (
         "__cublas$lt$matmul",
         "feed_forward",
@@ -275,12 +276,13 @@ def test_kernels_of_a_gpu_are_counted():
     moved = packed + context + 2 * sums + 3 * 11 + 8
     flops = 2 * (2 * 3 * 2 * 11 * 11 * 16)
     assert attention[:5] == ("attention_kernel", "other", 1, moved, flops)
+    assert sliced[:5] == ("loop_slice_fusion", "other", 1, 4 * 5 * (2 + 1 + 1), 0)
     assert fusion[:5] == ("loop_add_fusion", "other", 4, 2 * 4 * 65, 0)
     for one in found:  # by the launch alone, so small are they
         assert math.isclose(one.seconds, 2.5e-6, rel_tol=1e-2)
     large = GPU_TEXT.replace("[13,7]", "[8192,768]").replace("[7,5]", "[768,3072]")
     large = large.replace("[13,5]", "[8192,3072]")
-    product = next(gpu_text.kernels(large, chip, {}))
+    _, product, *_ = gpu_text.kernels(large, chip, {})
     assert math.isclose(product.seconds, 2 * 8192 * 768 * 3072 / (0.75 * 989e12) + 2.5e-6)
 
 

@@ -19,7 +19,7 @@ import keras
 from keras import ops
 
 from kbert import ops as kops
-from kbert.ops import activations, keras_internals
+from kbert.ops import activations, keras_internals, reference
 
 _register = keras.saving.register_keras_serializable("kbert")
 
@@ -245,7 +245,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
         mask = _expand_mask(mask)
         own = self.query_dense, self.key_dense, self.value_dense
-        if selected or self.adapters or not all(map(keras_internals.is_plain, own)):
+        if selected[1:] or self.adapters or not all(map(keras_internals.is_plain, own)):
             query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
             if selected[1:]:
                 examples = ops.cast(selected[1], "int32") // ops.shape(x)[1]
@@ -254,7 +254,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                 )  # (N, A, S, D)
             context = kops.attention(query, key, value, mask, rate, seed)
         else:
-            context = kops.self_attention(x, *_kernels_and_biases(own), mask, rate, seed)
+            weights = _kernels_and_biases(own)
+            context = kops.self_attention(x, *weights, mask, rate, seed, queries)
         dense = self.output_dense
         if keras_internals.is_plain(dense):
             kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, x.shape[-1]))
@@ -272,12 +273,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             each = [one(own) for one, own in zip(dense, inputs, strict=True)]
             heads = [ops.transpose(one, (0, 2, 1, 3)) for one in each]
         else:
-            kernels, biases = _kernels_and_biases(dense)
-            if queries is None:
-                heads = kops.project_heads(x, kernels, biases)
-            else:
-                heads = kops.project_heads(queries, kernels[:1], biases[:1])
-                heads += kops.project_heads(x, kernels[1:], biases[1:])
+            heads = reference.project_inputs(x, *_kernels_and_biases(dense), queries)
         for n, name in enumerate(("query", "key", "value")):
             if adapter := self.adapters.get(name):
                 change = adapter(inputs[n], training=training)  # (B, S, A·D)

@@ -20,6 +20,7 @@ PRODUCTS, ATTENTION = 0.75, 0.35  # shares of the peak that cuBLAS and a kernel 
 # Products of queries and keys that `kbert.ops.jax_gpu` computes; the gradient computes scores twice
 _ATTENTION = {"_attention_kernel": 2, "_attention_gradient_kernel": 7}
 _NO_KERNEL = ("parameter", "get-tuple-element", "bitcast", "tuple", "constant")
+_READS_PART = {"slice", "dynamic-slice", "gather"}
 _OPERANDS = re.compile(r"%([\w.\-]+)")
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
 _CONTRACTED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
@@ -77,15 +78,33 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
     for one, times, _ in hlo_text.run(text):
         if one.opcode in _NO_KERNEL or one.opcode.endswith("-done"):
             continue
-        names = dict.fromkeys(_OPERANDS.findall(one.arguments.split(")", 1)[0]))
+        names = list(dict.fromkeys(_find_operands(one)))
         operands = [shapes.get(name, "") for name in names]
         target = _TARGET.search(one.text)
         result = _WORKSPACE.sub(")", one.shape) if target else one.shape
-        moved = sum(map(hlo_text.size_of, operands)) + hlo_text.size_of(result)
+        sizes = {name: hlo_text.size_of(shape) for name, shape in zip(names, operands, strict=True)}
+        for name, size in _sizes_of_parts(one, bodies):
+            sizes[name] = min(sizes[name], size)
+        moved = sum(sizes.values()) + hlo_text.size_of(result)
         kind, flops, share = _product(one, target[1] if target else "", operands)
         peak = accelerator.peak_flops * share / (1 if operands and operands[0][:3] != "f32" else 2)
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
         yield Kernel(kind, one.find_part(scopes), times, moved, flops, seconds, one.name)
+
+
+def _find_operands(one: Instruction) -> list[str]:
+    return _OPERANDS.findall(one.arguments.split(")", 1)[0])
+
+
+def _sizes_of_parts(one: Instruction, bodies: Mapping) -> Iterator[tuple[str, int]]:
+    """Yield the operands of which a fusion reads only slices or rows, and the bytes of those."""
+    body = bodies[one.called[0]] if one.opcode == "fusion" else []
+    operands = _find_operands(one)
+    for parameter in (line for line in body if line.opcode == "parameter"):
+        readers = [line for line in body if parameter.name in _find_operands(line)]
+        if {line.opcode for line in readers} <= _READS_PART:
+            number = int(parameter.arguments.split(")", 1)[0])
+            yield operands[number], sum(hlo_text.size_of(line.shape) for line in readers)
 
 
 def _product(one: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:
