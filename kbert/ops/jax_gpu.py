@@ -42,8 +42,8 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, 
     if queries is not None:
         groups = [(queries, kernels[:1], biases[:1]), (x, kernels[1:], biases[1:])]
     if kernels[0].shape[-1] not in SIZES:
-        heads = [one for group in groups for one in project_heads(*group)]
-        return attention(*heads, mask, rate, seed)
+        query, key, value = (one for group in groups for one in project_heads(*group))
+        return attention(query, key, value, mask, rate, seed)
     groups = [(one, *(_join(arrays, x.dtype) for arrays in others)) for one, *others in groups]
     return _self_attention(groups, _as_int8(mask), seed, rate, kernels[0].shape[1:])
 

@@ -33,10 +33,10 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, 
 
 
 def linear(x, kernel, bias=None):
-    """See `reference.linear` and `jax_gpu.linear`, which adds the bias in float32 too."""
+    """See `reference.linear`; where all sizes are known, the bias is added as by `jax_gpu`."""
+    if bias is None or not x.shape.is_fully_defined():
+        return tensorflow_ops.linear(x, kernel, bias)
     y = tensorflow_ops.linear(x, kernel)
-    if bias is None:
-        return y
     return tf.cast(tf.cast(y, tf.float32) + tf.cast(bias, tf.float32), y.dtype)
 
 

@@ -108,14 +108,18 @@ def test_restored_state_continues_bit_equal(data):
 
 
 @full_on("jax", "tensorflow")
-def test_steps_equal_adamw_in_numpy(data):
+@pytest.mark.parametrize("device", ["cpu", "gpu"])  # on GPUs small gradients are one vector
+def test_steps_equal_adamw_in_numpy(data, device, monkeypatch):
     """Clipped to 1, decayed by 1 but for biases and LayerNorm's; gradients from the engine."""
-    engine, rate = engine_of(dropout=0.0, decay=1.0), 1e-2
-    one, other = (engine.gradients(batch_of(data, 0), step) for step in (0, 1))
+    cpu, rate = engine_of(dropout=0.0, decay=1.0), 1e-2
+    one, other = (cpu.gradients(batch_of(data, 0), step) for step in (0, 1))
+    monkeypatch.setattr("kbert.ops.device_kind", lambda: device)
+    engine = engine_of(number=["cpu", "gpu"].index(device), dropout=0.0, decay=1.0)
     assert all(np.array_equal(other[path], array) for path, array in one.items())  # no dropout
     state = {name: array.astype("float64") for name, array in engine.state.all().items()}
     for done in range(3):
-        gradients = engine.gradients(batch_of(data, done), done)
+        cpu.state.restore(engine.state.all())
+        gradients = cpu.gradients(batch_of(data, done), done)
         norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients.values()))
         assert norm > 1  # so that it is clipped
         for path, gradient in gradients.items():

@@ -1,6 +1,8 @@
 """What a training step needs of a backend; the three backends derive from it."""
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +14,7 @@ from kbert.training.state import Counts, TrainingState, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import StopFlags
 
+LARGE, _ROWS = 2**17, 128  # elements of a gradient, rows of a matrix that keep a GPU busy
 Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels, and stop flags
 
 
@@ -177,3 +180,40 @@ class Backend(Protocol):
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
     return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
+
+
+def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
+    """Return the arrays, after a function of those with the numbers, side by side in one vector."""
+    chosen = [arrays[number] for number in numbers]
+    ends = list(itertools.accumulate(math.prod(one.shape) for one in chosen))
+    vector = function(ops.concatenate([ops.reshape(one, (-1,)) for one in chosen]))
+    joined = list(arrays)
+    for number, part in zip(numbers, ops.split(vector, ends[:-1]), strict=True):
+        joined[number] = ops.reshape(part, arrays[number].shape)
+    return joined
+
+
+def join_small(gradients: list, hide: Callable) -> list:
+    """Return the gradients, the small ones out of one vector that `hide` keeps whole for XLA.
+
+    XLA then updates all small weights of a shape by one kernel, as they read the same vector.
+    """
+    small = [n for n, one in enumerate(gradients) if math.prod(one.shape) < LARGE]
+    return join(gradients, small, hide) if small else gradients
+
+
+def compute_norm(gradients: list):
+    """Return the global norm by few kernels on a GPU: the rows of a matrix first, then all of them.
+
+    Without the square roots XLA would take the sums apart, into a kernel or two each.
+    """
+
+    def compute_norms(gradient):
+        if math.prod(gradient.shape) < LARGE:
+            return ops.reshape(gradient, (-1,))
+        first, last = gradient.shape[0], gradient.shape[-1]
+        rows = ops.reshape(gradient, (first, -1) if first >= _ROWS else (-1, last))
+        return ops.sqrt(ops.sum(ops.square(rows), -1))
+
+    norms = ops.concatenate([compute_norms(one) for one in gradients])
+    return ops.sqrt(ops.sum(ops.square(norms)))

@@ -6,21 +6,31 @@ seeds of its own. They are summed once, and the rest is the program of one devic
 
 import atexit
 import contextlib
+import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import keras
 import numpy as np
 
+from kbert import ops as kops
 from kbert.training.backends import hosts
-from kbert.training.backends.backend import Arrays, Backend, Program, add
+from kbert.training.backends.backend import (
+    Arrays,
+    Backend,
+    Program,
+    add,
+    compute_norm,
+    join,
+    join_small,
+)
 from kbert.training.step import TrainingStep
 
-_LARGE, _HEIGHT = 2**17, 128  # elements of a gradient; rows of a matrix that keep a GPU busy
+_JOINED = 2**23  # elements of gradients that are sent at a time: more than XLA joins by itself
 
 
 class JaxBackend(Backend):
@@ -94,15 +104,30 @@ class JaxBackend(Backend):
         return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
 
     def sum_over_devices(self, of_device: Callable) -> Callable:
+        on_gpu = "gpu" in kops.device_kind()
         if self.mesh is None or self.mesh.size == 1:
-            return lambda weights, scale, frozen, batch, seeds: of_device(
-                weights, scale, frozen, batch, seeds[0]
-            )
+
+            def compute(weights, scale, frozen, batch, seeds):
+                gradients, sums = of_device(weights, scale, frozen, batch, seeds[0])
+                if on_gpu:
+                    gradients = join_small(gradients, jax.lax.optimization_barrier)
+                return gradients, sums
+
+            return compute
         (axis,) = self.mesh.axis_names
 
         def sum_shards(weights, scale, frozen, shard, seeds):
-            own = seeds[self.device_index()]
-            return jax.lax.psum(of_device(weights, scale, frozen, shard, own), axis)
+            gradients, sums = of_device(weights, scale, frozen, shard, seeds[self.device_index()])
+            add_up = functools.partial(jax.lax.psum, axis_name=axis)
+            if not on_gpu:
+                return add_up((gradients, sums))
+            # XLA would join them itself, and take them apart by a kernel each.
+            starts = np.cumsum([0, *(one.size for one in gradients)])
+            for _, group in itertools.groupby(
+                range(len(gradients)), lambda n: starts[n] // _JOINED
+            ):
+                gradients = join(gradients, list(group), add_up)
+            return gradients, add_up(sums)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
         specs: dict = {"mesh": self.mesh, "out_specs": whole}
@@ -122,17 +147,7 @@ class JaxBackend(Backend):
         return jax.lax.axis_index(self.mesh.axis_names[0])
 
     def global_norm(self, gradients: list):
-        # On a GPU each sum is a kernel or two: here one kernel sums the rows of a matrix, and one
-        # all of the rest. Without the barrier XLA takes the sums apart again.
-        def sum_squares(gradient):
-            if gradient.size < _LARGE:
-                return jnp.square(gradient.reshape(-1))
-            by_row = len(gradient) if len(gradient) >= _HEIGHT else -1
-            width = -1 if by_row > 0 else gradient.shape[-1]
-            return jnp.sum(jnp.square(gradient.reshape(by_row, width)), -1)
-
-        sums = jnp.concatenate([sum_squares(one) for one in gradients])
-        return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(sums)))
+        return compute_norm(gradients)
 
 
 class _Program(Program):

@@ -13,13 +13,20 @@ import tensorflow as tf
 from kbert import ops as kops
 from kbert.ops import keras_internals
 from kbert.training.backends import strategies
-from kbert.training.backends.backend import Arrays, Backend, Program, add
+from kbert.training.backends.backend import (
+    Arrays,
+    Backend,
+    Program,
+    add,
+    compute_norm,
+    join_small,
+)
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
 from kbert.training.state import Counts, Values
 from kbert.training.step import TrainingStep
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-_LARGE, _ROWS = 2**17, 128  # elements of a gradient; rows that keep a GPU busy
+_hide = tf.function(keras_internals.hide_from_xla, autograph=False, jit_compile=True)
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -143,8 +150,11 @@ class TensorFlowBackend(Backend):
         def sum_gradients(*arguments):
             # read here: a variable that a tape sees is watched
             results = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
-            if self.replicas == 1:
+            if self.replicas == 1 and kops.device_kind() != "gpu":
                 return results
+            if self.replicas == 1:
+                gradients, sums = results
+                return join_small(gradients, lambda vector: _hide([vector])[0]), sums
             return tf.distribute.get_replica_context().all_reduce("SUM", results)
 
         return sum_gradients
@@ -157,7 +167,7 @@ class TensorFlowBackend(Backend):
 
     def global_norm(self, gradients: list):
         if kops.device_kind() == "gpu":
-            return _norm_of_rows(gradients)
+            return compute_norm([tf.convert_to_tensor(one) for one in gradients])
         # outside of the step's function: XLA would write every square down before it adds them up
         return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
 
@@ -182,21 +192,6 @@ def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient)
     weight.assign(new, read_value=False)
     for name, slot in slots.items():
         slot.assign(new_slots[name], read_value=False)
-
-
-def _norm_of_rows(gradients: list):
-    """Return the global norm by few kernels: square roots keep XLA from taking sums apart."""
-
-    def norms(gradient):
-        if gradient.shape.num_elements() < _LARGE:
-            return tf.reshape(gradient, [-1])
-        rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
-        if gradient.shape[0] >= _ROWS:
-            rows = tf.reshape(gradient, [gradient.shape[0], -1])
-        return tf.sqrt(tf.reduce_sum(tf.square(rows), -1))
-
-    each = tf.concat([norms(tf.convert_to_tensor(one)) for one in gradients], 0)
-    return tf.sqrt(tf.reduce_sum(tf.square(each)))
 
 
 class _Program(Program):
