@@ -220,6 +220,12 @@ class Finetuning(Recipe):
         new, head = _find_new_layers(self), HEADS[self.task.head]
         if missing := [name for name in new if name not in (*self.spec.outputs, *head.layers)]:
             _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(missing))
+        replaced = self.bert.head == self.task.head and set(new) & set(self.spec.outputs)
+        if replaced and not untrained_weights.find_untrained(self.bert, replaced):
+            _logger.warning(
+                "the checkpoint's head has the labels %s, the data %s: a new head is initialized",
+                *(first_few(known_labels(self.bert) or ()), first_few(self.labels or ())),
+            )
         return layers_of(self.bert.model) | dict.fromkeys(new)
 
     def find_untrained(self) -> set[str]:
