@@ -116,7 +116,8 @@ def recognize(path: Path) -> str:
         raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")
     if path.is_file():
         raise ValueError(
-            f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, got another file"
+            f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, or weights "
+            "(.safetensors, .bin, .pt, …) with config.json in their folder, got another file"
             + (f": give its folder, {path.parent}" if _is_a_part(path) else "")
         )
     raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")

@@ -23,7 +23,7 @@ POOLING = option(
     "own, else mean.",
 )
 LAYERS = option(
-    "--layers", POSITIVE, "Number of hidden states that --pooling last concatenates. Default: 4."
+    "--layers", POSITIVE, "With --pooling last: concatenate the last N hidden states. Default: 4."
 )
 PROMPT_NAME = option(
     "--prompt-name NAME",
@@ -91,7 +91,7 @@ def embed(source, lines, output, **options):
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
 @takes(POOLING, LAYERS, PROMPT_NAME, PROMPT, LONG, shared.PRECISION, shared.JSON)
 def similarity(source, texts, **options):
-    """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
+    """Print the similarity of each pair of texts, by the checkpoint's function or the cosine."""
     if len(texts) < 2:
         raise click.UsageError("similarity needs at least two texts, got one")
     with open_checkpoint(source) as bert:

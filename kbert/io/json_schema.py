@@ -46,6 +46,7 @@ TEXT = Kind("a text", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 LIST = Kind("a list", lambda value: isinstance(value, list))
 OBJECT = Kind("a JSON object", lambda value: isinstance(value, dict))
+LINE = Kind("a JSON object (one object per line)", OBJECT.fits)  # of JSON lines
 
 
 def whole(least: int = 0, most: int = MOST) -> Kind:

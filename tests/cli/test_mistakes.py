@@ -152,7 +152,7 @@ MISTAKES += [
     ("inspect empty", "no checkpoint"),
     ("inspect encodr", "did you mean encoder?"),
     ("inspect bert-base-uncasd", "did you mean bert-base-uncased?"),
-    ("inspect lines.txt", "got another file\n"),
+    ("inspect lines.txt", ".safetensors, .bin, .pt", "got another file\n"),
     ("inspect=", "a checkpoint's path must be given, got an empty one"),
     ("convert encoder out --to latex", "latex"),
     ("convert encoder out.zip", "reads and does not write"),

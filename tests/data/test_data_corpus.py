@@ -122,8 +122,11 @@ def test_files_of_folders_and_globs_in_order(tmp_path):
     ("text", "message"),
     [
         (b"Fine.\n\nNot \xff so.\n", r"text\.txt, line 3: must be UTF-8, got 0xff at byte 5"),
-        ('{"text": "Fine."}\n{"text"\n', r"text\.txt, line 2 must be a JSON object a line, got: "),
-        ('{"text": "Fine."}\n[1]\n', r"line 2 must be a JSON object, got list"),
+        (
+            '{"text": "Fine."}\n{"text"\n',
+            r"text\.txt, line 2 must be a JSON object \(one object per line\), got: ",
+        ),
+        ('{"text": "Fine."}\n[1]\n', r"line 2 must be a JSON object .* got list"),
         ('{"text": "a"}\n\n{"body": "b"}\n', r"line 3: .* field 'text', got the fields body"),
         ('{"text": 5}\n', r"line 1: must have a text in the field 'text', got no text in it"),
     ],

@@ -44,7 +44,9 @@ def test_cased_vocabulary_with_unused_tokens(tmp_path, caplog):
     tokenizer = train_vocab(path, 500, tmp_path / "vocab", lowercase=False, unused=3)
     assert tokenizer.tokens[5:8] == ("[unused0]", "[unused1]", "[unused2]")
     assert "Low" in tokenizer.tokens and "##est" in tokenizer.tokens
-    assert f"a vocabulary of {tokenizer.vocab_size} tokens, not 500" in caplog.text
+    assert (
+        f"too small for 500 tokens: the vocabulary has {tokenizer.vocab_size}, and" in caplog.text
+    )
 
 
 def test_rare_characters_are_left_out(tmp_path):

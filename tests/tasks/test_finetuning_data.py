@@ -389,8 +389,12 @@ def test_sst2_is_read(shared):
         ("a.csv", "idx,text,label\n4,,1\n", "a.csv, line 2: column 2 of 3 is empty"),
         ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: expected 3 columns as before, got 2"),
         ("a.json", "\n", 'a.json: expected objects {"text": …, "label": …}, got none'),
-        ("a.json", "\n[]\n", "a.json, line 2 must be a JSON object, got list"),
-        ("a.json", '{"text": "a"', "a.json, line 1 must be JSON, got: Expecting"),
+        ("a.json", "\n[]\n", "line 2 must be a JSON object (one object per line), got list"),
+        (
+            "a.json",
+            '{"text": "a"',
+            "line 1 must be a JSON object (one object per line), got: Expecting",
+        ),
         (
             "a.json",
             '{"text": "a"}',

@@ -102,10 +102,10 @@ def test_word_is_labelled_in_its_most_central_window():
         ("\n\n", "a.conll", "a.conll: expected sentences of labelled words, got none"),
         (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: expected UTF-8 text, got byte 0xff"),
         ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: expected 10 columns, got 3"),
-        ("{", "a.jsonl", "a.jsonl, line 1 must be JSON, got"),
+        ("{", "a.jsonl", "a.jsonl, line 1 must be a JSON object (one object per line), got"),
         ('{"words": ["a"]}', "a.json", 'line 1: expected a list "labels", got words'),
         ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
-        ("[1]", "a.json", "line 1 must be a JSON object, got list"),
+        ("[1]", "a.json", "line 1 must be a JSON object (one object per line), got list"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):

@@ -187,7 +187,7 @@ def _open(path: Path):
 
 def parse_json(line: str, text_field: str, where: str) -> str:
     """Return the text of a JSON line; raise a ValueError with its position if there is none."""
-    values = js.parse(line, js.OBJECT, where, "a JSON object a line", any_number=True)
+    values = js.parse(line, js.LINE, where, js.LINE.what, any_number=True)
     if not isinstance(values.get(text_field), str):
         got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"
         raise ValueError(f"{where}: must have a text in the field {text_field!r}, got {got}")

@@ -164,10 +164,10 @@ def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
     ids = fresh.get_vocab()
     if len(ids) < size:
         _logger.warning(
-            "the corpus gives a vocabulary of %d tokens, not %d: no two pieces stand together "
-            "%d times any more",
-            len(ids),
+            "the corpus is too small for %d tokens: the vocabulary has %d, and no other pair of "
+            "tokens is adjacent %d times. Use it as it is, or add text",
             size,
+            len(ids),
             min_frequency,
         )
     return sorted(ids, key=ids.__getitem__)

@@ -33,7 +33,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict]]:
     for number, line in read_numbered_lines(path):
         if line.strip():
             location = f"{path}, line {number}"
-            yield location, js.parse(line, js.OBJECT, location, any_number=True)
+            yield location, js.parse(line, js.LINE, location, js.LINE.what, any_number=True)
 
 
 def read_rows(path: Path) -> list[tuple[str, list[str]]]:

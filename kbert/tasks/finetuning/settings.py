@@ -62,7 +62,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         layer_decay: factor of the learning rate from each layer to the one below, such as 0.95.
             None: 1. From the head down, as in ELECTRA
             (`kbert.graph.trained_parts.learning_rate_factors`).
-        keep_best: return the weights with the best score on the dev data, or the last ones.
+        keep_best: keep the weights with the best score on the dev data, not the last ones.
         evaluate_every: number of steps between two evaluations. None: one epoch.
         save_every: number of steps between two saved training states. None: at the best evaluations
             and at the end.

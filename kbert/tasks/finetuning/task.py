@@ -39,8 +39,8 @@ TASKS = {
     "qa": ("kbert.tasks.answering.training:TASK", "SQuAD's JSON, 1.1 or 2.0"),
     "choice": (
         "kbert.tasks.choosing:TASK",
-        "columns prompt, choice0, choice1, …, label, the right one's number from 0; or SWAG's; "
-        ".csv, .tsv, .jsonl",
+        "a .csv, .tsv or .jsonl with the columns prompt, choice0, choice1, … and label (the number "
+        "of the right choice, from 0), or with SWAG's columns",
     ),
     "embed": (
         "kbert.tasks.embedding.training:TASK",
