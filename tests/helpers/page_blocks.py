@@ -184,13 +184,8 @@ def _sst2(folder: Path) -> None:
         (folder / f"{part}.tsv").write_text("".join(text.splitlines(True)[:40]), encoding="utf-8")
 
 
-def _corpus(folder: Path) -> None:
-    text = "a cat sat on the mat.\nit was warm.\n\nrain fell.\nthe dog ran.\n\n" * 40
-    if SHARED.is_dir():
-        text = (SHARED / "data" / "wikitext-2" / "test.txt").read_text(encoding="utf-8")
-    (folder / "corpus").mkdir()
-    lines = text.splitlines(True)[:400]
-    (folder / "corpus" / "some.txt").write_text("".join(lines), encoding="utf-8")
+def _docs(folder: Path) -> None:
+    (folder / "docs").symlink_to(ROOT / "docs")
 
 
 _STAND_INS = (
@@ -202,7 +197,7 @@ _STAND_INS = (
 GIVEN = {
     "minilm": _minilm,
     "sst2": _sst2,
-    "corpus": _corpus,
+    "docs": _docs,
     **{repo.partition("/")[2]: _stand_in(repo) for repo in _STAND_INS},
 }
 
