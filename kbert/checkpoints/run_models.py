@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kbert.io import json_schema as js
+from kbert.io.wording import way_to_resume
 
 _MODELS = ("model.keras", "model")  # the same weights; the first is one file
 _TASK = js.fields({"task": js.TEXT})
@@ -32,9 +33,9 @@ def model_of(path: Path) -> Path:
     """Return the model in a run's folder; raise a FileNotFoundError if the run is not finished."""
     task = js.read(path / "settings.json", _TASK)["task"]
     if not (path / "result.json").is_file():
-        way_on = f"kbert {task} --resume {path}"
         raise FileNotFoundError(
-            f"{path}: the run is not finished and has no model yet. To resume: {way_on}"
+            f"{path}: the run is not finished and has no model yet. To resume: "
+            f"{way_to_resume(task, path)}"
         )
     for name in _MODELS:
         if (path / name).exists():

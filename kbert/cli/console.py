@@ -15,6 +15,7 @@ import click
 from kbert.cli.command import colour
 from kbert.io import printable
 from kbert.io import progress as progress_bars
+from kbert.io.wording import naming_commands
 
 _A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
 
@@ -28,7 +29,7 @@ def run(command: click.Command, arguments=None) -> None:
     try:
         arguments = sys.argv[1:] if arguments is None else list(arguments)
         context = functools.partial(command.make_context, "kbert", arguments, color=colour())
-        with _log_lines(), _interruptible(), context() as made:
+        with naming_commands(), _log_lines(), _interruptible(), context() as made:
             command.invoke(made)
         sys.stdout.flush()
         sys.exit(0)

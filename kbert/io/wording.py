@@ -1,11 +1,31 @@
 """Wording that errors share: the first few of many, the known name closest to an unknown one."""
 
+import contextlib
 import difflib
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kbert.io import printable
+
+_on_command_line = [False]
+
+
+@contextlib.contextmanager
+def naming_commands() -> Iterator[None]:
+    """Name commands in messages within this context, in place of calls in Python."""
+    before, _on_command_line[0] = _on_command_line[0], True
+    try:
+        yield
+    finally:
+        _on_command_line[0] = before
+
+
+def way_to_resume(task: str, folder: str | os.PathLike) -> str:
+    """Return what resumes a run of a task: a command where one is running, else a call."""
+    if _on_command_line[0]:
+        return f"kbert {task} --resume {folder}"
+    return f"kbert.resume({os.fspath(folder)!r})"
 
 
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:

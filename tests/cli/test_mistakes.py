@@ -244,6 +244,10 @@ MISTAKES += [
     ("finetune encoder --task sing --train lines.txt -o run", "sing"),
     ("finetune encoder --task classify --train good.tsv -o empty/../encoder", "encoder"),
     ("finetune encoder --task classify --train lines.txt -o run --epochs 0", "epochs"),
+    (
+        "finetune encoder --task classify --train good.tsv -o tuning",
+        "holds a run: resume it with kbert finetune --resume tuning, or choose another folder",
+    ),
     ("finetune nowhere --task classify --train lines.txt -o run", "nowhere"),
     (
         "finetune tuning --task classify --train lines.txt -o run",

@@ -83,7 +83,7 @@ def test_moved_run_folder_is_named_in_the_error(labelled, tmp_path, again):
     assert error.value.filename == str(run)
     assert error.value.strerror == (
         "the folder was moved or removed while the run trained. The last good state is from "
-        f"step 2 in {to}. To resume: kbert finetune --resume {to}"
+        f"step 2 in {to}. To resume: kbert.resume({str(to)!r})"
     )
     assert not run.exists() or not list(run.iterdir())
     assert kbert.resume(to, **QUIET).history.updates[-1]["step"] == 6

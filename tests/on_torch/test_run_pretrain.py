@@ -285,7 +285,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
             shards, config, output=tmp_path / "r", callbacks=[Removes()], **QUIET, **options
         )
     assert error.value.filename == str(tokens)
-    assert "saved after step" in caplog.text and "To resume: kbert pretrain --resume" in caplog.text
+    assert "saved after step" in caplog.text and "To resume: kbert.resume('" in caplog.text
     (tmp_path / "kept.npy").rename(tokens)
     again = kbert.resume(tmp_path / "r", **QUIET)
     assert [line["step"] for line in again.history.updates] == list(range(1, 21))

@@ -198,9 +198,10 @@ def test_changed_settings_are_named(run):
 
 
 def test_run_folder_must_be_new_or_empty(run, tmp_path):
-    with pytest.raises(
-        FileExistsError, match="holds a run: resume it with kbert pretrain --resume"
-    ):
+    with pytest.raises(FileExistsError, match=r"holds a run: resume it with kbert\.resume\("):
+        RunFolder.create(run.path, SETTINGS, DATA)
+    (run.path / "result.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(FileExistsError, match="holds a finished run: choose another folder"):
         RunFolder.create(run.path, SETTINGS, DATA)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", encoding="utf-8")

@@ -26,7 +26,7 @@ from kbert.io import bounds, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
-from kbert.io.wording import first_few, hint_of_path
+from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
 from kbert.training.run.state_files import States, write_state
@@ -139,8 +139,8 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        """Command that resumes it."""
-        return f"kbert {self.task} --resume {self.current_path or 'FOLDER'}"
+        """Command, or call in Python, that resumes it."""
+        return way_to_resume(self.task, self.current_path or "FOLDER")
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -270,10 +270,10 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
     if (path / "settings.json").exists():
-        raise FileExistsError(
-            f"{path} holds a run: resume it with kbert {task} --resume {path}, or choose another "
-            "folder"
-        )
+        if (path / "result.json").exists():
+            raise FileExistsError(f"{path} holds a finished run: choose another folder")
+        way = way_to_resume(task, path)
+        raise FileExistsError(f"{path} holds a run: resume it with {way}, or choose another folder")
     if path.exists() and (
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
