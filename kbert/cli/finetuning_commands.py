@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-import kbert
 from kbert.cli import options as shared
 from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
@@ -103,7 +102,7 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     _check_paths(**data)
     _check_source(source)
     _check_data(task, train, dev, columns)
-    runs.run_task(kbert.finetune, source, task, output=output, **data, **run_options, **settings)
+    runs.run_task("finetune", source, task, output=output, **data, **run_options, **settings)
 
 
 def _check_paths(train, dev, teacher, source=None) -> None:

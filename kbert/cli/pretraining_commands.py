@@ -59,7 +59,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
     for folder in filter(None, (shards, dev)):
         kbert.open_shards(folder, check=False)
     data |= {"output": output, "init": init}
-    run_task(kbert.pretrain, shards, config or "tiny", **data, **run_options, **settings)
+    run_task("pretrain", shards, config or "tiny", **data, **run_options, **settings)
 
 
 def require_options(example: str, options: dict) -> None:
@@ -111,7 +111,7 @@ def resume_run(
     if _is_finished(folder, settings, run_options["keep_checkpoints"]):
         return
     check()
-    run_task(kbert.resume, run, **data, **run_options, **settings)
+    run_task("resume", run, **data, **run_options, **settings)
 
 
 def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
@@ -131,8 +131,8 @@ def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     return True
 
 
-def run_task(function, *arguments, **options) -> None:
-    """Call a function that trains, and describe its run.
+def run_task(name: str, *arguments, **options) -> None:
+    """Start Keras, call the function of kbert that trains, and describe its run.
 
     After Ctrl-C it says how to resume, with exit status 130 (143 for SIGTERM).
     """
@@ -140,7 +140,7 @@ def run_task(function, *arguments, **options) -> None:
 
     start_keras()
     try:
-        _describe_run(function(*arguments, **options))
+        _describe_run(getattr(kbert, name)(*arguments, **options))
     except Stopped as stopped:
         say(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(stopped.status) from None

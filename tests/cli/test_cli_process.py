@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.marks import full
+from helpers.run_shards import make_shards
 from helpers.sizes import SIZES
 
 OTHERS = ("tensorflow", "torch")
@@ -122,6 +124,17 @@ def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     for part in (backend, "not installed", "pip install", "KERAS_BACKEND"):
         assert part in said
     assert run("kbert account tiny", **hidden).returncode == 0  # needs no backend
+
+
+@pytest.mark.full
+def test_training_shows_no_log_of_the_backend(run, tmp_path):
+    make_shards(tmp_path)
+    config = SIZES | {"num_hidden_layers": 1}
+    (tmp_path / "one.json").write_text(json.dumps(config), encoding="utf-8")
+    options = "--config one.json --steps 1 --seq-len 16 --batch-size 3 -o run"
+    done = run(f"env -u TF_CPP_MIN_LOG_LEVEL kbert pretrain shards {options}")
+    assert done.returncode == 0, done.stderr
+    assert not re.findall(r"(?m)^(?:WARNING: |[IWE]\d{4} ).*", done.stderr)
 
 
 def test_ctrl_c_in_a_garbage_collector_callback_stops(run):
