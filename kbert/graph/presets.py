@@ -85,7 +85,8 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     if text.endswith(".json"):
         return BertConfig.from_json(text)
     if text and Path(text).is_dir():
-        if (file := find_config(Path(text))) is None:
+        file = find_config(Path(text)) or find_config(Path(text, "model"))  # the second: a run's
+        if file is None:
             raise ValueError(
                 f"{text} must have a config.json or bert_config.json in it, got neither"
             )

@@ -106,6 +106,9 @@ def test_get_config_takes_a_configuration_a_name_or_a_file(tmp_path, small):
     for name in ("bert_config.json", "config.json"):
         small.to_json(tmp_path / name)
         assert get_config(tmp_path) == small
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    small.to_json(tmp_path / "run" / "model" / "config.json")
+    assert get_config(tmp_path / "run") == small
 
 
 def test_classifier_dropout_overrides_hidden_dropout(small):
