@@ -70,6 +70,7 @@ class Recipe(Protocol):
     distillation: Distillation | None = None
     base_address: str | None = None  # of the model that the run starts from, on a hub
     dev_name: str | None = None  # of the dev data, for the model's card
+    classifies_pairs: bool = False  # of texts, for the card's examples
 
     def __init__(self, settings: Any, sources: dict):
         self.settings, self.sources = settings, sources
@@ -195,5 +196,6 @@ def make_run_card(recipe: Recipe, bert: Bert, result: dict) -> str:
         metrics=result.get("metrics", evaluated),
         settings=recipe.settings.as_hyperparameters(),
         intervals=result.get("intervals", {}),
+        pairs=recipe.classifies_pairs,
     )
     return make_card(bert, training=training)

@@ -84,6 +84,12 @@ def test_sentence_embeddings_are_for_sentence_transformers(small):
     assert ModelCard(make_card(bert, form="keras_hub")).data.library_name == "keras-hub"
 
 
+def test_example_of_a_classifier_of_pairs_has_two_texts(small):
+    card = make_card(outline(small), training=replace(TRAINING, pairs=True))
+    assert 'kbert.classify(bert, "a fine film", "a good film")' in card
+    assert 'tokenizer("a fine film", "a good film", return_tensors="pt")' in card
+
+
 def test_a_base_elsewhere_is_no_base_model(small):
     base = "kaggle://keras/bert/keras/bert_base_en/3"
     card = make_card(outline(small), training=replace(TRAINING, base=base))

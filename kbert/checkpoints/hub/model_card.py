@@ -55,6 +55,7 @@ class Training:
         metrics: on the dev data, by name.
         settings: its hyperparameters, by name.
         intervals: 95 % intervals of the metrics that have one, (lower, upper) by name.
+        pairs: whether its examples were pairs of texts to classify.
     """
 
     verb: str
@@ -64,6 +65,7 @@ class Training:
     metrics: Mapping[str, float]
     settings: Mapping[str, Any]
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    pairs: bool = False
 
 
 def make_card(
@@ -84,6 +86,8 @@ def make_card(
     use = head.uses.get(model.problem_type or "", head.use)
     if not head.layers and model.sentence is not None:
         use = _SENTENCE
+    if training and training.pairs:
+        use = use._replace(inputs=f'{use.inputs}, "a good film"')
     config, labels = spec.config, model.labels or ()
     name = ModelName.parse(base or (training and training.base) or "")
     title = f"{name.repo.rpartition('/')[2] if name else config.family.title} "

@@ -111,6 +111,7 @@ class Finetuning(Recipe):
         self._train, self._dev, self.labels = read_data(
             self.task, train, dev, self.settings.columns
         )
+        self.classifies_pairs = getattr(self._train[0], "pair", None) is not None
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
