@@ -51,6 +51,12 @@ def test_commands_take_a_finished_run(copied, labelled, capsys, tmp_path):
     assert (tmp_path / "more" / "result.json").is_file()
 
 
+def test_run_on_pairs_shows_two_texts(labelled, tmp_path):
+    rows = [("a red cat", "a cat", "same"), ("a red cat", "a dog", "other")]
+    done = tune(labelled, tmp_path / "run", train=rows, dev=None, epochs=1)
+    assert 'kbert.classify(bert, "a fine film", "a good film")' in done.bert.card
+
+
 @pytest.mark.parametrize("task", ["finetune", "pretrain"])
 def test_unfinished_run_says_how_to_resume(copied, capsys, task):
     (copied / "result.json").unlink()
