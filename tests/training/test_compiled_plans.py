@@ -257,7 +257,7 @@ def test_gpu_that_cannot_hold_the_program_is_one_line(compiled, capsys):
 
 # In the words of XLA's compiler for an H100 (jax 0.10.2), by hand: cuBLAS's product of (13, 7) and
 # (7, 5) with its workspace, attention of packed heads, a fusion in a loop of 4 turns, and one that
-# reads two slices of a vector.
+# reads two slices of a vector, which an all-reduce sums.
 GPU_TEXT = (FILES / "update_gpu.hlo").read_text(encoding="utf-8")
 
 
@@ -276,6 +276,7 @@ def test_kernels_of_a_gpu_are_counted():
     moved = packed + context + 2 * sums + 3 * 11 + 8
     flops = 2 * (2 * 3 * 2 * 11 * 11 * 16)
     assert attention[:5] == ("attention_kernel", "other", 1, moved, flops)
+    assert hlo_text.collectives(GPU_TEXT) == {"all-reduce": (1, 4 * 5)}
     assert sliced[:5] == ("loop_slice_fusion", "other", 1, 4 * 5 * (2 + 1 + 1), 0)
     assert fusion[:5] == ("loop_add_fusion", "other", 4, 2 * 4 * 65, 0)
     for one in found:  # by the launch alone, so small are they

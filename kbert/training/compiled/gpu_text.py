@@ -76,7 +76,7 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
     shapes = {one.name: one.shape for lines in bodies.values() for one in lines}
     assert accelerator.bandwidth
     for one, times, _ in hlo_text.run(text):
-        if one.opcode in _NO_KERNEL or one.opcode.endswith("-done"):
+        if one.opcode in _NO_KERNEL or one.collective or one.opcode.endswith("-done"):
             continue
         names = list(dict.fromkeys(_find_operands(one)))
         operands = [shapes.get(name, "") for name in names]
