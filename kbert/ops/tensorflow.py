@@ -14,7 +14,11 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from kbert.ops import keras_internals
 from kbert.ops.activations import gelu, gelu_tanh
+
+# Compiled also where the step is not: the operation is XLA's alone.
+hide_from_xla = tf.function(keras_internals.hide_from_xla, autograph=False, jit_compile=True)
 
 
 def traced(formula: Callable) -> Callable:

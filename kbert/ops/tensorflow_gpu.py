@@ -13,7 +13,7 @@ import jax
 import tensorflow as tf
 from jax.experimental import jax2tf
 
-from kbert.ops import jax_gpu, keras_internals, reference
+from kbert.ops import jax_gpu, reference
 from kbert.ops import tensorflow as tensorflow_ops
 
 jax.config.update("jax_platforms", "cpu")  # it only writes programs; else it would take the GPU
@@ -114,11 +114,6 @@ def run_kernel() -> None:
         attention(heads, heads, heads).numpy()
 
 
-@tf.function(jit_compile=True, autograph=False)  # also where the step itself is not compiled
-def _hide(*tensors):
-    return keras_internals.hide_from_xla(list(tensors))
-
-
 def dropout(x, rate: float, seed):
     """See `reference.dropout`."""
     return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
@@ -127,7 +122,7 @@ def dropout(x, rate: float, seed):
 @tensorflow_ops.traced
 def _drop(x, seed, rate: float):
     def grad(gradient):
-        (again,) = _hide(seed)  # else XLA would keep the mask
+        (again,) = tensorflow_ops.hide_from_xla([seed])  # else XLA would keep the mask
         return reference.dropout(gradient, rate, again), None
 
     return reference.dropout(x, rate, seed), grad

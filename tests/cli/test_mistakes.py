@@ -13,6 +13,7 @@ from helpers.sizes import SIZES
 import kbert
 from kbert.cli.main import cli
 from kbert.io.bounds import refuse_url
+from kbert.tasks.finetuning.task import TASKS
 
 # No import of these gets through: what a command needs them for comes too late.
 RUN = """
@@ -238,7 +239,7 @@ MISTAKES += [
     (f"pretrain x --steps 1 -o {HUB}", WRITE),
     ("finetune --steps 3", "'--steps': kbert finetune --help lists the options."),
     ("finetune --bf16", "No such option '--bf16': it is called --precision mixed_bfloat16."),
-    ("finetune --task clasify", "did you mean classify?"),
+    ("finetune --task clasify", f"{', '.join(map(repr, TASKS))}: did you mean classify?"),
     ("finetune --precision fp16", "did you mean mixed_float16?"),
     ("finetune encoder --task classify --train none.tsv -o run", "none.tsv"),
     ("finetune encoder --task sing --train lines.txt -o run", "sing"),

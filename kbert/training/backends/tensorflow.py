@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kbert import ops as kops
 from kbert.ops import keras_internals
+from kbert.ops.tensorflow import hide_from_xla
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import (
     Arrays,
@@ -26,7 +27,6 @@ from kbert.training.state import Counts, Values
 from kbert.training.step import TrainingStep
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-_hide = tf.function(keras_internals.hide_from_xla, autograph=False, jit_compile=True)
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -150,12 +150,12 @@ class TensorFlowBackend(Backend):
         def sum_gradients(*arguments):
             # read here: a variable that a tape sees is watched
             results = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
-            if self.replicas == 1 and kops.device_kind() != "gpu":
+            if self.replicas > 1:
+                return tf.distribute.get_replica_context().all_reduce("SUM", results)
+            if kops.device_kind() != "gpu":
                 return results
-            if self.replicas == 1:
-                gradients, sums = results
-                return join_small(gradients, lambda vector: _hide([vector])[0]), sums
-            return tf.distribute.get_replica_context().all_reduce("SUM", results)
+            gradients, sums = results
+            return join_small(gradients, lambda vector: hide_from_xla([vector])[0]), sums
 
         return sum_gradients
 
