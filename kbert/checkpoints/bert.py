@@ -209,6 +209,8 @@ def save(
 ) -> None:
     """Save a model in one of the formats. An interrupted save leaves the old files as they were.
 
+    A model of the same format that is at the path is replaced, as in transformers and Keras.
+
     Args:
         bert: a `Bert`.
         path: the folder or file to write; or hf://owner/name, which uploads a folder with a model

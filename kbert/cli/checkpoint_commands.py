@@ -153,7 +153,7 @@ def inspect(source, config, from_format, every_tensor, form):
     "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
     "kbert convert run served --to saved_model --text",
     "kbert convert keras_bert.h5 bert --vocab vocab.txt --uncased",
-    basic="to head adapter",
+    basic="to head adapter overwrite",
 )
 @SOURCE
 @click.argument("destination", metavar="DST", type=Output())
@@ -170,8 +170,13 @@ def inspect(source, config, from_format, every_tensor, form):
     Choice(["int8", "int8_dynamic"]),
     "Quantize the matrix products to int8, for onnx and transformers_onnx.",
 )
-@option("--calibration FILE", str, "Texts for --quantize int8: a file with one per line.")
+@option(
+    "--calibration FILE",
+    str,
+    "Texts for --quantize int8: a file with one per line; - reads standard input.",
+)
 @option("--text", bool, "Write a saved_model that takes texts; it needs tensorflow-text.")
+@option("--overwrite", bool, "Replace the model that is at DST.")
 @option(
     "--vocab FILE",
     str,
@@ -179,11 +184,14 @@ def inspect(source, config, from_format, every_tensor, form):
 )
 @CONFIG_OPTION
 @READ_AS
-def convert(source, destination, to, head, adapter, vocab, config, from_format, **options):
+def convert(
+    source, destination, to, head, adapter, overwrite, vocab, config, from_format, **options
+):
     """Read a checkpoint of any format and write it in another.
 
-    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). A model of
-    the same format there is replaced. A folder with another format, or with a run, is refused.
+    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). With
+    --overwrite, a model of the same format there is replaced. A folder with another format, or
+    with a run, is refused.
     """
     from kbert.checkpoints import formats
     from kbert.checkpoints.hub import fetching
@@ -192,6 +200,11 @@ def convert(source, destination, to, head, adapter, vocab, config, from_format, 
     options = {name: value for name, value in options.items() if value not in (None, False)}
     _check_options(to, options, vocab)
     formats.check_destination(destination, to)
+    replaced = formats.is_there(destination, to)
+    if replaced and not overwrite:
+        raise FileExistsError(
+            f"{destination} holds a model: replace it with --overwrite, or choose another place"
+        )
     check_writable(destination)
     check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
@@ -201,7 +214,6 @@ def convert(source, destination, to, head, adapter, vocab, config, from_format, 
     with starting_keras():
         from kbert.checkpoints.bert import load, save
         from kbert.checkpoints.fitting import vocabulary_problems
-    replaced = formats.is_there(destination, to)
     reading = {"head": head, "config": config, "format": from_format, "adapter": adapter}
     with progress(f"reading {source}"):
         bert = load(source, lowercase=lowercase, **reading)

@@ -5,10 +5,11 @@ import click
 import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress
+from kbert.cli.inputs import TextInput
 from kbert.cli.options import Output, option, takes
 from kbert.data.corpus.text_files import FORMATS
 
-CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
+CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …", type=TextInput())
 READING = takes(
     option(
         "--corpus-format format",
@@ -39,7 +40,8 @@ READING = takes(
 def vocab(corpus, size, output, **options):
     """Train a WordPiece vocabulary of N tokens on raw text.
 
-    CORPUS is files, folders or globs; files may end in .gz. The formats are: one sentence per line
+    CORPUS is files, folders or globs; files may end in .gz; - reads
+    standard input. The formats are: one sentence per line
     with a blank line between documents (Google's), WikiText, and JSON lines.
     """
     with progress("training the vocabulary"):

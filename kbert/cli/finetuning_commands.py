@@ -12,8 +12,8 @@ from kbert.cli import options as shared
 from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
-from kbert.cli.inputs import check_file, check_source
-from kbert.cli.options import POSITIVE, AliasedChoice, Input, option
+from kbert.cli.inputs import TextInput, check_file, check_source
+from kbert.cli.options import POSITIVE, AliasedChoice, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -24,7 +24,7 @@ _SAMPLES = {"samples.TRAIN": samples.TRAIN, "samples.DEV": samples.DEV}
 _SMALL_FILE = 2**26  # bytes that are read in less than the time in which Keras starts
 
 
-class _LabelledFile(Input):
+class _LabelledFile(TextInput):
     """A path of labelled data, or a sample by its name in Python, unless a file has that name."""
 
     sample_names = tuple(_SAMPLES)
@@ -36,7 +36,7 @@ class _LabelledFile(Input):
 
 
 _DATA = _LabelledFile()
-_FILES = "a .tsv, .csv, .jsonl or .json file"
+_FILES = "a .tsv, .csv, .jsonl or .json file; - reads a .tsv from standard input"
 _TASK_HELP = "Task, which decides what the data files contain."
 
 
@@ -97,7 +97,7 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
         return
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
     runs.require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
-    runs.check_new_run(output, "finetune")
+    runs.check_new_run(output)
     columns = FinetuningSettings.from_options(settings).columns
     _check_paths(**data)
     _check_source(source)

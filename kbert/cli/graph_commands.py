@@ -1,5 +1,6 @@
 """The commands that show, count, check and draw a graph."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -211,27 +212,38 @@ def _refuse_options(*names: str) -> None:
             raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
 
 
-@command("Run summary, account, verify and plot for BERT base.", "kbert demo")
+@command("Show BERT base: the main parts of summary, account, verify and plot.", "kbert demo")
 @option("-o --output", Output(), "File for the picture.", default="bert.png")
 def demo(output):
-    """Show BERT base: its layers, its parameters and FLOPs, a check and a picture."""
+    """Show BERT base: its layers, its parameters and FLOPs, a check and a picture.
+
+    Each part begins with the command that prints the whole.
+    """
+    from kbert.graph.summary_table import summary_text, width_shown
     from kbert.show.diagrams import check_path
+    from kbert.show.texts import account_text
 
     check_path(output)
     start = time.perf_counter()
     model = _build("base", shared.get_spec("base", "pretraining", None))
-    model.summary()
-    click.echo("\n$ kbert account base\n")
-    from kbert.show.texts import account_text
-
-    click.echo(account_text("base", kbert.account("base")))
-    click.echo("$ kbert verify base\n")
-    report = _verify(model)
+    rows, account = kbert.model_rows(model), kbert.account("base")
+    shown = [row for row in rows if not re.match("Encoder-(?!1-)", row.layer)]
+    _introduce("summary", f"{len(shown)} of {len(rows)} rows: Encoder-2 to 12 repeat Encoder-1")
+    click.echo(summary_text(shown, width=width_shown(), counts=(account.params,) * 2))
+    _introduce("account", "parameters and FLOPs")
+    click.echo("\n\n".join(account_text("base", account).split("\n\n")[:3]) + "\n")
+    _introduce("verify", "the comparisons")
+    report = _verify(model, whole=False)
     click.echo(f"\n$ kbert plot base -o {output}\n")
     _plot(model, output, True)
     click.echo(f"Summary, account, check and picture in {time.perf_counter() - start:.0f} s.")
     if not report.ok:
         sys.exit(1)
+
+
+def _introduce(name: str, part: str) -> None:
+    """Print the command whose output follows, and which part of it."""
+    click.echo(f"$ kbert {name} base  # here {part}\n")
 
 
 def _build(config, spec):
@@ -244,13 +256,14 @@ def _build(config, spec):
         return build_outline(spec)
 
 
-def _verify(subject):
+def _verify(subject, whole: bool = True):
     with starting_keras():
         from kbert.model import builder  # noqa: F401
         from kbert.show import verification
     with progress("verifying"):
         report = verification.verify(subject)
-    click.echo(str(report), nl=False)
+    text = str(report)  # the comparisons, then what is wrong in published texts
+    click.echo(text if whole or not report.ok else text.split("\n\n")[0] + "\n", nl=False)
     return report
 
 

@@ -4,16 +4,21 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from kbert.cli.console import progress, starting, starting_keras
-from kbert.cli.options import casing
+from kbert.cli.options import Input, casing
 from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
+
+_STDIN = "kbert.stdin"  # in click's context
 
 
 def check_writable(path: Path) -> None:
@@ -111,11 +116,9 @@ def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], li
 def read_lines(path: str) -> list[str]:
     """Return the lines of a UTF-8 file, or of stdin for "-"; an empty line is an empty text."""
     name = "stdin" if path == "-" else path
-    if path == "-" and (sys.stdin is None or sys.stdin.closed):
-        raise ValueError("stdin must have one text per line, but it is closed: give a file")
     if path != "-":
         bounds.check_regular(path)
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = open_stdin().read() if path == "-" else Path(path).read_bytes()
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     _warn_of_header(lines[0], name)
     if not lines[-1]:  # what follows the last line's end
@@ -126,6 +129,28 @@ def read_lines(path: str) -> list[str]:
         decode_line(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
     ]
+
+
+def open_stdin() -> BinaryIO:
+    """Return standard input, for `-` in place of a file of texts."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise ValueError("stdin must have one text per line, but it is closed: give a file")
+    return sys.stdin.buffer
+
+
+class TextInput(Input):
+    """A path of texts. `-` is standard input, copied to a file, which may be read repeatedly."""
+
+    def convert(self, value, param, ctx):
+        if value != "-":
+            return super().convert(value, param, ctx)
+        if _STDIN in ctx.meta:
+            self.fail("- is standard input, which can be given once", param, ctx)
+        folder = ctx.find_root().with_resource(tempfile.TemporaryDirectory(prefix="kbert-"))
+        ctx.meta[_STDIN] = Path(folder, "stdin")
+        with open(ctx.meta[_STDIN], "wb") as file:
+            shutil.copyfileobj(open_stdin(), file)
+        return ctx.meta[_STDIN]
 
 
 def _warn_of_header(line: bytes, name: str) -> None:

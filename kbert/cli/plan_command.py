@@ -1,10 +1,12 @@
 """`kbert plan`: what a pretraining takes on accelerators."""
 
+import sys
+
 import click
 
 import kbert
 from kbert.cli.command import Choice, command
-from kbert.cli.console import say_json
+from kbert.cli.console import progress, say_json
 from kbert.cli.options import CONFIG, POSITIVE, option, output_format
 from kbert.cli.setting_options import partial_training
 from kbert.graph.accelerators import PAPER_STEPS, PRECISIONS, UTILIZATION
@@ -90,7 +92,10 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
 
 
 def _compile(plan):
-    """Compile the plan's training step; a line on stderr counts the seconds."""
+    """Compile the plan's training step; on a terminal, a line on stderr counts the seconds."""
     text = f"compiling for {plan.devices.name}"
+    if not sys.stderr.isatty():
+        with progress(text):
+            return kbert.compile_plan(plan)
     with progress_bar(None, " s", desc=text, bar_format="{desc}: {elapsed}") as bar:
         return kbert.compile_plan(plan, lambda seconds: bar.update(seconds - bar.n))

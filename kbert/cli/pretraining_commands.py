@@ -50,7 +50,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
         raise click.UsageError(
             "--config cannot be given with --init, which has its own: leave --config out"
         )
-    check_new_run(output, "pretrain")
+    check_new_run(output)
     PretrainingSettings.from_options(settings)
     if config is not None:
         kbert.get_config(config)
@@ -78,11 +78,11 @@ def refuse_with_resume(**options) -> None:
             )
 
 
-def check_new_run(output: Path, task: str) -> None:
+def check_new_run(output: Path) -> None:
     """Raise where a new run cannot have its folder."""
     from kbert.training.run.run_folder import refuse_used
 
-    refuse_used(output, task)
+    refuse_used(output)
     check_writable(output)
 
 

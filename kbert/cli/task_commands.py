@@ -1,5 +1,7 @@
 """The commands that answer with a checkpoint's head, and those that look into an answer."""
 
+import logging
+
 import click
 
 import kbert
@@ -15,6 +17,7 @@ from kbert.tasks.attribution import BASELINES, VALUES
 
 TEXT = click.argument("text")
 PAIR = click.argument("pair", required=False)
+PAIRS = option("--pairs are_pairs", bool, "Read pairs: two TEXTs, or text, tab, text on a line.")
 
 
 @command(
@@ -58,37 +61,48 @@ def next_sentence(source, a, b, precision):
     "kbert classify run --lines reviews.txt --format json",
     'kbert classify run --pairs "A cat sat." "A cat was sitting."',
 )
-@takes(shared.SOURCE, shared.TEXTS, shared.LINES)
-@option("--pairs are_pairs", bool, "Classify pairs: two TEXTs, or text, tab, text on a line.")
+@takes(shared.SOURCE, shared.TEXTS, shared.LINES, PAIRS)
 @takes(shared.BATCH, shared.PRECISION, shared.JSON)
-def classify(source, texts, lines, are_pairs, **options):
+def classify(source, **options):
     """Print every label of a text with its probability; of several texts, the most likely label."""
-    columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
-    with open_checkpoint(source, "classify", "classifier") as bert:
-        results = kbert.classify(bert, *columns, **options)
-    rows = [*zip(zip(*columns, strict=True), results, strict=True)]
-    names = ("text", "pair")
-    yield [{**dict(zip(names, row, strict=False)), "labels": labels} for row, labels in rows]
+    rows = _run_classifier("classify", source, **options)
+    yield [{**text, "labels": labels} for text, labels in rows]
     if len(rows) == 1:
-        for label in results[0]:
+        for label in rows[0][1]:
             say(f"{label.probability:.4f}  {label.label}")
     else:
-        for row, (best, *_) in rows:
-            line = f"{best.probability:.4f}  {best.label}  {'  '.join(row)}"
+        for text, (best, *_) in rows:
+            line = f"{best.probability:.4f}  {best.label}  {'  '.join(text.values())}"
             click.echo(printable.cut(line))
 
 
+def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> list[tuple]:
+    """Return (text or pair, a dict; its result) of each text of a command line or a file."""
+    columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
+    with open_checkpoint(source, task, "classifier") as bert:
+        results = getattr(kbert, task)(bert, *columns, **options)
+    names = ("text", "pair")[: len(columns)]
+    inputs = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [*zip(inputs, results, strict=True)]
+
+
 @command(
-    "Predict a number for a text or a pair of texts.",
-    'kbert regress run "A cat sat." "A cat was sitting."',
+    "Predict a number for texts or pairs of texts.",
+    'kbert regress run "A fine film."',
+    "kbert regress run --lines reviews.txt --format json",
+    'kbert regress run --pairs "A cat sat." "A cat was sitting."',
 )
-@takes(shared.SOURCE, TEXT, PAIR, shared.PRECISION, shared.JSON)
-def regress(source, text, pair, precision):
+@takes(shared.SOURCE, shared.TEXTS, shared.LINES, PAIRS)
+@takes(shared.BATCH, shared.PRECISION, shared.JSON)
+def regress(source, **options):
     """Print the number that a regression model predicts, such as the similarity of two texts."""
-    with open_checkpoint(source, "regress", "classifier") as bert:
-        number = kbert.regress(bert, text, pair, precision=precision)
-    yield {"text": text, "pair": pair, "number": number}
-    click.echo(f"{number:.4f}")
+    if len(options["texts"]) == 2 and not options["are_pairs"]:
+        logging.getLogger("kbert").warning("each text gets a number of its own: --pairs reads two")
+    rows = _run_classifier("regress", source, **options)
+    yield [{**text, "number": float(number)} for text, number in rows]
+    for text, number in rows:
+        shown = text.values() if len(rows) > 1 else ()
+        click.echo(printable.cut("  ".join((f"{number:.4f}", *shown))))
 
 
 @command(

@@ -33,7 +33,7 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOptions):
     """Do a new run in an unused folder, or without one; return the recipe's outcome."""
     if output is not None:
-        refuse_used(output, recipe.command)
+        refuse_used(output)
     engine = _engine(recipe, run_options)
     _prepare(engine, recipe, run_options, begin=True)  # raises before there is a folder
     run = None

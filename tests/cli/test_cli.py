@@ -176,6 +176,21 @@ def test_verify_exits_with_1_and_names_a_row_that_differs(capsys, config_file, m
     assert "agree" not in done.out.splitlines()[-1]
 
 
+def test_demo_fits_150_lines_and_shows_parts_of_the_commands_it_names(
+    capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("kbert.graph.summary_table.width_shown", lambda: 80)
+    done = kbert(capsys, "demo", "-o", tmp_path / "x.dot")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.replace(str(tmp_path), "").splitlines()
+    assert len(lines) <= 150 and max(map(len, lines)) <= 80
+    parts = dict(re.findall(r"^\$ kbert (\w+ base)(?: .*)?\n((?:(?!\$).*\n)+)", done.out, re.M))
+    for command in ("summary base", "account base", "verify base"):
+        whole = kbert(capsys, *command.split()).out.splitlines()
+        assert len(parts[command]) > 500 and set(parts[command].splitlines()) <= {*whole, ""}
+    assert "Total params: 109,705,010\n" in done.out and "plot base" in parts
+
+
 @pytest.mark.parametrize(
     "line",
     (

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import click
 import pytest
@@ -149,6 +150,18 @@ def test_quiet_run_has_no_progress_line(capsys):
     with Live(7) as live:
         live.show_evaluation(3, {"loss": 1.0})
     assert "3/7" in capsys.readouterr().err
+
+
+def test_progress_of_a_plan_in_a_pipe_is_one_line(capsys, monkeypatch):
+    def compile_plan(plan, waited=lambda seconds: None):
+        time.sleep(0.2)  # until the timer has said it
+        waited(99.0)
+        return plan
+
+    monkeypatch.setattr(progress, "PROGRESS_DELAY_S", 0.0)
+    monkeypatch.setattr("kbert.compile_plan", compile_plan)
+    done = kbert(capsys, "plan", "base", "--gpu", "H100", "--compile", "--format", "json")
+    assert (done.status, done.err) == (0, "kbert: compiling for H100 …\n")
 
 
 def options(name: str) -> list[click.Option]:

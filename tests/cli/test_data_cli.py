@@ -1,5 +1,6 @@
 """`kbert vocab` and `kbert prepare` write their files, and report mistakes in one line."""
 
+import io
 import logging
 import os
 from functools import partial
@@ -30,6 +31,58 @@ def test_vocab_and_prepare_write_shards_from_text(call, tmp_path):
     for _ in range(2):
         status, out, _ = call("prepare", corpus, "--vocab", vocab, "-o", shards)
         assert status == 0 and out.startswith(f"wrote {shards}: {count}")
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """Gives standard input its content."""
+    return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_vocab_and_prepare_read_standard_input(call, tmp_path, type_in):
+    corpus, written = text_files()[1], []
+    for source in (corpus, "-"):
+        for command in ("vocab - --size 700 -o v", "prepare - --vocab v -o s"):
+            type_in(corpus.read_bytes())
+            words = [tmp_path / word if len(word) == 1 else word for word in command.split()]
+            words[1] = source
+            assert call(*words).status == 0
+        written.append(
+            [
+                (tmp_path / "v/vocab.txt").read_bytes(),
+                next((tmp_path / "s").glob("*.npy")).read_bytes(),
+            ]
+        )
+        for name in "vs":
+            (tmp_path / name).rename(tmp_path / f"{name}{source == '-'}")
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("finetune model --train -", "train"),
+        ("finetune model --dev -", "dev"),
+        ("evaluate model --data -", "data"),
+        ("vocab - --size 9 -o v", "corpus"),
+        ("prepare - --vocab v -o s", "corpus"),
+    ],
+)
+def test_dash_is_standard_input(line, name, type_in):
+    """As a file, which may be read several times; it is removed afterwards."""
+    type_in(b"a\tb\n")
+    command, *words = line.split()
+    with cli.commands[command].make_context(command, words) as context:
+        path = context.params[name]
+        path = path[0] if name == "corpus" else path
+        assert path.read_bytes() == b"a\tb\n"
+    assert not path.exists()
+
+
+def test_standard_input_is_given_once(call, type_in):
+    type_in(b"a\tb\n")
+    done = call("finetune", "model", "--train", "-", "--dev", "-", "-o", "run")
+    assert (done.status, done.out) == (2, "") and "which can be given once" in done.err
 
 
 def test_warning_is_one_line_on_stderr(capsys):

@@ -1,5 +1,6 @@
 """Commands that use a checkpoint print and write what their functions return."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as run
 from helpers.marks import full
-from helpers.small_berts import TEXTS
+from helpers.small_berts import TEXTS, change_weights
 from numpy.testing import assert_allclose
 
+import kbert
 from kbert.checkpoints import bert as checkpoints
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
@@ -141,6 +143,43 @@ def test_texts_of_task_commands(ok, saved):
     assert words[1].label in ok("tag", "tokens", "red cats!").splitlines()[1]
     found = answer(berts["qa"], "who?", "the cat sat")
     assert ok("answer", "qa", "who?", "the cat sat").startswith(f"{found.text}\n{found.score:.4f}")
+
+
+def test_regress_reads_texts_and_pairs_as_classify_does(ok, saved, tmp_path, monkeypatch):
+    encoder = saved[1]["encoder"]
+    model = kbert.build_bert(encoder.config, head="classifier", seq_len=None, num_labels=1)
+    bert = dataclasses.replace(encoder, head="classifier", model=change_weights(model))
+    kbert.save(bert, tmp_path / "scores")
+    scores = ("regress", tmp_path / "scores")
+    wanted = kbert.regress(bert, ["cat", "sun"], ["dog", "cat"])
+    assert ok(*scores, "cat") == f"{kbert.regress(bert, 'cat'):.4f}\n"
+    assert ok(*scores, "--pairs", "cat", "dog") == f"{wanted[0]:.4f}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat\tdog\nsun\tcat\n")))
+    shown = json.loads(ok(*scores, "--pairs", "--lines", "-", "--format", "json"))
+    assert [(row["text"], row["pair"]) for row in shown] == [("cat", "dog"), ("sun", "cat")]
+    assert [row["number"] for row in shown] == pytest.approx(wanted, abs=1e-6)
+    says = "kbert: each text gets a number of its own: --pairs reads two\n"
+    lines = ok(*scores, "cat", "sun", says=says).splitlines()
+    assert lines[1] == f"{kbert.regress(bert, 'sun'):.4f}  sun"
+
+
+def test_evaluate_reads_standard_input(ok, monkeypatch):
+    options = ("evaluate", "classifier", "--task", "classify", "--data")
+    wanted = ok(*options, "data.tsv")
+    content = Path("data.tsv").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert ok(*options, "-") == wanted
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.keras"])
+def test_convert_replaces_a_model_only_if_told_to(ok, capsys, saved, tmp_path, name):
+    ok("convert", "encoder", name)
+    before = {path: path.read_bytes() for path in tmp_path.glob(f"{name}*/*")}
+    done = run(capsys, "convert", saved[0] / "classifier", name)
+    assert done.status == 2 and "replace it with --overwrite" in done.err
+    assert before == {path: path.read_bytes() for path in tmp_path.glob(f"{name}*/*")}
+    assert "in place of the old one" in ok("convert", "classifier", name, "--overwrite")
+    assert "classifier" in ok("inspect", tmp_path / name)
 
 
 @pytest.mark.full

@@ -69,6 +69,7 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         (lambda: kbert.TFBertForTokenClassification, AttributeError, 'head="tokens"'),
         (lambda: kbert.load_model, AttributeError, "kbert.load(path)"),
         (lambda: kbert.from_pretrained, AttributeError, "kbert.load(path)"),
+        (lambda: kbert.convert, AttributeError, "kbert.save(bert, path) writes a checkpoint"),
         (lambda: kbert.finetun, AttributeError, "did you mean finetune?"),
         (lambda: kbert.Bert.from_pretrained, AttributeError, "kbert.load(path)"),
         (lambda: kbert.Tokenizer.from_pretrained, AttributeError, "kbert.Tokenizer.load(path)"),

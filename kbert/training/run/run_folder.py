@@ -90,13 +90,13 @@ class RunFolder:
     ) -> "RunFolder":
         """Create a new run's folder, which all processes `open`; refuse one that is used."""
         path = Path(path)
-        refuse_used(path, task)
+        refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
         values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
         values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
         values |= {"settings": as_json(settings), "fingerprint": as_json(fingerprint)}
         with lock_folder(path):
-            refuse_used(path, task)  # by another process that started in it just now
+            refuse_used(path)  # by another process that started in it just now
             # the first file: if the process is killed before, the folder still counts as empty
             _write_json(path / "settings.json", values)
         return cls(path, values)
@@ -265,14 +265,14 @@ class RunFolder:
         self._records = ()
 
 
-def refuse_used(path: str | os.PathLike, task: str) -> None:
+def refuse_used(path: str | os.PathLike) -> None:
     """Raise a FileExistsError for a folder that holds a run, or anything else."""
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
     if (path / "settings.json").exists():
         if (path / "result.json").exists():
             raise FileExistsError(f"{path} holds a finished run: choose another folder")
-        way = way_to_resume(task, path)
+        way = RunFolder.open(path).resume_command
         raise FileExistsError(f"{path} holds a run: resume it with {way}, or choose another folder")
     if path.exists() and (
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
