@@ -62,7 +62,7 @@ def test_convert_keeps_sentence_settings(capsys, berts, tmp_path):
 def test_convert_over_itself_loses_nothing(capsys, both):
     before = read_files(both)
     (both / "README.md").write_text("mine")
-    assert command(capsys, "convert", both, both).status == 0
+    assert command(capsys, "convert", both, both, "--overwrite").status == 0
     assert read_files(both) == before | {"README.md": b"mine"}
 
 
@@ -74,12 +74,16 @@ def test_convert_over_itself_loses_nothing(capsys, both):
         full("saved_model", "out"),
     ],
 )
-def test_convert_says_that_it_replaces_a_model(capsys, both, tmp_path, form, name):
+def test_convert_replaces_a_model_only_if_told_to(capsys, both, tmp_path, form, name):
     if form == "saved_model" and keras.backend.backend() != "tensorflow":
         pytest.skip("TensorFlow writes it")
-    said = [command(capsys, "convert", both, tmp_path / name, "--to", form).out for _ in range(2)]
-    assert said[0].startswith(f"wrote {tmp_path / name} ({form}, pretraining, ")
-    assert said[1] == said[0].rstrip("\n") + ", in place of the old one\n"
+    words = ("convert", both, tmp_path / name, "--to", form)
+    said = command(capsys, *words).out
+    assert said.startswith(f"wrote {tmp_path / name} ({form}, pretraining, ")
+    done = command(capsys, *words)
+    assert (done.status, done.out) == (2, "") and "holds a model: replace it with" in done.err
+    done = command(capsys, *words, "--overwrite")
+    assert done.out == said.rstrip("\n") + ", in place of the old one\n"
 
 
 def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path):

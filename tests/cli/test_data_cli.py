@@ -33,6 +33,11 @@ def test_vocab_and_prepare_write_shards_from_text(call, tmp_path):
         assert status == 0 and out.startswith(f"wrote {shards}: {count}")
 
 
+def make_context(name: str, words: list[str]) -> click.Context:
+    """Parses a command's words as under `kbert`: the command keeps the names of its --help."""
+    return cli.commands[name].make_context(name, words, help_option_names=["-h", "--help"])
+
+
 @pytest.fixture
 def type_in(monkeypatch):
     """Gives standard input its content."""
@@ -72,7 +77,7 @@ def test_dash_is_standard_input(line, name, type_in):
     """As a file, which may be read several times; it is removed afterwards."""
     type_in(b"a\tb\n")
     command, *words = line.split()
-    with cli.commands[command].make_context(command, words) as context:
+    with make_context(command, words) as context:
         path = context.params[name]
         path = path[0] if name == "corpus" else path
         assert path.read_bytes() == b"a\tb\n"
@@ -115,12 +120,11 @@ def test_unreadable_folder_is_an_error(call, tmp_path, monkeypatch):
 
 def test_labelled_data_can_be_the_sample_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    train, data = (cli.commands[name] for name in ("finetune", "evaluate"))
     Path("samples.TRAIN").mkdir()  # a folder has no examples
     words = ["model", "--train", "samples.TRAIN", "--dev", "samples.DEV"]
-    given = train.make_context("finetune", words).params
+    given = make_context("finetune", words).params
     assert (given["train"], given["dev"]) == (samples.TRAIN, samples.DEV)
     words = ["model", "--task", "classify", "--data", "samples.DEV"]
-    assert data.make_context("evaluate", [*words]).params["data"] == samples.DEV
+    assert make_context("evaluate", [*words]).params["data"] == samples.DEV
     Path("samples.DEV").write_text("a\tb\n")  # a file comes first
-    assert data.make_context("evaluate", [*words]).params["data"] == Path("samples.DEV")
+    assert make_context("evaluate", [*words]).params["data"] == Path("samples.DEV")

@@ -171,17 +171,6 @@ def test_evaluate_reads_standard_input(ok, monkeypatch):
     assert ok(*options, "-") == wanted
 
 
-@pytest.mark.parametrize("name", ["copy", "copy.keras"])
-def test_convert_replaces_a_model_only_if_told_to(ok, capsys, saved, tmp_path, name):
-    ok("convert", "encoder", name)
-    before = {path: path.read_bytes() for path in tmp_path.glob(f"{name}*/*")}
-    done = run(capsys, "convert", saved[0] / "classifier", name)
-    assert done.status == 2 and "replace it with --overwrite" in done.err
-    assert before == {path: path.read_bytes() for path in tmp_path.glob(f"{name}*/*")}
-    assert "in place of the old one" in ok("convert", "classifier", name, "--overwrite")
-    assert "classifier" in ok("inspect", tmp_path / name)
-
-
 @pytest.mark.full
 def test_similarity_prints_a_matrix_or_a_list(ok, saved):
     wanted = similarity(saved[1]["encoder"], TEXTS)

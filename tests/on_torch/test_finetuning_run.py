@@ -120,6 +120,11 @@ def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
     write_texts(tmp_path / "train.tsv", 66, 9)
     with pytest.raises(ValueError, match=r"data\.train\.examples"):
         kbert.resume(crashed, train=tmp_path / "train.tsv", **QUIET)
+    file = shutil.copytree(crashed, tmp_path / "moved") / "settings.json"
+    gone = f"{folder}-gone/train.tsv"
+    file.write_text(file.read_text().replace(str(folder / "train.tsv"), gone))
+    with pytest.raises(FileNotFoundError, match=f"{gone}: no such file.* with --train"):
+        kbert.resume(tmp_path / "moved", **QUIET)
     says = f"resume it with kbert.resume({str(crashed)!r}), or choose another folder"
     with pytest.raises(FileExistsError, match=re.escape(says)):
         tune(folder, crashed)

@@ -99,6 +99,12 @@ class Finetuning(Recipe):
 
     @classmethod
     def from_run(cls, run: RunFolder, settings: FinetuningSettings, sources: dict) -> "Finetuning":
+        for name, path in run.data_paths.items():
+            if name in ("train", "dev") and sources[name] == path and not Path(path).exists():
+                raise FileNotFoundError(
+                    f"{path}: no such file: if it has moved or was standard input, give its place "
+                    f"with --{name} ({name}= in Python)"
+                )
         task = task_of(run.settings["task"])
         recipe = task.load_recipe()(task, settings, sources)
         recipe.is_resumed, recipe.has_digest = True, "source" in run.fingerprint
