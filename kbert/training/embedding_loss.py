@@ -21,7 +21,7 @@ from kbert.training.loss import (
 )
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
-_MASKED = -1e9  # a float32 logit whose probability is 0
+MASKED = -1e9  # a float32 logit whose probability is 0
 _EPSILON = 1e-24  # of a squared length, whose root has a gradient
 
 
@@ -48,7 +48,19 @@ class EmbeddingLoss:
         """Pool states, float (texts, S, H), to float32 (B, C, H) of records, or (B, H) of texts."""
         token_ids = flatten_sequences(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
-        embeddings = _pool_states(ops.cast(states, "float32"), real, self.pooling)
+        states = ops.cast(states, "float32")
+        if self.pooling == "cls":
+            embeddings = states[:, 0]
+        elif self.pooling == "max":
+            # By position: for the gradient of a maximum XLA may compute the numbers once more, in
+            # another fusion, and then finds the maximum at none or at several of them.
+            chosen = ops.argmax(ops.where(real, states, float("-inf")), axis=1, keepdims=True)
+            positions = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
+            is_largest = ops.equal(positions, ops.cast(chosen, "int32"))
+            embeddings = ops.sum(ops.where(is_largest, states, 0.0), axis=1)
+        else:
+            real = ops.cast(real, "float32")
+            embeddings = ops.sum(states * real, axis=1) / ops.sum(real, axis=1)
         embeddings = _unit(embeddings) if self.normalize else embeddings
         if len(inputs[TOKEN_IDS].shape) == 2:
             return embeddings
@@ -107,7 +119,7 @@ def infonce(embeddings, numbers, weights, scale: float):
     alike = ops.logical_or(alike, ops.equal(row(numbers[:, 0], -1), numbers[:, :1]))
     empty = ops.equal(ops.expand_dims(ops.concatenate([weights] * (1 + further)), 0), 0.0)
     left_out = ops.logical_and(ops.logical_or(alike, empty), ops.logical_not(own))
-    scores = ops.where(left_out, _MASKED, scores)
+    scores = ops.where(left_out, MASKED, scores)
     losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
     hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), records - 1)
     return weighted_sums(weights, losses, hits)
@@ -142,7 +154,7 @@ def cosent(embeddings, scores, weights, scale: float):
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))
     differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
-    terms = ops.reshape(ops.where(higher, scale * differences, _MASKED), (-1,))
+    terms = ops.reshape(ops.where(higher, scale * differences, MASKED), (-1,))
     loss = ops.logsumexp(ops.concatenate([ops.zeros_like(terms[:1]), terms]))
     apart = ops.sum(ops.cast(higher, "float32"))
     right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
@@ -190,18 +202,3 @@ def _length(embeddings, keepdims: bool = False):
 
 def _unit(embeddings):
     return embeddings / _length(embeddings, keepdims=True)
-
-
-def _pool_states(states, real, pooling: str):
-    """Return (B, H) of float32 (B, S, H) and bool (B, S, 1)."""
-    if pooling == "cls":
-        return states[:, 0]
-    if pooling == "max":
-        # By position: for the gradient of a maximum XLA may compute the numbers once more, in
-        # another fusion, and then finds the maximum at none or at several of them.
-        chosen = ops.argmax(ops.where(real, states, float("-inf")), axis=1, keepdims=True)
-        positions = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
-        is_largest = ops.equal(positions, ops.cast(chosen, "int32"))
-        return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
-    real = ops.cast(real, "float32")
-    return ops.sum(states * real, axis=1) / ops.sum(real, axis=1)

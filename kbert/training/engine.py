@@ -11,7 +11,7 @@ from kbert.graph import names
 from kbert.heads import find_head
 from kbert.ops.devices import device_names
 from kbert.training import backends, optimizers
-from kbert.training.loss import LOSSES, name_metrics, sum_metrics
+from kbert.training.loss import LOSSES, sum_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import RULES, check_settings
 from kbert.training.state import TrainingState, find_seed_states
@@ -53,7 +53,9 @@ class Engine:
             )
         self.model, self.settings, self.seed = model, optimizer, seed
         # maximum number of steps in one call of the device
-        self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution()
+        self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution
+        # calls that may be in flight unread: an accelerator is then never idle
+        self.ahead = int(device_names() != ["CPU"])
         # of `predict`; hidden states for a teacher are of use in training alone
         self.output_names = [
             name for name in model.output_names if not name.startswith(names.TEACHER)
@@ -69,10 +71,6 @@ class Engine:
             )
             self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
         self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
-
-    def ahead(self) -> int:
-        """Return how many calls may be in flight unread: an accelerator is then never idle."""
-        return int(device_names() != ["CPU"])
 
     def slice_examples(self, batch_size: int) -> slice:
         """Return this process's part of a batch, which replicas and micro-batches must divide."""
@@ -109,8 +107,8 @@ class Engine:
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """Return `sum_metrics` of a batch, without dropout; takes this process's rows."""
         shards = _split_arrays((batch.inputs, batch.labels, batch.weights), self.backend.local)
-        names = name_metrics(self.step.losses, batch.labels)
-        totals = sum_metrics(names, np.asarray(self.program.measure(shards)))
+        sums = np.asarray(self.program.measure(shards))
+        totals = sum_metrics(self.step.losses, batch.labels, sums)
         return {name: (float(value), float(weight)) for name, (value, weight) in totals.items()}
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

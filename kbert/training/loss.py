@@ -10,7 +10,7 @@ hidden size.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import keras
@@ -111,24 +111,13 @@ def compute_objective(outputs: Mapping, labels: Mapping, weights: Mapping, losse
     return ops.sum(sums[:, 0]), sums
 
 
-def name_metrics(losses: Mapping[str, Loss], labels: Collection[str]) -> dict[str, str]:
-    """Return the second metric's name for each name of the labels."""
-    return {name: losses[name].metric for name in labels}
-
-
-def compute_metrics(names: Mapping[str, str], sums) -> dict:
-    """Turn the sums of the losses, (labels, 3), into metrics such as "loss"; 0 without labels."""
-    each = sum_metrics(names, sums).items()
-    means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
-    return {"loss": ops.sum(sums[:, 0])} | means
-
-
-def sum_metrics(names: Mapping[str, str], sums) -> dict[str, tuple]:
+def sum_metrics(losses: Mapping[str, Loss], labels: Iterable[str], sums) -> dict[str, tuple]:
     """Return (Σ weight × metric, Σ weight), which add up over batches, by name ("MLM_loss", …)."""
     metrics: dict[str, tuple] = {}
-    for index, (name, second) in enumerate(names.items()):
+    for index, name in enumerate(labels):
         loss, hits, weight = sums[index, 0], sums[index, 1], sums[index, 2]
-        metrics |= {f"{name}_loss": (loss, weight), f"{name}_{second}": (hits, weight)}
+        second = f"{name}_{losses[name].metric}"
+        metrics |= {f"{name}_loss": (loss, weight), second: (hits, weight)}
     return metrics
 
 

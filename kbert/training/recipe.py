@@ -1,5 +1,6 @@
 """The recipe of a run of any task, which `kbert.training.runner` carries out."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.data.training_batch import Batches
+from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.training.best_weights import BestWeights, Evaluated
@@ -18,7 +20,7 @@ from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
-from kbert.training.trained_weights import TrainedWeights, amount_trained, select_weights
+from kbert.training.trained_weights import TrainedWeights, select_weights
 
 _MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 
@@ -132,7 +134,13 @@ class Recipe(Protocol):
             if model is not None:  # addresses, or names without folders
                 facts[title] = str(model) if "://" in str(model) else Path(model).name
         if self.trained.frozen:
-            facts["Trained"] = amount_trained(self.trained)
+            spec, in_adapters = self.trained.spec, self.trained.adapter_params
+            counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
+            total = counts.params
+            trained = dataclasses.replace(counts, trained=self.trained).trainable_params
+            text = f"{trained:,} of {total:,} parameters ({trained / total:.2%})"
+            adapters = f", {in_adapters:,} of them in adapters" if self.trained.adapted else ""
+            facts["Trained"] = text + adapters
         return facts | self.describe_data(done)
 
     def describe_data(self, done: int) -> dict[str, str]:

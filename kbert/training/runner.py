@@ -117,7 +117,7 @@ def _engine(recipe: Recipe, run_options: RunOptions):
     make_deterministic()
     engine = Engine(devices=run_options.devices)
     jit = recipe.settings.jit
-    recipe.open(engine.backend.default_jit() if jit is None else jit, engine.backend.shape_cost)
+    recipe.open(engine.backend.default_jit if jit is None else jit, engine.backend.shape_cost)
     return engine
 
 

@@ -18,18 +18,15 @@ from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
 from kbert.training import optimizers
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss, sum_products
+from kbert.training.embedding_loss import EMBEDDINGS, MASKED, EmbeddingLoss, sum_products
 from kbert.training.gradient_checkpointing import SegmentedModel, call_stateless, flatten_sequences
-from kbert.training.loss import Loss, compute_metrics, compute_objective, name_metrics
+from kbert.training.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.stopping import StopFlags
 from kbert.training.trained_weights import TrainedWeights
 
 LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
-
-
-_MASKED = -1e9  # a float32 logit whose probability is 0
 
 
 class Decision(NamedTuple):
@@ -79,10 +76,9 @@ class TrainingStep:
         (micro-batches, B, …); `seeds` are int32 (micro-batches, dropouts, 2).
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
-        names = name_metrics(self.losses, batch[1])
         with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
-            decision, counts, metrics = self._decide(names, values.counts, sums, norm)
+            decision, counts, metrics = self._decide(batch[1], values.counts, sums, norm)
             return self.backend.apply(self, decision, values, gradients, counts), metrics
 
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
@@ -129,7 +125,7 @@ class TrainingStep:
             # The logits of sequences, (B · C, 1), are classes of their examples, (B, C).
             mask = inputs[SEQUENCE_MASK]  # 0 for a sequence that an example does not have
             logits = [ops.reshape(ops.cast(one, "float32"), ops.shape(mask)) for one in outputs]
-            outputs = [ops.where(mask > 0, one, _MASKED) for one in logits]
+            outputs = [ops.where(mask > 0, one, MASKED) for one in logits]
         return dict(zip(self.model.output_names, outputs, strict=True))
 
     def measure(self, weights, frozen, batch):
@@ -140,8 +136,7 @@ class TrainingStep:
 
     def metric_names(self, labels: Mapping) -> list[str]:
         """Return the names of a step's metrics; "finite": whether the step was applied."""
-        seconds = name_metrics(self.losses, labels)
-        names = [f"{name}_{kind}" for name in seconds for kind in ("loss", seconds[name])]
+        names = [f"{one}_{kind}" for one in labels for kind in ("loss", self.losses[one].metric)]
         names += ["gradient_norm", "learning_rate", "finite", *StopFlags._fields]
         return ["loss", *names, *["loss_scale"] * self.scaled]
 
@@ -204,25 +199,20 @@ class TrainingStep:
         assert self.embedding_loss is not None
         if self.backend.replicas == 1 or not self.embedding_loss.formula.needs_whole_batch:
             return self.embedding_loss.sum_losses(embeddings, labels, weights)
-        # Each device receives the others' embeddings and computes the loss of the whole batch. The
-        # gradient of its own embeddings is then that of one device with all of them.
-        gathered = self._gather_from_devices([embeddings, labels, weights])
-        sums = self.embedding_loss.sum_losses(*gathered)
-        value = ops.stop_gradient(sums)  # every device has it, and it counts once
-        return value / self.backend.replicas + (sums - value)
-
-    def _gather_from_devices(self, arrays: list) -> list:
-        """Concatenate the arrays of all devices; only this device's have gradients."""
-        devices, gathered = self.backend.replicas, []
+        # Each device receives the others' embeddings and computes the loss of the whole batch. Only
+        # its own embeddings have gradients, which are those of one device with all of them.
+        arrays, devices, gathered = [embeddings, labels, weights], self.backend.replicas, []
         own = ops.equal(ops.arange(devices, dtype="int32"), self.backend.device_index())
         sent = self.backend.all_gather([ops.stop_gradient(array) for array in arrays])
         for array, everywhere in zip(arrays, sent, strict=True):
             here = ops.reshape(own, (devices, *[1] * len(array.shape)))
             whole = ops.where(here, ops.expand_dims(array, 0), everywhere)
             gathered.append(ops.reshape(whole, (-1, *ops.shape(array)[1:])))
-        return gathered
+        sums = self.embedding_loss.sum_losses(*gathered)
+        value = ops.stop_gradient(sums)  # every device has it, and it counts once
+        return value / devices + (sums - value)
 
-    def _decide(self, names, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
+    def _decide(self, labels: Mapping, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
         """Return the decision on the gradients, the new counts and the metrics."""
         iteration, scale, good, bad = map(ops.convert_to_tensor, counts)
         # The norm is that of the gradients themselves: the loss scale goes out first.
@@ -237,7 +227,9 @@ class TrainingStep:
         factor = optimizers.clip_factor(norm, self.clip_norm)
         factor = factor / scale if self.scaled else factor
         rate = optimizers.learning_rate(self.optimizer, iteration)
-        metrics = compute_metrics(names, sums)
+        each = sum_metrics(self.losses, labels, sums).items()
+        means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
+        metrics = {"loss": ops.sum(sums[:, 0])} | means  # a mean without labels is 0
         metrics |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
         metrics |= {name: sums[-1, n] for n, name in enumerate(StopFlags._fields, start=1)}
         done = iteration + ops.cast(applied, "float32")

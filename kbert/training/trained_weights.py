@@ -1,6 +1,5 @@
 """What a run trains: all of a model's variables or some, at their own rates, and adapters."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +8,6 @@ import keras
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert, merge_adapter
-from kbert.graph.accounting import account
 from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.trained_parts import TrainedParts, learning_rate_factors, part_of
 from kbert.model.lora import adapters_of, add_adapters, is_adapter
@@ -77,12 +75,3 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
         dropout=adapters[0].dropout.rate,
     )
     return merge_adapter(bert, adapter, "the adapter", "the model")
-
-
-def amount_trained(selection: TrainedParts) -> str:
-    """Return how much of the graph is trained, in words."""
-    spec = selection.spec
-    counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
-    trained, total = dataclasses.replace(counts, trained=selection).trainable_params, counts.params
-    adapters = f", {selection.adapter_params:,} of them in adapters" if selection.adapted else ""
-    return f"{trained:,} of {total:,} parameters ({trained / total:.2%}){adapters}"

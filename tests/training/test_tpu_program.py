@@ -182,7 +182,7 @@ def test_tpu_updates_equal_cpu_updates():
 @pytest.mark.full
 def test_tpu_takes_several_steps_per_call():
     engine = engine_of("classifier", on_tpu=True)
-    assert engine.steps_per_execution > 1 and engine.backend.default_jit()
+    assert engine.steps_per_execution > 1 and engine.backend.default_jit
     with pytest.raises(ValueError, match="jit must be True or left out on a TPU"):
         engine.prepare(engine.model, engine.settings, jit=False)
 

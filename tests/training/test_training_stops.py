@@ -52,7 +52,7 @@ class Host(Engine):
 
     def __init__(self, meeting: Meeting, process: int, ahead: int, together: int = 1):
         self.steps_per_execution, self.backend = together, HostsBackend(meeting, process)
-        self.ahead = lambda: ahead
+        self.ahead = ahead
         self.step, self.state = SimpleNamespace(accumulation_steps=1), SimpleNamespace(all=dict)
         self.model = SimpleNamespace(stop_training=False)
 

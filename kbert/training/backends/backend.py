@@ -95,20 +95,14 @@ class Backend(Protocol):
     processes: int = 1  # how many there are
     # One-time cost of a batch of a new shape, in steps, where XLA does not compile all; 0: unknown.
     shape_cost: float = 0.0
+    default_jit: bool = True  # whether XLA is the better choice on this device
+    default_steps_per_execution: int = 1  # steps in one call of this device
 
     # Devices and hosts.
 
     def scope(self) -> contextlib.AbstractContextManager:
         """Return the context in which a model is built."""
         return contextlib.nullcontext()
-
-    def default_jit(self) -> bool:
-        """Return whether XLA is the better choice on this device."""
-        return True
-
-    def default_steps_per_execution(self) -> int:
-        """Return how many steps one call of this device does."""
-        return 1
 
     def any_process(self, stop_flags: StopFlags) -> StopFlags:
         """Combine the stop flags of all processes (a collective: every process must call it)."""

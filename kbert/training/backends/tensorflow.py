@@ -44,17 +44,14 @@ class TensorFlowBackend(Backend):
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
         self.local_replicas = LocalReplicas(self.strategy, self.process * self.local)
+        on_tpu = self.local_replicas.on_tpu
+        # on a CPU XLA gains nothing in float32 (benchmarks/records.jsonl), and compiles anew for
+        # each length
+        self.default_jit = on_tpu or bool(tf.config.list_physical_devices("GPU"))
+        self.default_steps_per_execution = _STEPS_ON_TPU if on_tpu else 1
 
     def scope(self):
         return self.strategy.scope()
-
-    def default_jit(self) -> bool:
-        # on a CPU XLA gains nothing in float32 (benchmarks/records.jsonl), and compiles anew for
-        # each length
-        return self.local_replicas.on_tpu or bool(tf.config.list_physical_devices("GPU"))
-
-    def default_steps_per_execution(self) -> int:
-        return _STEPS_ON_TPU if self.local_replicas.on_tpu else 1
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         each = self.strategy.run(lambda: tf.constant(numbers))
@@ -74,7 +71,7 @@ class TensorFlowBackend(Backend):
         # whose every length it would compile anew. Small models are not worth it.
         large = step.model.count_params() > _WORTH_COMPILING
         jit_updates = jit or (jit is None and large)
-        jit = self.default_jit() if jit is None else jit
+        jit = self.default_jit if jit is None else jit
         # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas; vectors
         # of replicas meet before their gradients are taken, and are not compiled.

@@ -23,6 +23,8 @@ from kbert.training.stopping import ProcessFailed
 class TorchBackend(Backend):
     """See `Backend`. Processes come from torchrun's variables."""
 
+    default_jit = False
+
     def __init__(self, devices: int | None = None):
         if devices not in (None, 1):
             raise ValueError(
@@ -33,9 +35,6 @@ class TorchBackend(Backend):
         if device_names() == ["CPU"]:
             self.shape_cost = 0.1  # measured, as TensorFlow's
         self.replicas = self.processes
-
-    def default_jit(self) -> bool:
-        return False
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         (total,) = self.sum_tensors([keras.ops.convert_to_tensor(numbers)])

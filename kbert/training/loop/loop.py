@@ -65,7 +65,7 @@ def train(
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
     backend, part = engine.backend, engine.slice_examples(batches.batch_size)
-    per_call, ahead = engine.steps_per_execution, engine.ahead()
+    per_call, ahead = engine.steps_per_execution, engine.ahead
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
     epoch = getattr(batches, "steps_per_epoch", None)
