@@ -108,20 +108,20 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
             pass  # the port is free: JAX's own message would be many lines
     elif _wait_until_reachable([first], timeout_s):
         raise TimeoutError(f"process 0 ({first}) did not answer {way}")
-    text = f"not all of the {count} processes met at {first} {way}"
-    timer = threading.Timer(timeout_s, _end, [text])
+
+    def end() -> None:
+        text = f"not all of the {count} processes met at {first} {way}"
+        logging.getLogger("kbert").error(text)
+        sys.stderr.flush()
+        os._exit(2)
+
+    timer = threading.Timer(timeout_s, end)
     timer.daemon = True
     timer.start()
     try:
         keras.distribution.initialize()
     finally:
         timer.cancel()
-
-
-def _end(message: str) -> None:
-    logging.getLogger("kbert").error(message)
-    sys.stderr.flush()
-    os._exit(2)
 
 
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:

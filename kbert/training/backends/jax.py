@@ -40,7 +40,22 @@ class JaxBackend(Backend):
         if not jax.distributed.is_initialized():
             hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
-        used = _devices(devices)
+        local = jax.local_devices()
+        if devices is None:
+            devices = len(local) if local[0].platform != "cpu" else 1
+        if not 1 <= devices <= len(local):
+            raise ValueError(
+                f"devices must be 1 … {len(local)}, as many as there are, got {devices}: to make "
+                "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
+            )
+        used = local[:devices]
+        if self.processes > 1:  # on each host the same number
+            if devices != len(local):
+                raise ValueError(
+                    f"devices must be all {len(local)} of each host where there are several, got "
+                    f"{devices}: hide the others from JAX"
+                )
+            used = jax.devices()
         self.replicas = len(used)
         self.distribution = None
         self.mesh: Any = None  # of the devices, if there are several
@@ -184,23 +199,3 @@ class _Program(Program):
         return jax.tree.map(
             lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
         )
-
-
-def _devices(count: int | None) -> list:
-    """Return the devices to use: on each host the same number."""
-    local = jax.local_devices()
-    if count is None:
-        count = len(local) if local[0].platform != "cpu" else 1
-    if not 1 <= count <= len(local):
-        raise ValueError(
-            f"devices must be 1 … {len(local)}, as many as there are, got {count}: to make "
-            "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
-        )
-    if jax.process_count() == 1:
-        return local[:count]
-    if count != len(local):
-        raise ValueError(
-            f"devices must be all {len(local)} of each host where there are several, got {count}: "
-            "hide the others from JAX"
-        )
-    return jax.devices()

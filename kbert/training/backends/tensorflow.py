@@ -102,7 +102,9 @@ class TensorFlowBackend(Backend):
     def checkpoint(self, function: Callable) -> Callable:
         def call(*tensors):
             def gradient(*of_outputs):
-                first = _after(of_outputs[0], tensors[0])
+                # x once the gradient is there; else TensorFlow would take the first computation's
+                one, x = tf.reshape(of_outputs[0], [-1])[0], tensors[0]
+                first = x + tf.cast(tf.where(one == one, 0.0, float("nan")), x.dtype)
                 with tf.control_dependencies(of_outputs):
                     again = [first, *map(tf.identity, tensors[1:])]
                 with tf.GradientTape() as tape:
@@ -173,8 +175,13 @@ class TensorFlowBackend(Backend):
         if self.local_replicas.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
+
+            def assign(strategy, variables: list, values: list) -> None:
+                for variable, value in zip(variables, values, strict=True):
+                    strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
+
             context, pairs = tf.distribute.get_replica_context(), (values, new)
-            context.merge_call(_assign, args=tuple(map(tf.nest.flatten, pairs)))
+            context.merge_call(assign, args=tuple(map(tf.nest.flatten, pairs)))
             return values
         for of_weight in step.each_weight(decision, values, gradients):
             self.assign_update(step, *of_weight)
@@ -277,12 +284,6 @@ class _Program(Program):
         return self.step.metric_names(batches[1])
 
 
-def _after(gradient, x):
-    """Return x, once a gradient is computed; else TensorFlow would take the first computation's."""
-    first = tf.reshape(gradient, [-1])[0]
-    return x + tf.cast(tf.where(first == first, 0.0, float("nan")), x.dtype)
-
-
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
@@ -298,9 +299,3 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
         return traced[0](*arguments)
 
     return call
-
-
-def _assign(strategy, variables: list, values: list) -> None:
-    """Assign values to variables on each replica."""
-    for variable, value in zip(variables, values, strict=True):
-        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))

@@ -42,11 +42,6 @@ def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
     return mine, count
 
 
-def on_gpu() -> bool:
-    """Return whether Keras computes on a CUDA GPU."""
-    return torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
-
-
 def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Sum over all processes, bit-identical in each, into new tensors."""
     sums: list[torch.Tensor] = []
@@ -108,16 +103,6 @@ def _group():
     return dist.new_group(timeout=_SUM_TIMEOUT)
 
 
-def _own_gpu() -> int:
-    """Return the number of this process's GPU on this host."""
-    count = torch.cuda.device_count()
-    if count == 1 and not os.environ.get(_GPU):
-        return 0
-    rule = f"0 … {count - 1}, one of the GPUs that this process sees"
-    instead = f": start at most one process a GPU, by torchrun --nproc-per-node={count}"
-    return number_in(_GPU, range(count), rule, instead)
-
-
 def _meet(mine: int, count: int, timeout_s: float) -> None:
     """Join the other processes; a TimeoutError where one of them is absent."""
     if not dist.is_available():
@@ -133,14 +118,21 @@ def _meet(mine: int, count: int, timeout_s: float) -> None:
     rule = "a free port of process 0's host, 1 … 65535"
     port = number_in(_PORT, range(1, 1 << 16), rule, f"{_START_THEM} the same")
     address = f"{host}:{port}"
-    if on_gpu():
-        torch.cuda.set_device(_own_gpu())  # Keras's device is "cuda": the one set here
+    # whether Keras computes on a CUDA GPU
+    on_gpu = torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
+    if on_gpu:
+        own, gpus = 0, torch.cuda.device_count()
+        if gpus > 1 or os.environ.get(_GPU):
+            rule = f"0 … {gpus - 1}, one of the GPUs that this process sees"
+            instead = f": start at most one process a GPU, by torchrun --nproc-per-node={gpus}"
+            own = number_in(_GPU, range(gpus), rule, instead)
+        torch.cuda.set_device(own)  # Keras's device is "cuda": the one set here
     if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
         with hosts.listen(address, _PORT):
             pass  # the port is free: torch's own message would be many lines
     try:
         timeout = timedelta(seconds=timeout_s)
-        dist.init_process_group("nccl" if on_gpu() else "gloo", timeout=timeout)
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timeout)
         _group()
     except RuntimeError as error:
         raise TimeoutError(

@@ -199,17 +199,13 @@ def compiled(
 
 
 def _refusal(target: Plan, output: str) -> str:
-    """Return in one line why a program does not fit."""
+    """Return in one line why a program does not fit, and what would, by the accounting."""
     used = _TOO_LARGE.search(output)
     sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else output.splitlines()[0][:200]
-    return (
+    refusal = (
         f"{target.devices.name} cannot hold {target.batch_size} × {target.seq_len} tokens: the "
-        f"compiled step {sizes}: {_way_out(target)}"
+        f"compiled step {sizes}: "
     )
-
-
-def _way_out(target: Plan) -> str:
-    """Return the options with which it would fit, by the accounting."""
     each = target.batch_size // target.devices.chips
     devices: dict[str, Any] = {target.devices.accelerator.kind.lower(): target.devices.name}
     powers = [2**n for n in range(each.bit_length()) if each % 2**n == 0]
@@ -219,8 +215,8 @@ def _way_out(target: Plan) -> str:
         if (checkpointing or steps > 1) and plan(target.config, **settings).memory.fits:
             options = ["--gradient-checkpointing"] * checkpointing
             options += [f"--accumulation-steps {steps}"] * (steps > 1)
-            return f"with {' '.join(options)} it would, by the accounting"
+            return f"{refusal}with {' '.join(options)} it would, by the accounting"
     return (
-        "neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
+        f"{refusal}neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
         "take a smaller model"
     )

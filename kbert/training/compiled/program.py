@@ -113,11 +113,15 @@ def prepare(
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
     engine.prepare(build(spec.for_training()), optimizer, **options)
-    batch, values = _make_batch(engine.model, batch_size), _lay(mesh, engine.state.values())
+    model, values = engine.model, _lay(mesh, engine.state.values())
+    inputs = {one.name: np.zeros((batch_size, *one.shape[1:]), "int32") for one in model.inputs}
+    outputs = zip(model.output_names, model.outputs, strict=True)
+    weights = {name: np.zeros((batch_size, *one.shape[1:-1]), "float32") for name, one in outputs}
+    labels = {name: array.astype("int32") for name, array in weights.items()}
     if what == "evaluation":
-        arrays = _lay(mesh, (batch.inputs, batch.labels, batch.weights), "batch")
+        arrays = _lay(mesh, (inputs, labels, weights), "batch")
         return jax.jit(engine.step.measure), (values.weights, [], arrays)
-    (arrays,) = engine.split(batch)
+    (arrays,) = engine.split(TrainingBatch(inputs, labels, weights))
     seeds, function = engine.seeds(0), engine.step.update
     if on_tensorflow:
         from jax.experimental.jax2tf import call_tf
@@ -125,15 +129,6 @@ def prepare(
         function, (seeds,) = call_tf(function), seeds
     function = jax.jit(function, donate_argnums=0)
     return function, (values, [], _lay(mesh, arrays, None, "batch"), _lay(mesh, seeds))
-
-
-def _make_batch(model, size: int) -> TrainingBatch:
-    """Return a batch of zeros in a model's shapes."""
-    inputs = {one.name: np.zeros((size, *one.shape[1:]), "int32") for one in model.inputs}
-    outputs = zip(model.output_names, model.outputs, strict=True)
-    weights = {name: np.zeros((size, *one.shape[1:-1]), "float32") for name, one in outputs}
-    labels = {name: array.astype("int32") for name, array in weights.items()}
-    return TrainingBatch(inputs, labels, weights)
 
 
 def _lay(mesh, tree, *axes):

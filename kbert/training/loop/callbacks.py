@@ -39,18 +39,14 @@ def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> 
                 "restore_best_weights cannot be used with lora_rank, which leaves the model's own "
                 "weights as they are: leave it out, keep_best restores the best adapters"
             )
-        if not evaluated and _needs_dev(callback):
+        waits = isinstance(callback, keras.callbacks.EarlyStopping) or (
+            isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_best_only
+        )
+        if not evaluated and waits and callback.monitor.startswith("val_"):
             raise ValueError(
                 f"{type(callback).__name__} monitors {callback.monitor}, and there is no dev data: "
                 "give dev, or leave the callback out"
             )
-
-
-def _needs_dev(callback) -> bool:
-    """Return whether a callback of Keras needs a metric of the dev data to do anything."""
-    saves_best = isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_best_only
-    waits = isinstance(callback, keras.callbacks.EarlyStopping) or saves_best
-    return waits and callback.monitor.startswith("val_")
 
 
 def watch_batches(callbacks) -> bool:
@@ -73,8 +69,14 @@ class Callbacks:
         # Several hosts may differ in their callbacks: variables of a strategy need them all.
         with engine.backend.scope() if engine.backend.processes == 1 else contextlib.nullcontext():
             self._compile()
-        for callback in callbacks:
-            _infer_mode(callback)
+        for callback in callbacks:  # whether higher is better: Keras knows it of its own metrics
+            monitor = getattr(callback, "monitor", None)
+            if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
+                continue
+            if monitor.endswith(("loss", "error")):
+                callback.mode = "min"
+            elif monitor.startswith("val_") or monitor.endswith("accuracy"):
+                callback.mode = "max"
         options = {"add_history": True, "model": engine.model} | params
         self._list = keras.callbacks.CallbackList(list(callbacks), **options)
 
@@ -125,14 +127,3 @@ class Callbacks:
 
 def _rate_of(optimizer) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-
-
-def _infer_mode(callback) -> None:
-    """Tell a callback whether higher is better: Keras knows it of its own metrics, once built."""
-    monitor = getattr(callback, "monitor", None)
-    if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
-        return
-    if monitor.endswith(("loss", "error")):
-        callback.mode = "min"
-    elif monitor.startswith("val_") or monitor.endswith("accuracy"):
-        callback.mode = "max"

@@ -128,7 +128,12 @@ class _Trainer:
             self._fit(sent_together)
         except Exception as error:
             if backend.is_process_failure(error):
-                raise ProcessFailed(self._explain_failed_process(error)) from error
+                lines = [*str(error).splitlines(), type(error).__name__]
+                why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
+                why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
+                text = f"another process of this run is gone ({why}). {self.saver.last_good()}"
+                again = f". Start all of them again: {self.run.resume_command}" if self.run else ""
+                raise ProcessFailed(text + again) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 backend.leave()
             raise
@@ -280,12 +285,3 @@ class _Trainer:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
         self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
         self.in_epoch = False
-
-    def _explain_failed_process(self, error: Exception) -> str:
-        """Return the message where another process is gone."""
-        lines = [*str(error).splitlines(), type(error).__name__]
-        why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
-        why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
-        text = f"another process of this run is gone ({why}). {self.saver.last_good()}"
-        again = f". Start all of them again: {self.run.resume_command}" if self.run else ""
-        return text + again

@@ -21,24 +21,16 @@ class Speed:
         self._clock: float | None = None
 
     def add(self, tokens: float, updates: int = 1) -> dict[str, float]:
-        """Take steps of so many tokens, padding included; return `rates`."""
+        """Take steps of so many tokens, padding included.
+
+        Return tokens_per_second, and mfu where FLOPs and peak are known.
+        """
         now = time.perf_counter()
         if self._clock is not None:
             self._last.append((tokens, updates, now - self._clock))
         while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
-        return self.rates()
-
-    def _updates(self) -> int:
-        return sum(updates for _, updates, _ in self._last)
-
-    def pause(self) -> None:
-        """Stop the clock until the next step begins."""
-        self._clock = time.perf_counter() if self._last else None
-
-    def rates(self) -> dict[str, float]:
-        """tokens_per_second, and mfu where FLOPs and peak are known."""
         seconds = sum(duration for _, _, duration in self._last)
         if not seconds:
             return {}
@@ -46,6 +38,13 @@ class Speed:
         if self._flops and self._peak:
             rates["mfu"] = self._flops * self._updates() / seconds / self._peak
         return rates
+
+    def _updates(self) -> int:
+        return sum(updates for _, updates, _ in self._last)
+
+    def pause(self) -> None:
+        """Stop the clock until the next step begins."""
+        self._clock = time.perf_counter() if self._last else None
 
     def seconds_for(self, updates: int) -> float | None:
         """Estimate how long so many steps take; steps that compiled something do not count."""

@@ -4,7 +4,6 @@ import html
 import math
 import re
 import statistics
-from collections.abc import Callable
 from typing import NamedTuple
 
 POINTS = 150  # of a curve: each is the mean over an equal stretch of updates
@@ -33,7 +32,12 @@ def draw_curves(records: list[dict]) -> str:
             points = [(step, value) for step, value in values if math.isfinite(value)]
             if points and points not in seen:
                 seen.append(points)
-                curves.append(_Curve(name, label, _thin(points)))
+                size = -(-len(points) // POINTS)
+                groups = [points[n : n + size] for n in range(0, len(points), size)]
+                means = [
+                    (one[-1][0], statistics.fmean(value for _, value in one)) for one in groups
+                ]
+                curves.append(_Curve(name, label, means))
         if curves:
             pictures.append(_draw_figure(title, curves, len(pictures)))
     return "".join(pictures)
@@ -57,12 +61,6 @@ def _panels(records: list[dict]):
     yield "Learning rate", [("learning_rate", "training")]
 
 
-def _thin(points: Points) -> Points:
-    size = -(-len(points) // POINTS)
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [(group[-1][0], statistics.fmean(value for _, value in group)) for group in groups]
-
-
 def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
     values = [value for curve in curves for _, value in curve.points]
     low, high = min(values), max(values)
@@ -84,31 +82,25 @@ def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
         elements.append(f'<text class="mid" x="{x(step)}" y="{bottom + 16}">{step:,.0f}</text>')
     elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
     elements.append(f'<text class="mid" x="{(LEFT + right) / 2}" y="{HEIGHT - 4}">steps</text>')
-    elements += [_draw_curve(curve, x, y, n) for n, curve in enumerate(curves)]
-    keys = "".join(f'<span class="key k{n}">{c.label}</span>' for n, c in enumerate(curves))
-    text = "; ".join(f"{c.label}: {_describe(c.points)}" for c in curves)
+    keys, texts = "", []
+    for n, curve in enumerate(curves):
+        name, points = html.escape(curve.name), " ".join(f"{x(s)},{y(v)}" for s, v in curve.points)
+        elements.append(f'<polyline class="c{n}" data-name="{name}" points="{points}"/>')
+        if curve.name.startswith("val_") or len(curve.points) == 1:
+            elements += [
+                f'<circle class="k{n}" cx="{x(step)}" cy="{y(value)}" r="3">'
+                f"<title>step {step:,}: {value:.4g}</title></circle>"
+                for step, value in curve.points
+            ]
+        keys += f'<span class="key k{n}">{curve.label}</span>'
+        (start, begin), (stop, end) = curve.points[0], curve.points[-1]
+        texts.append(f"{curve.label}: {begin:.4g} at step {start:,}, {end:.4g} at step {stop:,}")
     return (
         f"<figure><figcaption><b>{html.escape(title)}</b>{keys}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{html.escape(title)} over the steps</title>'
-        f'<desc id="d{number}">{html.escape(text)}</desc>{"".join(elements)}</svg></figure>'
-    )
-
-
-def _describe(points: Points) -> str:
-    (first, begin), (last, end) = points[0], points[-1]
-    return f"{begin:.4g} at step {first:,}, {end:.4g} at step {last:,}"
-
-
-def _draw_curve(curve: _Curve, x: Callable, y: Callable, number: int) -> str:
-    line = " ".join(f"{x(step)},{y(value)}" for step, value in curve.points)
-    text = f'<polyline class="c{number}" data-name="{html.escape(curve.name)}" points="{line}"/>'
-    if not curve.name.startswith("val_") and len(curve.points) > 1:
-        return text
-    return text + "".join(
-        f'<circle class="k{number}" cx="{x(step)}" cy="{y(value)}" r="3">'
-        f"<title>step {step:,}: {value:.4g}</title></circle>"
-        for step, value in curve.points
+        f'<desc id="d{number}">{html.escape("; ".join(texts))}</desc>'
+        f"{''.join(elements)}</svg></figure>"
     )
 
 

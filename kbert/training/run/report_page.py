@@ -31,11 +31,15 @@ _RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of
 
 def write_report(run, records: list[dict], result: dict, recipe) -> None:
     """Write RUN/report.html from the lines of metrics.jsonl and a result as in result.json."""
-    file = run.path / "environment.json"
+    file, settings = run.path / "environment.json", run.settings
     environment = js.read(file, js.OBJECT) if file.exists() else {}
-    facts = _facts(records, run.settings, environment, recipe.spec)
+    facts = _facts(records, settings, environment, recipe.spec)
     facts |= recipe.describe_training(result["steps"])
-    folded = {"Settings": _describe_settings(run.settings), "Environment": _flat(environment)}
+    chosen = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
+    for name, needed in _ONLY_WITH.items():
+        if name in settings and not settings.get(needed):
+            chosen[name] = "off"
+    folded = {"Settings": _flat(settings | chosen), "Environment": _flat(environment)}
     sections = [
         f"<h1>{recipe.title}</h1><p class=dim>{_escape(run.path.name)} · {_ending(result)}</p>",
         _cards(records, result, recipe.score.removeprefix("-")),
@@ -158,17 +162,6 @@ def _evaluations(records: list[dict], best: int | None) -> str:
     note = "<p class=small>Bold: the weights that were kept.</p>" if best is not None else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<h2>Evaluations</h2><div class=wide>{table}</div>{note}"
-
-
-def _describe_settings(settings: dict) -> list[tuple[str, str]]:
-    """List (name, text) of the settings: which are off, and which kbert chooses itself."""
-    chosen = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
-    chosen |= {
-        name: "off"
-        for name, needed in _ONLY_WITH.items()
-        if name in settings and not settings.get(needed)
-    }
-    return _flat(settings | chosen)
 
 
 def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:

@@ -241,12 +241,31 @@ class RunFolder:
             self.states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
-        """Write environment.json; warn where another one makes results equal only to rounding."""
+        """Write environment.json; warn where another one makes results equal only to rounding.
+
+        It has versions, devices and processes; no names of folders, hosts or people.
+        """
+        import keras
+
+        import kbert
+        from kbert.ops.devices import device_names
+
+        backend = keras.backend.backend()
+        packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
+        packages += ["jaxlib"] if backend == "jax" else []
+        now = {
+            "kbert": kbert.__version__,
+            "python": platform.python_version(),
+            "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
+            "backend": backend,
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpu_cores": os.cpu_count(),
+            "devices": device_names(),
+            "replicas": engine.backend.replicas,
+            "processes": engine.backend.processes,
+        }
         file = self.path / "environment.json"
-        before, now = (
-            js.read(file, js.OBJECT) if file.is_file() else {},
-            _describe_environment(engine),
-        )
+        before = js.read(file, js.OBJECT) if file.is_file() else {}
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
@@ -307,29 +326,6 @@ def describe_sizes(folder: Path) -> str:
     names = [name for name in ("model", "model.keras", "checkpoints") if (folder / name).exists()]
     sizes = ", ".join(f"{name} {measure(folder / name)}" for name in names)
     return f"{measure(folder)} ({sizes})"
-
-
-def _describe_environment(engine) -> dict:
-    """Return versions, devices and processes, as JSON; no names of folders, hosts or people."""
-    import keras
-
-    import kbert
-    from kbert.ops.devices import device_names
-
-    backend = keras.backend.backend()
-    packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
-    packages += ["jaxlib"] if backend == "jax" else []
-    return {
-        "kbert": kbert.__version__,
-        "python": platform.python_version(),
-        "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
-        "backend": backend,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu_cores": os.cpu_count(),
-        "devices": device_names(),
-        "replicas": engine.backend.replicas,
-        "processes": engine.backend.processes,
-    }
 
 
 def _write_json(path: Path, values: dict) -> None:
