@@ -11,17 +11,9 @@ from collections.abc import Callable, Collection
 from kbert.heads.head import Head
 
 _FIRST = ("pretraining", "encoder", "classifier", "tokens", "qa")  # in lists; others follow
-
-
-def _read_heads() -> dict[str, Head]:
-    others = {module.name for module in pkgutil.iter_modules(__path__)} - {"head", *_FIRST}
-    modules = [
-        importlib.import_module(f"kbert.heads.{name}") for name in (*_FIRST, *sorted(others))
-    ]
-    return {module.HEAD.name: module.HEAD for module in modules}
-
-
-HEADS = _read_heads()
+_OTHERS = {module.name for module in pkgutil.iter_modules(__path__)} - {"head", *_FIRST}
+_MODULES = map(importlib.import_module, (f"{__name__}.{x}" for x in (*_FIRST, *sorted(_OTHERS))))
+HEADS: dict[str, Head] = {module.HEAD.name: module.HEAD for module in _MODULES}
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
 
 

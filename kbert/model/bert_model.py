@@ -15,7 +15,7 @@ from kbert.graph.summary_table import summary_text, trainable_columns, width_sho
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
-from kbert.model.summary import model_rows, trainable_mark
+from kbert.model.summary import model_rows
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
@@ -102,7 +102,11 @@ class BertModel(keras.Model):
             trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
             options = {"counts": (self.count_params(), trainable)}
             if show_trainable:
-                options["mark"] = lambda row: trainable_mark(self.get_layer(row.layer))
+                marks = {
+                    layer.name: "-" if not layer.weights else "Y" if layer.trainable else "N"
+                    for layer in self.layers
+                }
+                options["mark"] = lambda row: marks[row.layer]
         text = summary_text(layers, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)
@@ -133,23 +137,20 @@ class BertModel(keras.Model):
             arrays = zip(self.inputs, keras.tree.flatten(in_order), strict=True)
             # `fit` hands over what its user gave it, of any integer or float type.
             inputs = {one.name: keras.ops.convert_to_tensor(ids, one.dtype) for one, ids in arrays}
+            pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
+            real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
+            masks = {names.TOKEN_CLASSIFIER: keras.ops.cast(real, "int32")}  # one per position
+            if names.MASKED_POSITIONS in inputs:
+                masks[names.MLM] = inputs[names.MASKED_POSITIONS]
+            elif names.MASKED in inputs:
+                masks[names.MLM] = masks[names.TOKEN_CLASSIFIER] * inputs[names.MASKED]
             outputs = zip(self.output_names, keras.tree.flatten(y_pred), strict=True)
-            masked = [self._with_mask(name, output, inputs) for name, output in outputs]
+            masked = [
+                Masked(dtype=output.dtype)([output, masks[name]]) if name in masks else output
+                for name, output in outputs
+            ]
             y_pred = keras.tree.pack_sequence_as(y_pred, masked)
         return super().compute_metrics(x, y, y_pred, sample_weight)
-
-    def _with_mask(self, name: str, output, inputs: dict):
-        """Return the output with the call's mask, if it has one per position."""
-        pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
-        real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
-        mask = keras.ops.cast(real, "int32")
-        if name == names.MLM and names.MASKED in inputs:
-            mask = mask * inputs[names.MASKED]
-        elif name == names.MLM:
-            mask = inputs[names.MASKED_POSITIONS]
-        elif name != names.TOKEN_CLASSIFIER:
-            return output
-        return Masked(dtype=output.dtype)([output, mask])
 
     @property
     def input_names(self) -> list[str]:

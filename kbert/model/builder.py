@@ -156,7 +156,15 @@ def build(spec: GraphSpec) -> BertModel:
     Raises:
         ValueError: a dtype that is not a policy of floating point numbers.
     """
-    _check_dtype(spec.dtype)
+    valid = spec.dtype is None
+    with contextlib.suppress(TypeError, ValueError):
+        valid = valid or keras.DTypePolicy(spec.dtype).compute_dtype in _FLOATS
+    if not valid:
+        close = hint(spec.dtype, _POLICIES, "")
+        raise ValueError(
+            "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
+            f"mixed_float16 or bfloat16, got {spec.dtype!r}" + (f": {close}" if close else "")
+        )
     inputs = _inputs(spec)
     x, table = _embeddings(spec, inputs)
     last = spec.config.num_hidden_layers
@@ -258,14 +266,3 @@ def _residual(spec: GraphSpec, x, y, block: int, part: str):
     y = Dropout(spec.config.hidden_dropout_prob, **name_layer(spec, name))(y)
     x = Add(**name_layer(spec, names.encoder(block, part, "Add")))([x, y])
     return make_norm(spec, names.encoder(block, part, "Norm"))(x)
-
-
-def _check_dtype(dtype: str | None) -> None:
-    with contextlib.suppress(TypeError, ValueError):
-        if dtype is None or keras.DTypePolicy(dtype).compute_dtype in _FLOATS:
-            return
-    close = hint(dtype, _POLICIES, "")
-    raise ValueError(
-        "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
-        f"mixed_float16 or bfloat16, got {dtype!r}" + (f": {close}" if close else "")
-    )

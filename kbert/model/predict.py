@@ -57,7 +57,16 @@ def predict(
     ids = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
     inputs = [ids[tensor.name] for tensor in ids_of(model)]
     if len(model.inputs) > len(inputs):
-        inputs.append(_third_input(model, token_ids, marks))
+        expected = model.inputs[-1]
+        shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
+        third = np.zeros(shape, "int32") if marks is None else np.atleast_2d(_whole(marks, "marks"))
+        if third.shape != shape:
+            raise ValueError(
+                f"marks ({expected.name}) must have the shape {shape}, got {third.shape}"
+            )
+        if expected.name == names.MASKED_POSITIONS:
+            check_ids(third, token_ids.shape[1], "marks", "the sequence")
+        inputs.append(third)
     outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     return dict(zip(model.output_names, map(np.asarray, outputs), strict=True))
@@ -72,17 +81,6 @@ def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
             f"{name}{list(index)} must be within {table}, 0 … {size - 1}, got {ids[index]}"
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
-
-
-def _third_input(model, token_ids: np.ndarray, values) -> np.ndarray:
-    expected = model.inputs[-1]
-    shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
-    values = np.zeros(shape, "int32") if values is None else np.atleast_2d(_whole(values, "marks"))
-    if values.shape != shape:
-        raise ValueError(f"marks ({expected.name}) must have the shape {shape}, got {values.shape}")
-    if expected.name == names.MASKED_POSITIONS:
-        check_ids(values, token_ids.shape[1], "marks", "the sequence")
-    return values
 
 
 def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None:

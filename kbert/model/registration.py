@@ -28,12 +28,9 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
             spec = importlib.util.find_spec(name)
         finally:
             sys.meta_path.insert(index, self)
-        if spec is not None and spec.loader is not None:
-            self._register_after(spec.loader)
-        return spec
-
-    def _register_after(self, loader) -> None:
-        execute = loader.exec_module
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
 
         def exec_module(module):
             with backend_errors_in_one_line():
@@ -42,7 +39,8 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
                 sys.meta_path.remove(self)
             register()
 
-        loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def register() -> None:

@@ -32,11 +32,6 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     return tuple(result)
 
 
-def trainable_mark(layer) -> str:
-    """Return whether a layer is trainable, Y or N; - without weights."""
-    return "-" if not layer.weights else "Y" if layer.trainable else "N"
-
-
 def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}

@@ -138,16 +138,14 @@ def calls(model) -> list[Calls]:
             "keras.Model(inputs, outputs)"
         )
     with _needed("to read a graph"):
-        nodes = {id(node) for depth in model._nodes_by_depth.values() for node in depth}
-        return [_calls(operation, nodes) for operation in operations]
-
-
-def _calls(operation, nodes: set[int]) -> Calls:
-    own = [node for node in operation._inbound_nodes if id(node) in nodes]
-    inputs = [tensor for node in own for tensor in node.input_tensors]
-    histories = [tensor._keras_history for tensor in inputs]
-    sources = [(one.operation, one.node_index, one.tensor_index) for one in histories]
-    return Calls(operation, list(own[-1].output_tensors), sources, inputs)
+        nodes, result = {id(n) for depth in model._nodes_by_depth.values() for n in depth}, []
+        for operation in operations:
+            own = [node for node in operation._inbound_nodes if id(node) in nodes]
+            inputs = [tensor for node in own for tensor in node.input_tensors]
+            histories = [tensor._keras_history for tensor in inputs]
+            sources = [(one.operation, one.node_index, one.tensor_index) for one in histories]
+            result.append(Calls(operation, list(own[-1].output_tensors), sources, inputs))
+    return result
 
 
 def model_between(inputs: Sequence, outputs: Sequence):

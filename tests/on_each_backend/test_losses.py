@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.gradients import differentiate
 
-from kbert.training.loss import LOSSES, make_loss, name_metrics
+from kbert.training.loss import LOSSES, make_loss, sum_metrics
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -107,8 +107,9 @@ def test_examples_of_weight_0_may_be_anything(name):
 
 def test_loss_names_its_second_metric():
     losses = {"a": "squared_error", "b": "binary_cross_entropy", "c": "cross_entropy"}
-    names = {"a": "absolute_error", "b": "accuracy", "c": "accuracy"}
-    assert name_metrics({output: LOSSES[loss] for output, loss in losses.items()}, "abc") == names
+    names = ["a_loss", "a_absolute_error", "b_loss", "b_accuracy", "c_loss", "c_accuracy"]
+    losses = {output: LOSSES[loss] for output, loss in losses.items()}
+    assert list(sum_metrics(losses, "abc", np.zeros((3, 3)))) == names
 
 
 def test_mean_over_examples_takes_plain_numbers_too():

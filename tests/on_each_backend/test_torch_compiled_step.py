@@ -12,7 +12,7 @@ import torch
 
 from kbert.graph.spec import GraphSpec
 from kbert.ops import torch as torch_ops
-from kbert.training.loss import compute_objective, name_metrics
+from kbert.training.loss import compute_objective
 
 SPEC = GraphSpec(small_config(2), seq_len=11, max_predictions=PREDICTIONS).for_training()
 
@@ -44,10 +44,9 @@ class Step:
 
     def update(self, values, gradients, sums):
         step = self.engine.step
-        names = name_metrics(step.losses, self.batch[1])
         norm = self.engine.backend.global_norm(gradients)
         stops = torch.cat([sums, torch.zeros(1, 3)])
-        decision, counts, _ = step._decide(names, values.counts, stops, norm)
+        decision, counts, _ = step._decide(self.batch[1], values.counts, stops, norm)
         return self.engine.backend.apply(step, decision, values, gradients, counts).weights
 
 

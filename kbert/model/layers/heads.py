@@ -20,14 +20,6 @@ class Maskless(keras.layers.Layer):
         return None
 
 
-class _MaskedOutput(keras.layers.Layer):
-    """A layer whose output has a mask of its own."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-
 @_register
 class Extract(Maskless):
     """One element of an axis, 1 or the last: the first token by default."""
@@ -72,7 +64,7 @@ class Slice(Maskless):
 
 
 @_register
-class GatherFirsts(_MaskedOutput):
+class GatherFirsts(keras.layers.Layer):
     """The hidden state of each packed text's first token, (N, 1, H), with that token's own mask.
 
     Its inputs are [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
@@ -127,7 +119,7 @@ class Gather(Maskless):
 
 
 @_register
-class EmbeddingSimilarity(_MaskedOutput):
+class EmbeddingSimilarity(keras.layers.Layer):
     """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
 
     def build(self, input_shape):
@@ -145,7 +137,7 @@ class EmbeddingSimilarity(_MaskedOutput):
 
 
 @_register
-class Masked(_MaskedOutput):
+class Masked(keras.layers.Layer):
     """A layer that adds a mask to logits, so that Keras averages losses and metrics over it.
 
     A position counts if it is marked (not 0) and is not padding, as in keras_bert. With the
