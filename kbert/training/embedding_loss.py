@@ -12,13 +12,7 @@ from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
 from kbert.training.gradient_checkpointing import flatten_sequences
-from kbert.training.loss import (
-    Loss,
-    make_keras_classes,
-    make_keras_flags,
-    make_keras_numbers,
-    weighted_sums,
-)
+from kbert.training.loss import Loss, make_keras_flags, make_keras_numbers, weighted_sums
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 MASKED = -1e9  # a float32 logit whose probability is 0
@@ -173,16 +167,12 @@ class Formula(Loss):
 FORMULAS = {
     loss.name: loss
     for loss in (
-        Formula(
-            *("infonce", infonce),
-            make_keras=make_keras_classes,
-            options=("scale",),
-            needs_whole_batch=True,
-        ),
-        Formula("triplet", triplet, make_keras=make_keras_classes, options=("margin",)),
+        Formula("infonce", infonce, options=("scale",), needs_whole_batch=True),
+        Formula("triplet", triplet, options=("margin",)),
         Formula("cosine", cosine, "absolute_error", make_keras=make_keras_numbers),
         Formula(
-            *("cosent", cosent),
+            "cosent",
+            cosent,
             make_keras=make_keras_flags,
             options=("scale",),
             needs_whole_batch=True,

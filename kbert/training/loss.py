@@ -24,6 +24,24 @@ _MEAN = "mean_with_sample_weight"
 _EPSILON = 1e-12  # of squared lengths, as in torch's cosine embedding loss
 
 
+def make_keras_classes():
+    """Return Keras's loss and metric of classes."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_MEAN)
+    return loss, keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+
+def make_keras_flags():
+    """Return Keras's loss and metric of classes that hold or not."""
+    loss = keras.losses.BinaryCrossentropy(from_logits=True, reduction=_MEAN)
+    return loss, keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
+
+
+def make_keras_numbers():
+    """Return Keras's loss and metric of numbers."""
+    loss = keras.losses.MeanSquaredError(reduction=_MEAN)
+    return loss, keras.metrics.MeanAbsoluteError(name="absolute_error")
+
+
 @dataclass(frozen=True)
 class Loss:
     """The loss of one output."""
@@ -34,7 +52,8 @@ class Loss:
     metric: str = "accuracy"  # the name of the second metric
     # NumPy's losses of one example, in float64, of logits and labels; None: no data have this loss.
     compute: Callable | None = None
-    make_keras: Callable | None = None  # Keras's loss and metric, or similar ones: for callbacks
+    # Keras's loss and metric, or similar ones: for callbacks
+    make_keras: Callable = make_keras_classes
     teacher: str | None = None  # the name of the loss of the same output on a teacher's output
     output: str | None = None  # the output that learns, if the labels have another name
 
@@ -172,24 +191,6 @@ def compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return total - logits[np.arange(len(labels)), labels]
 
 
-def make_keras_classes():
-    """Return Keras's loss and metric of classes."""
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_MEAN)
-    return loss, keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-
-
-def make_keras_flags():
-    """Return Keras's loss and metric of classes that hold or not."""
-    loss = keras.losses.BinaryCrossentropy(from_logits=True, reduction=_MEAN)
-    return loss, keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
-
-
-def make_keras_numbers():
-    """Return Keras's loss and metric of numbers."""
-    loss = keras.losses.MeanSquaredError(reduction=_MEAN)
-    return loss, keras.metrics.MeanAbsoluteError(name="absolute_error")
-
-
 LOSSES = {
     loss.name: loss
     for loss in (
@@ -197,7 +198,6 @@ LOSSES = {
             "cross_entropy",
             sum_cross_entropy,
             compute=compute_cross_entropy,
-            make_keras=make_keras_classes,
             teacher="kl_divergence",
         ),
         Loss(

@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.io.wording import first_few
+from kbert.training.gradient_checkpointing import flatten_sequences
 
 EXAMPLES = 8  # examples whose layer outputs are held at a time
 
@@ -49,11 +50,8 @@ def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
     """Return the index of the first output that is not finite, or the number of outputs."""
     first = len(probe.outputs)
     for start in range(0, len(batch), EXAMPLES):
-        some = batch.select(slice(start, start + EXAMPLES))
-        arrays = [some.inputs[tensor.name] for tensor in probe.inputs]
-        # those of records with several texts each are (B, C, S)
-        inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in arrays]
-        values = probe(inputs, training=False)
+        inputs = flatten_sequences(batch.select(slice(start, start + EXAMPLES)).inputs)
+        values = probe([inputs[tensor.name] for tensor in probe.inputs], training=False)
         bad = (index for index, value in enumerate(values) if not _is_finite(value))
         first = min(first, next(bad, first))
     return first

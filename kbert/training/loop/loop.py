@@ -156,7 +156,18 @@ class _Trainer:
                         text = "saved after step %d. To resume: %s"
                         _logger.warning(text, self.done, self.run.resume_command)
                 raise
-            self._send(step, batches)
+            if not self.in_epoch:
+                self._tell("on_epoch_begin", step // self.plan.epoch)
+                self.in_epoch, self.sums = True, {}
+            for number in range(step, step + len(batches)):
+                self._tell("on_train_batch_begin", number % self.plan.epoch)
+            # A call is sent before the metrics of the last one are read: reading waits for the
+            # device, which would then idle until the next batch is sent. A step after one that ends
+            # the run changes nothing (the engine sees to it), so it is not one too many.
+            read_metrics = self.engine.updates(batches, step, self.agreement.send())
+            self.in_flight.append((step, batches, read_metrics))
+            self.done, self.score = step + len(batches), None
+            self._read(at_most=self.ahead)
             self._between_calls()
         # a callback may set other weights; several hosts may differ in their callbacks
         compared = self.callbacks and self.engine.backend.processes == 1
@@ -173,20 +184,6 @@ class _Trainer:
     def _tell(self, event: str, *arguments) -> None:
         if self.callbacks is not None:
             self.callbacks.tell(event, *arguments)
-
-    def _send(self, step: int, batches: list[TrainingBatch]) -> None:
-        if not self.in_epoch:
-            self._tell("on_epoch_begin", step // self.plan.epoch)
-            self.in_epoch, self.sums = True, {}
-        for number in range(step, step + len(batches)):
-            self._tell("on_train_batch_begin", number % self.plan.epoch)
-        # A call is sent before the metrics of the last one are read: reading waits for the device,
-        # which would then idle until the next batch is sent. A step after one that ends the run
-        # changes nothing (the engine sees to it), so it is not one too many.
-        read_metrics = self.engine.updates(batches, step, self.agreement.send())
-        self.in_flight.append((step, batches, read_metrics))
-        self.done, self.score = step + len(batches), None
-        self._read(at_most=self.ahead)
 
     def _between_calls(self) -> None:
         """Evaluate, save and stop, where it is time for it."""
