@@ -6,10 +6,11 @@ import click
 
 import kbert
 from kbert.checkpoints.formats import WRITERS
+from kbert.cli import options as shared
 from kbert.cli.command import Choice, command, model_names
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
-from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, Output, casing, option, output_format
+from kbert.cli.options import CONFIG, SOURCE, Output, casing, option, output_format
 
 
 def _check_config(context, parameter, value):
@@ -55,8 +56,8 @@ def download(name, output):
 
 
 @command("List the downloaded models and their sizes.", "kbert cache", "kbert cache --format json")
-@output_format("json")
-def cache(form):
+@shared.JSON
+def cache():
     """List the models in the caches of Hugging Face and Kaggle.
 
     kbert opens models of the types bert, roberta, distilbert and BertBackbone by their NAME. NAME
@@ -68,9 +69,7 @@ def cache(form):
     from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
 
     models = list_cached_models()
-    if form == "json":
-        say_json(models)
-        return
+    yield models
     lines = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")] if models else []
     for one in models:
         kind = one.kind if one.is_whole else "incomplete"
@@ -162,7 +161,7 @@ def inspect(source, config, from_format, every_tensor, form):
     Choice(list(WRITERS)),
     f"Format to write: {', '.join(WRITERS)}. Default: by DST's ending, else transformers.",
 )
-@option("--head", HEAD_NAMES, "Head to write. Default: the checkpoint's own.")
+@option("--head", shared.HEAD_NAMES, "Head to write. Default: the checkpoint's own.")
 @option("--architecture CLASS", str, "Name of transformers' class to write in config.json.")
 @option("--adapter FOLDER", str, "LoRA adapter of SRC to merge into its weights.")
 @option(

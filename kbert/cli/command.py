@@ -62,8 +62,6 @@ class Command(click.Command):
     def parse_args(self, ctx, args):
         try:
             return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise click.UsageError(_explain_option(error.option_name, ctx), ctx) from None
         except click.MissingParameter as error:
             text = f"Example: {self.example}"
             raise click.MissingParameter(text, error.ctx, error.param) from None
@@ -166,12 +164,6 @@ class Group(click.Group):
         super().__init__(*arguments, **options)
         self.sections = sections
 
-    def parse_args(self, ctx, args):
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise click.UsageError(_explain_option(error.option_name, ctx), ctx) from None
-
     def resolve_command(self, ctx, args):
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
@@ -205,8 +197,9 @@ class Choice(click.Choice):
         return f"{text.removesuffix('.')}: {close}" if close else text
 
 
-def _explain_option(name: str, ctx: click.Context) -> str:
+def explain_option(error: click.NoSuchOption) -> str:
     """Say what an unknown option is called here, or which option has a similar name."""
+    name, ctx = error.option_name, error.ctx or click.get_current_context()
     text, new = f"No such option {name!r}", aliases.option(ctx.command.name, name)
     options: list[str] = []
     example = ctx.command.example if isinstance(ctx.command, Command) else ""
@@ -238,13 +231,13 @@ def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem
     from kbert.graph.presets import PRESETS
 
     names = [name for name in PRESETS if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or _complete_path(incomplete)
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
 
 
 def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete SRC: names of models that kbert knows, else files and folders."""
     names = model_names(context, parameter, incomplete) if incomplete else []
-    return names or _complete_path(incomplete)
+    return names or [CompletionItem(incomplete, type="file")]
 
 
 def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
@@ -256,7 +249,3 @@ def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     if incomplete:
         names += [(one["address"], one["use"]) for one in models if ":" not in one["address"]]
     return [CompletionItem(name, help=use) for name, use in names if name.startswith(incomplete)]
-
-
-def _complete_path(incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(incomplete, type="file")]

@@ -12,7 +12,7 @@ import threading
 
 import click
 
-from kbert.cli.command import colour
+from kbert.cli.command import colour, explain_option
 from kbert.io import printable
 from kbert.io import progress as progress_bars
 from kbert.io.wording import naming_commands
@@ -43,6 +43,8 @@ def run(command: click.Command, arguments=None) -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
+    except click.NoSuchOption as error:
+        _fail(explain_option(error))
     except click.ClickException as error:
         _fail(error.format_message())
     except OSError as error:

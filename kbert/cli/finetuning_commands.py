@@ -1,7 +1,6 @@
 """The commands that fine-tune and evaluate."""
 
 import inspect
-import json
 import logging
 import textwrap
 from pathlib import Path
@@ -13,7 +12,7 @@ from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
 from kbert.cli.inputs import TextInput, check_file, check_source
-from kbert.cli.options import POSITIVE, AliasedChoice, option
+from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -91,34 +90,32 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     if run is not None:
         runs.refuse_with_resume(task=task, output=output)
         moved = data | {"source": source}
-        runs.resume_run(
-            "finetune", run, settings, run_options, moved, lambda: _check_paths(**moved)
-        )
+        runs.resume_run("finetune", run, settings, run_options, moved, _check_paths)
         return
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
     runs.require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
     runs.check_new_run(output)
     columns = FinetuningSettings.from_options(settings).columns
-    _check_paths(**data)
-    _check_source(source)
+    _check_paths(**data, source=source)
     _check_data(task, train, dev, columns)
     runs.run_task("finetune", source, task, output=output, **data, **run_options, **settings)
 
 
-def _check_paths(train, dev, teacher, source=None) -> None:
-    check_file(train)
-    check_file(dev)
-    for checkpoint in filter(None, (source, teacher)):
-        check_source(checkpoint)
+def _check_paths(train, dev, teacher, source) -> None:
+    """Raise for data that are missing, a checkpoint, or the base of an adapter that is the source.
 
-
-def _check_source(source) -> None:
-    """Raise where neither a checkpoint nor an adapter of one is at a path."""
+    What is None is not given.
+    """
     from kbert.checkpoints import run_models
     from kbert.tasks.finetuning import continued_adapter
 
-    folder, is_run = continued_adapter.find_adapter(source), run_models.is_run(Path(source))
-    check_source(continued_adapter.find_base(folder) if folder and not is_run else source)
+    check_file(train)
+    check_file(dev)
+    if source is not None and not run_models.is_run(Path(source)):
+        folder = continued_adapter.find_adapter(source)
+        source = continued_adapter.find_base(folder) if folder else source
+    for checkpoint in filter(None, (teacher, source)):
+        check_source(checkpoint)
 
 
 def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
@@ -145,11 +142,14 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @shared.BATCH
 @add_settings(FinetuningSettings, "text_column", "text_pair_column", "label_column", "no_header")
-@shared.PRECISION
-@shared.output_format("json")
-def evaluate(source, task, data, form, **options):
+@takes(shared.PRECISION, shared.JSON)
+def evaluate(source, task, data, **options):
     """Print the metrics of the model SRC on labelled data."""
-    task = task or _find_task(source)
+    from kbert.checkpoints import run_models
+    from kbert.training.run.run_folder import RunFolder
+
+    if task is None and run_models.is_run(Path(source)):
+        task = RunFolder.open(source).settings.get("task")
     runs.require_options("kbert evaluate SRC --task classify --data FILE", {"--task": task})
     definition = task_of(task)
     check_source(
@@ -163,17 +163,7 @@ def evaluate(source, task, data, form, **options):
     if shared.casing() is not None:
         source = kbert.load(source, lowercase=shared.casing())
     metrics = kbert.evaluate(source, task, data, **options)
-    if form == "json":
-        click.echo(json.dumps(metrics, indent=2))
-        return
+    yield metrics
     width = max(map(len, metrics))
     for name, value in metrics.items():
         click.echo(f"{name:<{width}}  {value:.4f}")
-
-
-def _find_task(source: str) -> str | None:
-    """Return the task that a run in a folder was fine-tuned for; None: there is no such run."""
-    from kbert.checkpoints import run_models
-    from kbert.training.run.run_folder import RunFolder
-
-    return RunFolder.open(source).settings.get("task") if run_models.is_run(Path(source)) else None

@@ -51,7 +51,11 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
             "--freeze and --lora-rank go with --format text: leave one of them out"
         )
     layer_range = _layer_range(layers, config)
-    spec = shared.get_spec(config, **graph, **_length_option(seq_len))
+    if seq_len is not None:
+        if seq_len != "any" and not seq_len.isdecimal():
+            raise click.UsageError(f"--seq-len must be a whole number or 'any', got {seq_len!r}")
+        graph["seq_len"] = None if seq_len == "any" else int(seq_len)
+    spec = shared.get_spec(config, **graph)
     from kbert.graph import summary_table
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.trained_parts import trained_parts
@@ -67,16 +71,6 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
         columns = summary_table.trainable_columns(rows, parts) if parts else {}
         width = summary_table.width_shown()
         click.echo(summary_table.summary_text(rows, layer_range, width=width, **columns), nl=False)
-
-
-def _length_option(text: str | None) -> dict:
-    if text is None:
-        return {}
-    if text == "any":
-        return {"seq_len": None}
-    if not text.isdecimal():
-        raise click.UsageError(f"--seq-len must be a whole number or 'any', got {text!r}")
-    return {"seq_len": int(text)}
 
 
 def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
@@ -191,7 +185,11 @@ def explore(source, output, batch_size, head, num_labels, **options):
     check_path(output)
     graph, title = source, None
     if is_checkpoint(source):
-        _refuse_options("head", "num_labels", "max_predictions", "seq_len", "dtype")
+        find_source = click.get_current_context().get_parameter_source
+        for name in ("head", "num_labels", *options):  # what only a configuration can have
+            if find_source(name) is ParameterSource.COMMANDLINE:
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
         start_quietly(source)
     else:
         if options["seq_len"] is None:
@@ -201,15 +199,6 @@ def explore(source, output, batch_size, head, num_labels, **options):
     with progress(f"exploring {source}"):
         page = kbert.explore(graph, output, batch_size=batch_size, title=title)
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
-
-
-def _refuse_options(*names: str) -> None:
-    """Raise a UsageError for an option that only a configuration can have."""
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
 
 
 @command("Show BERT base: the main parts of summary, account, verify and plot.", "kbert demo")

@@ -94,7 +94,7 @@ def start_keras() -> None:
 
 
 def resume_run(
-    task: str, run: Path, settings: dict, run_options: dict, data: dict, check=lambda: None
+    task: str, run: Path, settings: dict, run_options: dict, data: dict, check=lambda **data: None
 ) -> None:
     """Resume a run of `kbert TASK`, and say what it has written.
 
@@ -110,7 +110,7 @@ def resume_run(
         )
     if _is_finished(folder, settings, run_options["keep_checkpoints"]):
         return
-    check()
+    check(**data)
     run_task("resume", run, **data, **run_options, **settings)
 
 

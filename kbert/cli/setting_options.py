@@ -35,12 +35,10 @@ def describe_fields(kind: Settings) -> dict[str, str]:
             for one in others:
                 if one.startswith("None:") and name in optional:
                     text += f". Default{one[4:]}"
-            texts[name] = re.sub(r"`(\w+)`", _name_option, f"{text}.")
+            texts[name] = re.sub(
+                r"`(\w+)`", lambda found: f"--{found[1].replace('_', '-')}", f"{text}."
+            )
     return texts
-
-
-def _name_option(match: re.Match) -> str:
-    return f"--{match[1].replace('_', '-')}"
 
 
 def add_settings(kind: type[RunSettings], *names: str, without: Container[str] = ()):
