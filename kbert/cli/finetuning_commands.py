@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+import kbert
 from kbert.cli import options as shared
 from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
-from kbert.cli.console import starting_keras
-from kbert.cli.inputs import TextInput, check_file, check_source
+from kbert.cli.inputs import TextInput, check_file, check_source, open_checkpoint
 from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
@@ -152,17 +152,11 @@ def evaluate(source, task, data, **options):
         task = RunFolder.open(source).settings.get("task")
     runs.require_options("kbert evaluate SRC --task classify --data FILE", {"--task": task})
     definition = task_of(task)
-    check_source(
-        source, f"--task {task}", None if definition.trains_embeddings else definition.head
-    )
     check_file(data)
     options = {name: value for name, value in options.items() if value is not None}
-    with starting_keras():
-        import kbert.checkpoints.bert
-        import kbert.tasks.running
-    if shared.casing() is not None:
-        source = kbert.load(source, lowercase=shared.casing())
-    metrics = kbert.evaluate(source, task, data, **options)
+    head = None if definition.trains_embeddings else definition.head
+    with open_checkpoint(source, f"--task {task}", head) as bert:
+        metrics = kbert.evaluate(bert, task, data, **options)
     yield metrics
     width = max(map(len, metrics))
     for name, value in metrics.items():
