@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
+import numpy as np
 import pytest
 from helpers.command_line import kbert as run
 from helpers.sizes import SIZES
+from safetensors.numpy import save_file
 
 import kbert
 from kbert.cli.main import cli
@@ -329,6 +331,13 @@ def place(saved, tmp_path_factory):
     (place / "gone.tsv").symlink_to("missing")
     run = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
     (place / "tuning" / "settings.json").write_text(json.dumps(run))
+    adapter = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["query"]}
+    adapter |= {"base_model_name_or_path": "encoder"}
+    (place / "adapter").mkdir()
+    (place / "adapter" / "adapter_config.json").write_text(json.dumps(adapter))
+    matrix = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_{}.weight"
+    arrays = {matrix.format("A"): np.ones((2, 24)), matrix.format("B"): np.ones((24, 2))}
+    save_file(arrays, place / "adapter" / "adapter_model.safetensors")
     return place
 
 
@@ -387,9 +396,11 @@ def test_missing_package_is_named_before_keras_starts(answer):
 
 
 def test_import_guard_catches_a_valid_command_and_inspect_needs_no_backend(answer):
-    found = answer(["similarity encoder a b", "convert encoder out.onnx", "inspect encoder"])
-    assert [status for status, _, _ in found[:2]] == ["keras was imported"] * 2
-    assert not found[2][0] and "Every tensor is there" in found[2][1]
+    valid = ["similarity encoder a b", "convert encoder out.onnx"]
+    valid += ["finetune adapter --resume tuning"]  # the place of the adapter that it continues
+    *found, (status, out, _) = answer([*valid, "inspect encoder"])
+    assert [one for one, *_ in found] == ["keras was imported"] * len(valid), found
+    assert not status and "Every tensor is there" in out
 
 
 def test_graphviz_failure_gives_one_line(capsys, monkeypatch, tmp_path):
