@@ -25,17 +25,7 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
             "blank line between documents, or pretrain with mlm_only (--mlm-only)",
             *(f"{single:,}", f"{shards.documents:,}"),
         )
-    keys = _hash_documents(shards)
-    repeated = len(keys) - len(np.unique(keys))
-    if 2 * repeated > len(keys):
-        first = "" if len(keys) == shards.documents else "the first "
-        _logger.warning(
-            "%s of %s%s documents repeat another", f"{repeated:,}", first, f"{len(keys):,}"
-        )
-
-
-def _hash_documents(shards: Shards) -> np.ndarray:
-    """Return a hash of each document's length and first tokens, uint64."""
+    # of each document a hash of its length and first tokens, uint64
     first = shards.offsets[shards.starts[:_COMPARED]]
     lengths = shards.document_tokens[:_COMPARED]
     columns = np.arange(_TOKENS)
@@ -43,4 +33,10 @@ def _hash_documents(shards: Shards) -> np.ndarray:
     tokens = np.zeros(mask.shape, np.uint64)
     tokens[mask] = 1 + shards.take((first[:, None] + columns)[mask]).astype(np.uint64)
     odd = np.random.default_rng(0).integers(1, 2**63, _TOKENS + 1, np.uint64) * 2 + 1
-    return tokens @ odd[:-1] + lengths.astype(np.uint64) * odd[-1]
+    keys = tokens @ odd[:-1] + lengths.astype(np.uint64) * odd[-1]
+    repeated = len(keys) - len(np.unique(keys))
+    if 2 * repeated > len(keys):
+        which = "" if len(keys) == shards.documents else "the first "
+        _logger.warning(
+            "%s of %s%s documents repeat another", f"{repeated:,}", which, f"{len(keys):,}"
+        )

@@ -158,11 +158,16 @@ def _write(
     # bytes of text; unknown if a file is compressed
     packed = any(file.suffix == ".gz" for file in files)
     size = None if packed else sum(file.stat().st_size for file in files)
+    first = writer.resume["file"]
+    begin = {first: (writer.resume["offset"], writer.resume["line"])}  # the others at their start
+    blocks = (
+        block
+        for number in range(first, len(files))
+        for block in read_blocks(files[number], formats[number], *begin.get(number, ()))
+    )
     with (
         workers as executor,
-        contextlib.closing(
-            tokenizing.tokenize(_blocks(files, formats, writer.resume), settings, executor)
-        ) as answers,
+        contextlib.closing(tokenizing.tokenize(blocks, settings, executor)) as answers,
         progress_bar(size, "B", progress, unit_scale=True) as bar,
     ):
         for block, tokens in answers:
@@ -175,42 +180,28 @@ def _write(
     writer.write_shard({"file": len(files), "offset": 0, "line": 1})
 
 
-def _blocks(files, formats, resume: dict):
-    first = resume["file"]
-    for number in range(first, len(files)):
-        offset, line = (resume["offset"], resume["line"]) if number == first else (0, 1)
-        yield from read_blocks(files[number], formats[number], offset, line)
-
-
 @contextlib.contextmanager
 def _make_folder(folder: Path):
     """Make and lock the folder; remove it after an error if it is new and empty.
 
     Raise a RuntimeError if another process prepares it.
     """
-    is_new = not folder.exists()
+    is_new, handle = not folder.exists(), None
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with _lock(folder):
-            yield
-    except BaseException:
+        with contextlib.suppress(ImportError):  # Windows
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BaseException as error:
         if is_new and not any(folder.iterdir()):
             folder.rmdir()
+        if isinstance(error, BlockingIOError):
+            text = f"{folder}: another process prepares this folder: wait for it"
+            raise RuntimeError(text) from None
         raise
-
-
-@contextlib.contextmanager
-def _lock(folder: Path):
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise RuntimeError(f"{folder}: another process prepares this folder: wait for it") from None
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)

@@ -55,32 +55,27 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         bounds.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
-            files = [file for file in _files_below(path) if _is_text(file, path)]
+            walk = os.walk(path, onerror=_fail)  # a glob would leave out what it may not read
+            below = sorted(Path(inner, name) for inner, _, names in walk for name in names)
+            files = [file for file in below if _is_text(file, path)]
             if not files:
                 raise FileNotFoundError(f"{path}: no text file in the folder")
         elif path.exists():
             bounds.check_regular(path, pipes=False)  # they are read several times
             files = [path]
         else:
-            files = [Path(file) for file in sorted(glob(str(entry), recursive=True))]
+            files = [Path(name) for name in sorted(glob(str(entry), recursive=True))]
             files = [file for file in files if file.is_file()]
             if not files:
-                near = (
-                    hint_of_path(entry) or "give .txt files, a folder of them, or a glob in quotes"
-                )
-                raise FileNotFoundError(f"{entry}: no such file, folder or glob: {near}")
+                way = "give .txt files, a folder of them, or a glob in quotes"
+                way = hint_of_path(entry) or way
+                raise FileNotFoundError(f"{entry}: no such file, folder or glob: {way}")
         paths += files
     return list(dict.fromkeys(paths))
 
 
-def _files_below(folder: Path) -> list[Path]:
-    """List the files below a folder; a glob would leave out what it may not read."""
-
-    def fail(error: OSError):
-        raise error
-
-    walk = os.walk(folder, onerror=fail)
-    return sorted(Path(inner, name) for inner, _, names in walk for name in names)
+def _fail(error: OSError):
+    raise error
 
 
 def format_of(path: Path) -> str:

@@ -64,7 +64,14 @@ class WorkerProcesses(ThreadPoolExecutor):
     def __init__(self, count: int):
         super().__init__(count)
         self.limit = 2 * count + 1  # blocks in memory at a time
-        self._threads_each = max(1, (os.cpu_count() or 1) // count)
+        threads = max(1, (os.cpu_count() or 1) // count)
+        self._environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TOKENIZERS_PARALLELISM": str(threads > 1).lower(),
+            "RAYON_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         self._processes: list[subprocess.Popen] = []
         self._own = threading.local()
 
@@ -80,7 +87,12 @@ class WorkerProcesses(ThreadPoolExecutor):
     def _ask(self, function: Callable, block: Block, *arguments):
         """Let this thread's process call a function."""
         if not hasattr(self._own, "process"):
-            self._own.process = self._start_process()
+            self._own.process = subprocess.Popen(
+                [sys.executable, "-c", "from kbert.data.corpus.tokenizing import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | self._environment,
+            )
             self._processes.append(self._own.process)
         process = self._own.process
         try:
@@ -94,19 +106,6 @@ class WorkerProcesses(ThreadPoolExecutor):
                 f"{block.path}, line {block.line}: killed, or out of memory? Run it again: what is "
                 "done is kept"
             ) from error
-
-    def _start_process(self) -> subprocess.Popen:
-        threads = self._threads_each
-        return subprocess.Popen(
-            [sys.executable, "-c", "from kbert.data.corpus.tokenizing import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ
-            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            | {"TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
-            | {"RAYON_NUM_THREADS": str(threads)}
-            | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
 
 
 def serve() -> None:
@@ -135,16 +134,13 @@ def tokenize(
     explain: Callable[[Block], contextlib.AbstractContextManager] = _explain_failure
     if isinstance(executor, WorkerProcesses):  # which explain failures themselves
         limit, timeout, explain = executor.limit, None, contextlib.nullcontext
-    packed = _pack(settings)  # with each block: nobody says which workers know it already
+    # It goes with each block: nobody says which workers know it already.
+    packed = zlib.compress(pickle.dumps((settings, software())))
     waiting: deque[tuple[Block, Future]] = deque()
 
     def is_full() -> bool:  # by number, or by bytes where lines are so long that blocks are
         size = sum(len(block.data) for block, _ in waiting)
         return len(waiting) >= limit or size >= IN_FLIGHT * BLOCK
-
-    def submit(block: Block) -> None:
-        with explain(block):
-            waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
 
     def next_answer() -> tuple[Block, Tokens]:
         block, future = waiting[0]
@@ -157,7 +153,8 @@ def tokenize(
 
     try:
         for block in blocks:
-            submit(block)
+            with explain(block):
+                waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
             while is_full():
                 yield next_answer()
         while waiting:
@@ -189,10 +186,6 @@ def software() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")}
 
 
-def _pack(settings: TokenizingSettings) -> bytes:
-    return zlib.compress(pickle.dumps((settings, software())))
-
-
 @functools.lru_cache(maxsize=2)
 def _unpack(packed: bytes):
     """Return the Rust tokenizer and the settings, once in each worker."""
@@ -209,13 +202,9 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
     """Return a block's tokens, or what is wrong with its text, in words."""
     rust, settings = _unpack(packed)
     try:
-        return _tokenize_block(block, rust, settings)
+        sentences = parse(block, text_field=settings.text_field, language=settings.language)
     except ValueError as error:
         return str(error)
-
-
-def _tokenize_block(block: Block, rust, settings: TokenizingSettings) -> Tokens:
-    sentences = parse(block, text_field=settings.text_field, language=settings.language)
     ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(sentences), np.uint32)
     for numbers, texts in _portions(sentences):
         encodings = rust.encode_batch_fast(texts, add_special_tokens=False)
