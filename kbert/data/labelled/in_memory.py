@@ -41,8 +41,21 @@ def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
 
 
 def _open(data, name: str) -> Iterable:
-    if isinstance(data, Mapping):
-        return _transpose(data, name)
+    if isinstance(data, Mapping):  # {"text": […], "label": […]}
+        listed = ", ".join(map(str, data))[:60]
+        if any(hasattr(column, "features") for column in data.values()):
+            raise ValueError(
+                f"{name} must be one data set, got several by name: choose from {listed}"
+            )
+        columns = {key: plain(column, name) for key, column in data.items()}
+        lengths = {key: len(column) for key, column in columns.items() if isinstance(column, list)}
+        if len(lengths) < len(columns) or len(set(lengths.values())) != 1:
+            raise ValueError(
+                f"{name} must have columns that are lists of one length where it is a dict, got "
+                + ", ".join([listed, *(f"{length} {key}" for key, length in lengths.items())])
+            )
+        cells = zip(*columns.values(), strict=True)
+        return (dict(zip(columns, row, strict=True)) for row in cells)
     if hasattr(data, "as_numpy_iterator"):  # tf.data
         if int(data.cardinality()) == -1:
             raise ValueError(
@@ -61,22 +74,6 @@ def _open(data, name: str) -> Iterable:
     ):
         raise ValueError(f"{name} {_EXPECTED}, got {type(data).__name__}")
     return data
-
-
-def _transpose(columns: Mapping, name: str) -> Iterable[dict]:
-    """Return the records of {"text": […], "label": […]}."""
-    listed = ", ".join(map(str, columns))[:60]
-    expected = "must have columns that are lists of one length where it is a dict"
-    if any(hasattr(column, "features") for column in columns.values()):
-        raise ValueError(f"{name} must be one data set, got several by name: choose from {listed}")
-    columns = {key: plain(column, name) for key, column in columns.items()}
-    lengths = {key: len(column) for key, column in columns.items() if isinstance(column, list)}
-    if len(lengths) < len(columns) or len(set(lengths.values())) != 1:
-        raise ValueError(
-            f"{name} {expected}, got {listed}"
-            + "".join(f", {length} {key}" for key, length in lengths.items())
-        )
-    return (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
 
 
 def plain(value, location: str):

@@ -41,21 +41,15 @@ def read_rows(path: Path) -> list[tuple[str, list[str]]]:
 
     Blank lines are left out. A ValueError names what is not UTF-8, or another separator.
     """
-    is_csv = path.suffix.lower() == ".csv"
-    rows = [
-        (f"{path}, line {number}", [cell.strip() for cell in cells])
-        for number, cells in (_read_csv if is_csv else _read_tsv)(path)
-    ]
+    if is_csv := path.suffix.lower() == ".csv":
+        lines = _read_csv(path)
+    else:
+        lines = ((n, line.split("\t")) for n, line in read_numbered_lines(path) if line.strip())
+    rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in lines]
     if rows and (hint := _hint_of_separator(rows)):
         between = "commas" if is_csv else "tabs"
         raise ValueError(f"{rows[0][0]}: expected columns between {between}, got 1 column: {hint}")
     return rows
-
-
-def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_numbered_lines(path):
-        if line.strip():
-            yield number, line.split("\t")
 
 
 def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
