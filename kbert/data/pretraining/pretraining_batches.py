@@ -76,14 +76,12 @@ class PretrainingBatches:
         whole_word: bool = False,
         mlm_only: bool = False,
     ):
-        shards = shards if isinstance(shards, Shards) else open_shards(shards)
-        self.shards = shards
+        self.shards = shards = shards if isinstance(shards, Shards) else open_shards(shards)
         self.batch_size = require_positive("batch_size", batch_size)
         self.seq_len = require_positive("seq_len", seq_len)
         _check(shards, seq_len, mlm_probability, short_seq_probability, mlm_only)
         if max_predictions is None:
-            most = round(mlm_probability * seq_len, 9)  # 0.07 · 100 is above 7
-            max_predictions = math.ceil(most)
+            max_predictions = math.ceil(round(mlm_probability * seq_len, 9))  # 0.07 · 100 > 7
         self.max_predictions = require_positive("max_predictions", max_predictions)
         self.seed, self.mlm_probability = int(seed), float(mlm_probability)
         self.short_seq_probability = float(short_seq_probability)

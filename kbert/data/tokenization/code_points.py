@@ -95,19 +95,15 @@ def _class_of(point: str) -> int:
 
 def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
     """Yield each code point and what it becomes, words apart; surrogates are none."""
-    for start in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
-        numbers = [n for n in range(start, start + _CHUNK) if not 0xD800 <= n < 0xE000]
+    split = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    for first in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
+        numbers = [n for n in range(first, first + _CHUNK) if not 0xD800 <= n < 0xE000]
         points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
-        texts = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
-        texts = _words_apart(texts).replace(2 * _SPACE, _SPACE)
-        yield from zip(points, texts.split(_BETWEEN)[1:-1], strict=True)
-
-
-def _words_apart(text: str) -> str:
-    """Return the text with spaces around punctuation, and for every kind of space."""
-    pieces, end = [], 0
-    for piece, (start, stop) in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text):
-        alone = len(piece) == 1 and piece != _BETWEEN
-        pieces += [_SPACE * (start - end), f" {piece} " if alone else piece]
-        end = stop
-    return "".join([*pieces, _SPACE * (len(text) - end)])
+        text = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
+        pieces, end = [], 0
+        for piece, (start, stop) in split(text):  # a space for every kind, around punctuation too
+            alone = len(piece) == 1 and piece != _BETWEEN
+            pieces += [_SPACE * (start - end), f" {piece} " if alone else piece]
+            end = stop
+        apart = "".join([*pieces, _SPACE * (len(text) - end)]).replace(2 * _SPACE, _SPACE)
+        yield from zip(points, apart.split(_BETWEEN)[1:-1], strict=True)

@@ -70,7 +70,14 @@ class Subwords:
         object.__setattr__(self, "kind", kind)
         lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
         object.__setattr__(self, "lowercase", lowercase)
-        self._check_added()
+        for entry in self.added:
+            js.check(entry, ADDED_TOKEN, self.source, "an added token")
+            token_id = self.rust.token_to_id(entry["content"])
+            if entry.get("id", token_id) != token_id:
+                raise ValueError(
+                    f"{self.source}: the added token {entry['content']!r} must have the id "
+                    f"{token_id}, got {entry['id']}"
+                )
         check_special_tokens(self.special_tokens, self.all_tokens, self.source)
         ends = self.special_tokens["cls"], self.special_tokens["sep"]
         frame = self.rust.encode("").tokens
@@ -116,16 +123,6 @@ class Subwords:
         return tuple(
             self.rust.id_to_token(token_id) or no_token(token_id) for token_id in range(count)
         )
-
-    def _check_added(self) -> None:
-        for entry in self.added:
-            js.check(entry, ADDED_TOKEN, self.source, "an added token")
-            token_id = self.rust.token_to_id(entry["content"])
-            if entry.get("id", token_id) != token_id:
-                raise ValueError(
-                    f"{self.source}: the added token {entry['content']!r} must have the id "
-                    f"{token_id}, got {entry['id']}"
-                )
 
     def engine(self) -> RustTokenizer:
         """Rust tokenizer that encodes."""

@@ -195,7 +195,14 @@ class Tokenizer(Answering):
                 )
         encoded = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         encodings = [Encoding(encoding, self._segments) for encoding in encoded]
-        self._refuse_padding(encodings, texts, pairs)
+        for index, encoding in enumerate(encodings):
+            if self.pad_id in encoding.ids:  # transformers attends to it; kbert's graph would not
+                token = self.tokens[self.pad_id]
+                text = texts[index] if pairs is None or token in texts[index] else pairs[index]
+                raise ValueError(
+                    f"a text must not hold {token!r}, the padding token, because attention leaves "
+                    f"it out: take it out of {js.short_repr(text)}"
+                )
         length = max(map(len, encodings), default=0)
         if padding == "max_length" and max_length is not None:
             length = max_length
@@ -267,20 +274,6 @@ class Tokenizer(Answering):
         casing = "uncased" if self.lowercase else "cased"
         kind = f", {self.vocabulary.kind}" if isinstance(self.vocabulary, Subwords) else ""
         return f"Tokenizer({self.vocab_size} tokens, {casing}{kind})"
-
-    def _refuse_padding(self, encodings, texts: list[str], pairs: list[str] | None) -> None:
-        """Raise a ValueError for a text with the padding token in it.
-
-        transformers attends to it; kbert's graph tells padding by its id, and would not.
-        """
-        for index, encoding in enumerate(encodings):
-            if self.pad_id in encoding.ids:
-                token = self.tokens[self.pad_id]
-                text = texts[index] if pairs is None or token in texts[index] else pairs[index]
-                raise ValueError(
-                    f"a text must not hold {token!r}, the padding token, because attention leaves "
-                    f"it out: take it out of {js.short_repr(text)}"
-                )
 
     def _check_id(self, number: int, name: str) -> None:
         if not 0 <= number < self.vocab_size:

@@ -124,17 +124,9 @@ def _find_file(path: str | os.PathLike) -> Path:
 
 def _join_added(listed: tuple[dict, ...], others: tuple[dict, ...]) -> tuple[dict, ...]:
     """Return a tokenizer.json's added tokens, and those of the settings that are not among them."""
-    pairs = {(entry["content"], entry["id"]) for entry in listed}
-    contents = {content for content, _ in pairs}
-    return (
-        *listed,
-        *(
-            entry
-            for entry in others
-            if (entry["content"], entry.get("id")) not in pairs
-            and ("id" in entry or entry["content"] not in contents)
-        ),
-    )
+    ids = {(entry["content"], entry["id"]) for entry in listed}
+    ids |= {(entry["content"], None) for entry in listed}  # without an id it is the same
+    return (*listed, *(e for e in others if (e["content"], e.get("id")) not in ids))
 
 
 def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords:
@@ -173,22 +165,7 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
         if kind != expected:
             raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
     js.check(values, _BERT_TOKENIZER, str(path))
-    tokens = _order_by_id(model["vocab"], path)
-    normalizer = values["normalizer"]
-    return {
-        "tokens": tokens,
-        "lowercase": normalizer.get("lowercase"),
-        "strip_accents": normalizer.get("strip_accents"),
-        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
-        "added": tuple(values.get("added_tokens") or ()),
-        "max_word_chars": model.get("max_input_chars_per_word", MAX_WORD_CHARS),
-        "special_tokens": {"unk": model.get("unk_token", SPECIAL_TOKENS["unk"])},
-        "frame": _frame(values.get("post_processor"), path),
-    }
-
-
-def _order_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
-    """Return the tokens in the order of their ids; an id that is missing has no token."""
+    ids = model["vocab"]
     count = max(ids.values(), default=-1) + 1
     if count > bounds.LINES:
         raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
@@ -199,7 +176,17 @@ def _order_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
                 f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
                 f"{by_id[token_id]!r}"
             )
-    return tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count))
+    normalizer = values["normalizer"]
+    return {
+        "tokens": tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count)),
+        "lowercase": normalizer.get("lowercase"),
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+        "added": tuple(values.get("added_tokens") or ()),
+        "max_word_chars": model.get("max_input_chars_per_word", MAX_WORD_CHARS),
+        "special_tokens": {"unk": model.get("unk_token", SPECIAL_TOKENS["unk"])},
+        "frame": _frame(values.get("post_processor"), path),
+    }
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:

@@ -134,9 +134,29 @@ class Vocabulary:
         return (*self.tokens, *beyond)
 
     def engine(self) -> RustTokenizer:
-        """Return the Rust tokenizer that encodes."""
-        added = [entry["content"] for entry in self.added]
-        return RustTokenizer(_build_rust(self), added, self.truncation_side)
+        """Return the Rust tokenizer that encodes, as transformers builds BertTokenizer's."""
+        special = self.special_tokens
+        word_piece = tokenizers.models.WordPiece(
+            {token: token_id for token_id, token in enumerate(self.tokens)},
+            unk_token=special["unk"],
+            max_input_chars_per_word=self.max_word_chars,
+        )
+        rust = tokenizers.Tokenizer(word_piece)
+        rust.normalizer = bert_normalizer(
+            self.lowercase, self.strip_accents, self.tokenize_chinese_chars
+        )
+        rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        rust.decoder = tokenizers.decoders.WordPiece(prefix="##", cleanup=True)
+        for entry in self.added:
+            flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
+            rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
+        cls, sep = special["cls"], special["sep"]
+        rust.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{cls}:0 $A:0 {sep}:0",
+            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+            special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
+        )
+        return RustTokenizer(rust, [entry["content"] for entry in self.added], self.truncation_side)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
@@ -161,32 +181,6 @@ def bert_normalizer(
         strip_accents=strip_accents,
         lowercase=lowercase,
     )
-
-
-def _build_rust(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """Return the Rust tokenizer, as transformers builds BertTokenizer's."""
-    special = vocabulary.special_tokens
-    word_piece = tokenizers.models.WordPiece(
-        {token: token_id for token_id, token in enumerate(vocabulary.tokens)},
-        unk_token=special["unk"],
-        max_input_chars_per_word=vocabulary.max_word_chars,
-    )
-    rust = tokenizers.Tokenizer(word_piece)
-    rust.normalizer = bert_normalizer(
-        vocabulary.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars
-    )
-    rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    rust.decoder = tokenizers.decoders.WordPiece(prefix="##", cleanup=True)
-    for entry in vocabulary.added:
-        flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
-        rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
-    cls, sep = special["cls"], special["sep"]
-    rust.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
-    )
-    return rust
 
 
 def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
