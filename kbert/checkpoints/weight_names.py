@@ -58,7 +58,7 @@ class Template:
 
     def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""
-        numbers = {"i": index, "n": names.from_checkpoint_index(index)}
+        numbers = {"i": index, "n": index + 1}
         filled = {column: name.format(**numbers) for column, name in self.names.items()}
         return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kbert.graph import aliases, closed_form
-from kbert.graph.closed_form import Layer
-from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.presets import get_config
@@ -294,7 +292,15 @@ def account(
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
-    layers = zip(graph_layers(spec), closed_form.rows(spec), strict=True)
+    rows = tuple(
+        LayerAccount(
+            *(row.layer, row.type, row.output_shape, row.connected_to, layer.group),
+            *(row.params, layer.params, put_in_numbers(layer.params, letters)),
+            *(compute(layer.flops, letters), layer.flops),
+            *(compute(layer.kept, letters), layer.kept),
+        )
+        for layer, row in zip(closed_form.layers(spec), closed_form.rows(spec), strict=True)
+    )
     return Account(
         config,
         spec.head,
@@ -302,19 +308,10 @@ def account(
         batch_size,
         max_predictions,
         dtype,
-        tuple(_account_layer(layer, row, letters) for layer, row in layers),
+        rows,
         trained,
         spec.selected,
         packed_texts,
-    )
-
-
-def _account_layer(layer: Layer, row: closed_form.Row, letters: dict[str, int]) -> LayerAccount:
-    return LayerAccount(
-        *(row.layer, row.type, row.output_shape, row.connected_to, layer.group),
-        *(row.params, layer.params, put_in_numbers(layer.params, letters)),
-        *(compute(layer.flops, letters), layer.flops),
-        *(compute(layer.kept, letters), layer.kept),
     )
 
 

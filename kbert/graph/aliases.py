@@ -92,19 +92,15 @@ def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
 
     The owner is "kbert", "Bert" or "Tokenizer".
     """
-    way = table().get(owner, {}).get(name) or (_call_for_class(name) if owner == "kbert" else None)
+    way = table().get(owner, {}).get(name)
+    head = resolve("head", name)
+    if owner == "kbert" and not way and head != name and head in HEADS:  # transformers' class
+        builder = HEADS[head].public_builder
+        call = f"kbert.{builder}(config)" if builder else f'kbert.build_bert(config, head="{head}")'
+        way = f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
     way = way or ("" if name.startswith("_") else hint(name, known, ""))
     what = "module 'kbert'" if owner == "kbert" else f"kbert.{owner}"
     raise AttributeError(f"{what} has no attribute {name!r}" + (f": {way}" if way else ""))
-
-
-def _call_for_class(name: str) -> str | None:
-    head = resolve("head", name)
-    if head not in HEADS or head == name:
-        return None
-    builder = HEADS[head].public_builder
-    call = f"kbert.{builder}(config)" if builder else f'kbert.build_bert(config, head="{head}")'
-    return f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
 
 
 def _plain(name: str) -> str:

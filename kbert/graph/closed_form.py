@@ -113,19 +113,32 @@ class Layer:
 
 def layers(spec: GraphSpec) -> list[Layer]:
     """Return the graph's layers in the order of the summary."""
-    blocks = spec.config.num_hidden_layers
+    blocks, texts = spec.config.num_hidden_layers, "X" if spec.packed else "B"
     segments = spec.config.type_vocab_size if spec.config.family.segments else None
     result = embedding_layers(segments, spec.packed)
     for n in range(1, blocks):
         result += encoder_block(n, names.encoder_output(n - 1))
-    result += _last_block(spec, blocks, names.encoder_output(blocks - 1))
-    last, mlm_input = names.encoder_output(blocks), "all"
+    hidden, last = names.encoder_output(blocks - 1), names.encoder_output(blocks)
+    if spec.selected_positions:
+        result += _fill(
+            f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
+            "selected-block",
+            n=blocks,
+            hidden=hidden,
+            residual=names.encoder(blocks, names.QUERIES),
+            firsts=f", {names.PACKED_FIRSTS}[0][0]" if spec.packed else "",
+            R="R",
+            positions="X" if spec.packed else "B·R",
+            texts=texts,
+        )
+    else:
+        result += encoder_block(blocks, hidden)
+    mlm_input = "all"
     if spec.max_predictions is not None:
         mlm_input = "selected" if spec.selected_positions else "gathered"
     if spec.packed and spec.reads_first and not spec.selected_positions:
         result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
-    texts = "X" if spec.packed else "B"
     return result + head_layers(spec.variant.graph, mlm_input, last, spec.num_labels, texts)
 
 
@@ -144,23 +157,6 @@ def embedding_layers(segments: int | str | None, packed: bool = False) -> list[L
 def encoder_block(n: int | str, hidden: str) -> list[Layer]:
     """Return the layers of encoder block n, which reads the hidden state `hidden`."""
     return _fill("block", n=n, hidden=hidden, residual=hidden, R="S", positions="B·S")
-
-
-def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
-    """Return the layers of the last block, which may compute selected positions alone."""
-    if not spec.selected_positions:
-        return encoder_block(n, hidden)
-    return _fill(
-        f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
-        "selected-block",
-        n=n,
-        hidden=hidden,
-        residual=names.encoder(n, names.QUERIES),
-        firsts=f", {names.PACKED_FIRSTS}[0][0]" if spec.packed else "",
-        R="R",
-        positions="X" if spec.packed else "B·R",
-        texts="X" if spec.packed else "B",
-    )
 
 
 def head_layers(

@@ -111,11 +111,14 @@ class BertConfig:
                 f"num_hidden_layers must be at most {bounds.DEEPEST:,}, got "
                 f"{self.num_hidden_layers:,}"
             )
-        if self.hidden_size % self.num_attention_heads:
+        size, heads = self.hidden_size, self.num_attention_heads
+        if size % heads:
+            small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+            fits = {*small, *(size // n for n in small)}
+            closest = sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
             raise ValueError(
-                "hidden_size must be a multiple of num_attention_heads, got "
-                f"{self.hidden_size} and {self.num_attention_heads}: heads that divide it: "
-                f"{', '.join(map(str, self._list_dividing_heads()))}"
+                f"hidden_size must be a multiple of num_attention_heads, got {size} and {heads}: "
+                f"heads that divide it: {', '.join(map(str, closest))}"
             )
         for key, holds, expected in self._requirements():
             if not holds:
@@ -142,13 +145,6 @@ class BertConfig:
         yield "qa_dropout", self.qa_dropout is None or family.drops_answers, left_out
         one = f"be 1 of {family.title}, which has no segments"
         yield "type_vocab_size", family.segments or self.type_vocab_size == 1, one
-
-    def _list_dividing_heads(self) -> list[int]:
-        """Return the three numbers of heads closest to this one that divide the hidden size."""
-        size, heads = self.hidden_size, self.num_attention_heads
-        small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-        fits = {*small, *(size // n for n in small)}
-        return sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
 
     @property
     def family(self) -> Family:
@@ -233,7 +229,14 @@ class BertConfig:
         names = dict(family.renamed)
         fields = {field.name for field in dataclasses.fields(cls)}
         known = {names.get(k, k): v for k, v in values.items() if names.get(k, k) in fields}
-        _refuse_misspelled(values, fields - set(known), source)
+        listed = {row.key for row in setting_keys.setting_keys("config.json")}
+        missing = fields - set(known)
+        for key in values:
+            near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
+            if near and key not in listed:
+                raise ValueError(
+                    f"{source} has an unknown key {js.short_repr(key)}: did you mean {near[0]}?"
+                )
         if "vocab_size" not in known:
             keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
             raise ValueError(f"{source} must say vocab_size, got {keys}")
@@ -291,14 +294,3 @@ def require_positive(name: str, value) -> int:
 
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:
-    """Raise a ValueError for a key that is nearly the name of a missing field."""
-    listed = {row.key for row in setting_keys.setting_keys("config.json")}
-    for key in values:
-        near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
-        if near and key not in listed:
-            raise ValueError(
-                f"{source} has an unknown key {js.short_repr(key)}: did you mean {near[0]}?"
-            )

@@ -69,6 +69,12 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     head = find_head(layers, values["config"].get("name"))
     own = head.layers if head.has_labels else ()
     units = [settings[name].get("units") for name in own if name in settings]
+    policies = [
+        layer["config"].get("dtype")
+        for layer in layers.values()
+        if layer["class_name"] != "InputLayer"
+    ]
+    dtypes = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
     try:
         spec = GraphSpec(
             config or read_config(settings),
@@ -78,17 +84,15 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
             num_labels=units[-1] if units else 2,
             selected_positions=any(name.endswith(f"-{names.QUERIES}") for name in layers),
             packed=names.PACKED_TEXTS in layers,
-            dtype=_read_dtype(layers),
+            dtype=dtypes.pop() if len(dtypes) == 1 else None,  # the policy that all layers have
         )
     except ValueError as error:
         raise ValueError(f"{source}: config.json: {error}") from None
-    differences = _compare(layers, spec)
-    if differences:
+    if differences := _compare(layers, spec):
         more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
         raise ValueError(
             f"{source} must hold a graph that kbert builds with head {spec.head}, got another: "
-            + "; ".join(differences[:_SHOWN])
-            + more
+            f"{'; '.join(differences[:_SHOWN])}{more}"
         )
     return spec
 
@@ -145,14 +149,6 @@ def _read_layers(values: dict, source: str) -> dict[str, dict]:
             else f"with the layers {what[:200]}{' …' if len(what) > 200 else ''}"
         )
     )
-
-
-def _read_dtype(layers: dict[str, dict]) -> str | None:
-    """Return the dtype policy that all the layers have, by its name; None where they differ."""
-    inside = [layer for layer in layers.values() if layer["class_name"] != "InputLayer"]
-    policies = [layer["config"].get("dtype") for layer in inside]
-    dtypes = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
-    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:

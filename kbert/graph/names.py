@@ -1,6 +1,6 @@
 """The layer names of the graph: keras_bert's.
 
-Encoder blocks count from 1 here; checkpoints count from 0 (`from_checkpoint_index`).
+Encoder blocks count from 1 here; checkpoints count from 0: `encoder.layer.0` is block 1.
 """
 
 TOKEN_IDS = "Input-Token"
@@ -45,7 +45,6 @@ SPAN = "Span"
 SPAN_START = "Span-Start"
 SPAN_END = "Span-End"
 
-
 TEACHER = "Teacher-"  # what a student learns of its teacher, beside the graph's own outputs
 
 
@@ -77,8 +76,3 @@ def teacher_output(output: str) -> str:
 def hidden_target(block: int) -> str:
     """Return the name of the target for hidden state `block`, numbered as in `encoder_output`."""
     return teacher_output(f"Hidden-{block}")
-
-
-def from_checkpoint_index(index: int) -> int:
-    """Return the block number of a checkpoint's layer index (`encoder.layer.0` is block 1)."""
-    return index + 1

@@ -75,23 +75,22 @@ def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Ro
         return tuple(layers)
     if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
         raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
-    first, last = (_matching(layers, pattern) for pattern in layer_range)
+    matches = []
+    for pattern in layer_range:
+        try:
+            indices = [index for index, row in enumerate(layers) if re.match(pattern, row.layer)]
+        except re.error as error:
+            raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
+        if not indices:
+            raise ValueError(
+                f"layer_range must match layers, got {pattern!r}, which matches none: "
+                "see their names in the whole summary"
+            )
+        matches.append(indices)
+    first, last = matches
     if min(first) > max(last):  # the wrong way round, as Keras takes it too
         first, last = last, first
     return tuple(layers[min(first) : max(last) + 1])
-
-
-def _matching(layers: Sequence[Row], pattern: str) -> list[int]:
-    try:
-        indices = [index for index, row in enumerate(layers) if re.match(pattern, row.layer)]
-    except re.error as error:
-        raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
-    if not indices:
-        raise ValueError(
-            f"layer_range must match layers, got {pattern!r}, which matches none: "
-            "see their names in the whole summary"
-        )
-    return indices
 
 
 def format_table(

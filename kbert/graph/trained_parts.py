@@ -3,6 +3,7 @@
 All of it is closed form: names of layers, numbers of parameters, factors of the learning rate.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,12 +94,12 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
     """Return the parts and the ranges of blocks that a text such as "embeddings,1-8" names."""
     groups, blocks = set(), []
     for word in _names(text):
-        first, dash, last = word.partition("-")
-        last = last if dash else first
+        match = re.fullmatch(r"([0-9]{1,8})(?:-([0-9]{1,8}))?", word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if word in FREEZABLE:
             groups.add(word)
-        elif _is_number(first) and _is_number(last) and 1 <= int(first) <= int(last):
-            blocks.append(range(int(first), int(last) + 1))
+        elif 1 <= first <= last:
+            blocks.append(range(first, last + 1))
         else:
             raise ValueError(f"freeze must {FREEZE}, got {text!r}")
     return frozenset(groups), tuple(blocks)
@@ -151,8 +152,16 @@ def trained_parts(
             raise ValueError(
                 f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
             )
+        letters, chosen = config_letters(spec.config), read_lora_targets(lora_targets)
+        sizes = {name: (letters[m.inputs], letters[m.outputs]) for name, m in MATRICES.items()}
+        adapted = tuple(AdaptedMatrix(n, name, *sizes[name]) for n in free for name in chosen)
+        small = min(adapted, key=lambda one: min(one.inputs, one.outputs))
+        if rank > min(small.inputs, small.outputs):
+            raise ValueError(
+                f"lora_rank must be at most {min(small.inputs, small.outputs)}, the smaller side "
+                f"of {small.name}'s {small.inputs} × {small.outputs}, got {rank}"
+            )
         alpha = float(rank) if lora_alpha is None else lora_alpha
-        adapted = _list_adapted(spec, free, rank, lora_targets)
         result = TrainedParts(spec, base, adapted, rank, alpha)
     if not result.adapted and all(layer.name in result.frozen for layer in owners):
         raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
@@ -208,27 +217,5 @@ def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], s
     return frozen, blocks
 
 
-def _list_adapted(
-    spec: GraphSpec, blocks: list[int], rank: int, on: str
-) -> tuple[AdaptedMatrix, ...]:
-    letters, chosen = config_letters(spec.config), read_lora_targets(on)
-    sizes = {name: (letters[one.inputs], letters[one.outputs]) for name, one in MATRICES.items()}
-    matrices = tuple(
-        AdaptedMatrix(block, name, *sizes[name]) for block in blocks for name in chosen
-    )
-    most = min(min(one.inputs, one.outputs) for one in matrices)
-    if rank > most:
-        small = next(one for one in matrices if min(one.inputs, one.outputs) == most)
-        raise ValueError(
-            f"lora_rank must be at most {most}, the smaller side of {small.name}'s "
-            f"{small.inputs} × {small.outputs}, got {rank}"
-        )
-    return matrices
-
-
 def _names(text) -> list[str]:
     return [word.strip() for word in text.split(",")] if isinstance(text, str) else [""]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 9

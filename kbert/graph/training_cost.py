@@ -33,7 +33,11 @@ def training_cost(
     square = 2 * config.hidden_size**2
     for row in layers:
         group_of[row.layer] = row.group
-        before = _needs_gradient(row, group_of, reached)
+        # whether its input needs a gradient: another head's output may be it
+        before = reached.get("encoder", reached.get("embeddings", False))
+        if part_of(row.group) == "head":
+            before = reached.get(group_of.get(row.connected_to.partition("[")[0], ""), before)
+        before = reached.get(row.group, before)
         own = row.params > 0 and row.layer not in trained.frozen
         on = {one.name for one in adapted.get(row.layer, ())}
         is_last = names.block_of(row.layer) == config.num_hidden_layers
@@ -49,15 +53,6 @@ def training_cost(
         reached[row.group] = now = before or own or bool(on)
         stored += row.activation_bytes if now else 0
     return flops, stored
-
-
-def _needs_gradient(row, group_of: dict[str, str], reached: dict[str, bool]) -> bool:
-    """Return whether the input of a layer needs a gradient: another head's output may be it."""
-    if row.group in reached:
-        return reached[row.group]
-    body = reached.get("encoder", reached.get("embeddings", False))
-    before = group_of.get(row.connected_to.partition("[")[0], "")
-    return reached.get(before, body) if part_of(row.group) == "head" else body
 
 
 def _backward(
