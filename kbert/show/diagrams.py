@@ -123,7 +123,16 @@ def _draw(dot: str, ending: str) -> bytes:
         if _RIGHT_ANGLES not in dot:
             raise
         picture = graphviz.draw(dot.replace(_RIGHT_ANGLES, "splines=spline"), ending[1:])
-    return _add_dark_colours(picture) if ending == ".svg" else picture
+    if ending != ".svg":
+        return picture
+    # the style of a dark system, and a class that keeps it in this picture
+    kinds = "".join(
+        f".kbert .node.{kind} path {{ fill: {fill}; stroke: {line} }}\n"
+        for kind, (_, _, fill, line) in _COLOURS.items()
+    )
+    style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
+    graph = b'<g id="graph0" class="graph'
+    return picture.replace(graph, style.encode() + graph + b" kbert", 1)
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -197,17 +206,6 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
             "}",
         ]
     return "\n".join([*lines, *_dot_edges(layers, bool(framed)), "}"]) + "\n"
-
-
-def _add_dark_colours(svg: bytes) -> bytes:
-    """Add the style of a dark system to Graphviz's SVG, and a class that keeps it there."""
-    kinds = "".join(
-        f".kbert .node.{kind} path {{ fill: {fill}; stroke: {line} }}\n"
-        for kind, (_, _, fill, line) in _COLOURS.items()
-    )
-    style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
-    graph = b'<g id="graph0" class="graph'
-    return svg.replace(graph, style.encode() + graph + b" kbert", 1)
 
 
 def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:

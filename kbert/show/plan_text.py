@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kbert.graph.accelerators import Accelerator, accelerators
+from kbert.graph.accelerators import accelerators
 from kbert.graph.plan import Plan, plan
 from kbert.io.units import duration
 from kbert.show.texts import align
 
 if TYPE_CHECKING:
     from kbert.training.compiled.compiler import CompiledUpdate
-
 
 _NOTES = {"v4": "v4: the compiler's are of one of a chip's two cores, with half of its work"}
 _BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow"}
@@ -92,7 +91,16 @@ def accelerators_text(title: str, **options) -> str:
     for one in accelerators().values():
         bandwidth = f"{(one.bandwidth or 0) / 1e9:,.0f}"
         sizes = (f"{one.memory / 2**30:,.0f}", bandwidth, f"{one.peak_flops / 1e12:,.4g}")
-        lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
+        needed = "no bfloat16", "-"
+        if one.computes(options["precision"]):
+            slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
+            chip = {"tpu": slice_, "gpu": None if slice_ else one.name}
+            turns = options["accumulation_steps"]
+            result = plan(title, **(options | chip | {"batch_size": 256 * turns}))
+            hours = result.chip_hours and result.chip_hours / turns
+            largest = result.largest_batch // result.devices.chips
+            needed = f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"
+        lines.append((one.name, one.kind, *sizes, *needed))
     settings = f"{options['seq_len']} tokens per sequence, {options['precision']}"
     return (
         f"{title}, {settings}\n\n{align(lines)}\n\n"
@@ -100,24 +108,19 @@ def accelerators_text(title: str, **options) -> str:
     )
 
 
-def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, str]:
-    if not one.computes(options["precision"]):
-        return "no bfloat16", "-"
-    slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
-    whole = {"tpu": slice_, "gpu": None if slice_ else one.name}
-    result = plan(title, **(options | whole | {"batch_size": 256 * options["accumulation_steps"]}))
-    largest = result.largest_batch // result.devices.chips
-    hours = result.chip_hours and result.chip_hours / options["accumulation_steps"]
-    return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"
-
-
 def describe_compiled(step: "CompiledUpdate") -> str:
     """Memory and FLOPs beside the plan's, collectives, a GPU's kernels, estimated time by part."""
-    texts = [_compare(step), _collectives(step)]
-    texts += [_kernels(step)] * bool(step.kernels)
-    texts.append(_estimate(step))
-    title = f"COMPILED in {step.seconds:,.0f} s: the step of {_BACKENDS[step.backend]}"
-    return "\n\n".join([title, *texts]) + "\n"
+    lines: list[Sequence[str]] = [("BETWEEN CHIPS", "number", "MiB")]
+    for kind, (count, size) in step.collectives.items():
+        lines.append((kind, f"{count:,}", f"{size / 2**20:,.1f}"))
+    texts = [
+        f"COMPILED in {step.seconds:,.0f} s: the step of {_BACKENDS[step.backend]}",
+        _compare(step),
+        align(lines) if step.collectives else "BETWEEN CHIPS  nothing",
+        *[_kernels(step)] * bool(step.kernels),
+        _estimate(step),
+    ]
+    return "\n\n".join(texts) + "\n"
 
 
 def _compare(step: "CompiledUpdate") -> str:
@@ -137,13 +140,6 @@ def _compare(step: "CompiledUpdate") -> str:
         lines.append((name, f"{one:,.1f}", f"{other:,.1f}", f"{one / other:.2f}"))
     note = _NOTES.get(plan.devices.accelerator.name)
     return "\n".join([align(lines), note] if note else [align(lines)])
-
-
-def _collectives(step: "CompiledUpdate") -> str:
-    lines: list[Sequence[str]] = [("BETWEEN CHIPS", "number", "MiB")]
-    for kind, (count, size) in step.collectives.items():
-        lines.append((kind, f"{count:,}", f"{size / 2**20:,.1f}"))
-    return align(lines) if step.collectives else "BETWEEN CHIPS  nothing"
 
 
 def _kernels(step: "CompiledUpdate") -> str:

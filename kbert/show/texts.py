@@ -28,28 +28,29 @@ _LETTERS = {
 
 def account_text(title: str, full: Account, every_row: bool = False) -> str:
     """Return an account: steps, groups, training cost, the bridge between totals, conventions."""
-    sections = [_account_head(title, full)]
+    letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
+    values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
+    head = f"{title}, head {full.head}, {full.params:,} parameters"
+    if full.max_predictions:
+        head += f", M = {full.max_predictions} predicted positions"
+    parts = values[:4], values[4:6], values[6:]
+    sections = ["\n".join([head, *(" · ".join(part) for part in parts)])]
     if HEADS[full.head].predicts_tokens and full.max_predictions is None:
         sections.append(_steps(full))
     if every_row:
-        sections.append(_layers(full))
+        lines: list[Sequence[str]] = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
+        for row in full.rows:
+            counts = (row.params, row.flops, row.activation_bytes)
+            lines.append((row.layer, *(f"{count:,}" for count in counts)))
+        sections.append(align(lines, gap=1))
     sections += [_groups(full), _training(full)]
     if HEADS[full.head].predicts_tokens:
         steps = [
             f"{one.sign + one.amount:>13}  {one.text}" for one in reconcile_totals(full.config)
         ]
         sections.append("\n".join(["FROM ONE TOTAL TO THE NEXT", *steps]))
-    sections.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in full.conventions))
+    sections.append("CONVENTIONS\n" + "\n".join(paragraph(text) for text in full.conventions))
     return "\n\n".join(sections) + "\n"
-
-
-def _account_head(title: str, full: Account) -> str:
-    letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
-    values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
-    head = f"{title}, head {full.head}, {full.params:,} parameters"
-    if full.max_predictions:
-        head += f", M = {full.max_predictions} predicted positions"
-    return "\n".join([head, *(" · ".join(part) for part in (values[:4], values[4:6], values[6:]))])
 
 
 def _steps(full: Account) -> str:
@@ -76,15 +77,7 @@ def _steps(full: Account) -> str:
         lines.append(f"{number:>2}  {label:<48}{times + format(row.params, ','):>28}")
         if row.formula:
             lines.append(f"      {row.formula} = {row.arithmetic}")
-    return "\n".join(_paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
-
-
-def _layers(full: Account) -> str:
-    lines = (
-        (row.layer, f"{row.params:,}", f"{row.flops:,}", f"{row.activation_bytes:,}")
-        for row in full.rows
-    )
-    return align([("EVERY ROW", "parameters", "FLOPs", "act. bytes"), *lines], gap=1)
+    return "\n".join(paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
 
 
 def _groups(full: Account) -> str:
@@ -118,7 +111,12 @@ def _training(full: Account) -> str:
     """Return FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
     if full.trained is not None:
-        lines.append(_count_trained(full))
+        trained, share = full.trainable_params, full.trainable_params / full.params
+        text = f"{trained:,} of {full.params:,} parameters are trained ({share:.2%})"
+        if adapters := full.trained.adapter_params:
+            count, rank = len(full.trained.adapted), full.trained.rank
+            text += f", {adapters:,} of adapters on {count} matrices, rank {rank}"
+        lines.append(paragraph(text, 0))
     variants = {"": full}
     if HEADS[full.head].predicts_tokens and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
@@ -139,16 +137,6 @@ def _training(full: Account) -> str:
             cells = (f"{size / 2**20:,.1f}" for size in (*sizes, memory.total))
             table.append((f"{dtype} {name}".strip(), *cells))
     return "\n".join([*lines, *(_align_line(line, (22, 10, 11, 10, 13, 12)) for line in table)])
-
-
-def _count_trained(full: Account) -> str:
-    """Return how many parameters are trained, of how many."""
-    share = full.trainable_params / full.params
-    text = f"{full.trainable_params:,} of {full.params:,} parameters are trained ({share:.2%})"
-    if full.trained is not None and (adapters := full.trained.adapter_params):
-        count, rank = len(full.trained.adapted), full.trained.rank
-        text += f", {adapters:,} of adapters on {count} matrices, rank {rank}"
-    return _paragraph(text, 0)
 
 
 def _change(full: Account, **changes) -> Account:
@@ -195,26 +183,8 @@ def heads_text(report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verify_text(report) -> str:
-    """Return one line per comparison, the differences below it, the errata, the verdict."""
-    lines = []
-    for part in report.comparisons:
-        what = f"{part.found} = {part.expected}: {part.amount}"
-        lines.append(what.ljust(70) + part.verdict.rjust(10))
-        lines += [_paragraph(str(difference), 4) for difference in part.differences]
-    if report.errata:
-        lines += ["", "CORRECTIONS OF PUBLISHED TEXTS"]
-    for entry in report.errata:
-        lines.append(_paragraph(f"{entry.source_says}: {entry.says}"))
-        lines.append(_paragraph(f"correct: {entry.true}", 4))
-        verdict = "ok" if entry.holds else "DOES NOT HOLD"
-        lines.append(_paragraph(f"{entry.arithmetic} … {verdict}", 4))
-    wrong = len(report.differences) + sum(not entry.holds for entry in report.errata)
-    verdict = f"{wrong} difference{'s' * (wrong > 1)}." if wrong else "All sources agree."
-    return "\n".join([*lines, "", verdict]) + "\n"
-
-
-def _paragraph(text: str, indent: int = 2) -> str:
+def paragraph(text: str, indent: int = 2) -> str:
+    """Return a text within 80 columns; its lines after the first are indented."""
     first = " " * max(0, indent - 2) if not text.startswith(" ") else ""
     return textwrap.fill(
         text,

@@ -93,9 +93,23 @@ class VerificationReport:
         return to_html(("compared", "how much", "verdict"), lines, repr(self))
 
     def __str__(self) -> str:
-        from kbert.show.texts import verify_text
+        from kbert.show.texts import paragraph
 
-        return verify_text(self)
+        lines = []
+        for part in self.comparisons:
+            what = f"{part.found} = {part.expected}: {part.amount}"
+            lines.append(what.ljust(70) + part.verdict.rjust(10))
+            lines += [paragraph(str(difference), 4) for difference in part.differences]
+        if self.errata:
+            lines += ["", "CORRECTIONS OF PUBLISHED TEXTS"]
+        for entry in self.errata:
+            lines.append(paragraph(f"{entry.source_says}: {entry.says}"))
+            lines.append(paragraph(f"correct: {entry.true}", 4))
+            verdict = "ok" if entry.holds else "DOES NOT HOLD"
+            lines.append(paragraph(f"{entry.arithmetic} … {verdict}", 4))
+        wrong = len(self.differences) + sum(not entry.holds for entry in self.errata)
+        verdict = f"{wrong} difference{'s' * (wrong > 1)}." if wrong else "All sources agree."
+        return "\n".join([*lines, "", verdict]) + "\n"
 
 
 def verify(
@@ -214,13 +228,19 @@ def _compare_documents(model, config: BertConfig) -> list[Comparison]:
     amount = f"{len(table)} rows × 5 columns"
     closed = closed_form.rows(GraphSpec(config, seq_len=512))
     wrong_total = _unequal("total", "parameters", total, model.count_params())
+    published = reference.published_totals()
+    wrong: list[Difference] = []
+    for entry in published:
+        params = account(entry.config, head="encoder").params
+        wrong += _unequal(entry.model, "total", entry.params_encoder_and_pooler, params)
+    models = f"{len(published)} models"
     return [
         Comparison("graph", _ARTICLE, amount, compare_summaries(model_rows(model), table)),
         Comparison("closed forms", _ARTICLE, amount, compare_summaries(closed, table)),
         Comparison("graph", _ARTICLE, f"total {total:,}", wrong_total),
         *_compare_parameters(get_config("base_uncased")),
         *_compare_parameters(get_config("large_uncased")),
-        _compare_totals(),
+        Comparison("closed forms", "published totals", models, tuple(wrong)),
     ]
 
 
@@ -236,16 +256,6 @@ def _compare_parameters(config: BertConfig) -> list[Comparison]:
         differences += _unequal(wanted.parameter, "entry", wanted, value)
     amount = f"{len(expected)} parameters, {sum(entry.numel for entry in expected):,}"
     return [Comparison("closed forms", documents[preset], amount, tuple(differences))]
-
-
-def _compare_totals() -> Comparison:
-    totals = reference.published_totals()
-    differences: list[Difference] = []
-    for entry in totals:
-        params = account(entry.config, head="encoder").params
-        differences += _unequal(entry.model, "total", entry.params_encoder_and_pooler, params)
-    amount = f"{len(totals)} models"
-    return Comparison("closed forms", "published totals", amount, tuple(differences))
 
 
 def _sizes(config: BertConfig) -> dict[str, int]:

@@ -9,7 +9,6 @@ import kbert
 from kbert.graph import closed_form, reference
 from kbert.graph.reference.errata import errata
 from kbert.graph.spec import GraphSpec
-from kbert.show.texts import verify_text
 from kbert.show.verification import compare_summaries, config_of
 
 
@@ -106,7 +105,7 @@ def tampered(small, layer_name, change):
 def test_report_names_a_layer_of_another_size(small, layer, change, expected, found):
     report = kbert.verify(tampered(small, layer, lambda config: config.update(change)))
     assert not report.ok
-    lines = [line for line in verify_text(report).splitlines() if f"{layer}: params" in line]
+    lines = [line for line in str(report).splitlines() if f"{layer}: params" in line]
     assert lines == [f"  {layer}: params expected {expected}, found {found}"]
 
 

@@ -89,7 +89,7 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
     Each has the rows before the encoder, of a block, and after the encoder.
     """
-    kinds = ["all", "gathered"][: 1 + _predicts(spec)]
+    kinds = ["all", "gathered"][: 1 + HEADS[spec.head].predicts_tokens]
     labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
@@ -113,7 +113,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
     labels = spec.num_labels if spec.has_labels else None
-    used = {"K": spec.has_labels, "M": _predicts(spec)}
+    used = {"K": spec.has_labels, "M": HEADS[spec.head].predicts_tokens}
     return {
         "head": spec.head,
         "graphs": {
@@ -151,10 +151,6 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     }
 
 
-def _predicts(spec: GraphSpec) -> bool:
-    return HEADS[spec.head].predicts_tokens
-
-
 def _letters(config: BertConfig) -> dict[str, int]:
     return closed_form.config_letters(config) | {"G": config.type_vocab_size}
 
@@ -168,11 +164,12 @@ def list_variables(head: str) -> list[dict]:
     variables = []
     labels = "K" if HEADS[head].has_labels else str(HEADS[head].num_outputs)
     for part in weight_names.parts_of(head, _SIZES):
-        shapes = {
-            (column, entry.layer, entry.variable): _write_shape(entry.shape, labels)
-            for column in weight_names.COLUMNS
-            for entry in weight_names.entries([part], _SIZES, column, _LABELS)
-        }
+        shapes = {}
+        for column in weight_names.COLUMNS:
+            for entry in weight_names.entries([part], _SIZES, column, _LABELS):
+                letters = [_LETTER_OF_SIZE[size].replace("K", labels) for size in entry.shape]
+                shape = ", ".join(letters) + "," * (len(letters) == 1)
+                shapes[column, entry.layer, entry.variable] = f"({shape})"
         for row in weight_names.TABLE[part]:
             key = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
@@ -184,8 +181,3 @@ def list_variables(head: str) -> list[dict]:
                 }
             )
     return variables
-
-
-def _write_shape(shape: tuple[int, ...], labels: str) -> str:
-    letters = ", ".join(_LETTER_OF_SIZE[size] for size in shape).replace("K", labels)
-    return f"({letters},)" if len(shape) == 1 else f"({letters})"

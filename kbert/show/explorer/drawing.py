@@ -92,7 +92,10 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
             ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
             points = _read_points(positions[ends].pop(0), height)
         else:
-            obstacles = _obstacles({source, target}, drawing, nodes, frames)
+            # the other boxes, and the frames that neither end is in
+            obstacles = [box for name, box in nodes.items() if name not in (source, target)]
+            for frame, members in drawing.frames.items():
+                obstacles += [frames[frame]] * {source, target}.isdisjoint(members)
             points = right_angles(nodes[source], nodes[target], obstacles)
         edges.append([source, target, tensor, points])
     return {"size": _round(width, height), "nodes": nodes, "frames": frames, "edges": edges}
@@ -103,12 +106,6 @@ def _read_points(position: str, height: float) -> list[float]:
     tip, *rest = position.split(" ")
     points = [tuple(map(float, point.split(","))) for point in (*rest, tip.removeprefix("e,"))]
     return [number for x, y in points for number in _round(x, height - y)]
-
-
-def _obstacles(ends: set[str], drawing: Drawing, nodes: Mapping, frames: Mapping) -> list[Box]:
-    """List what an edge must not cross: the other boxes, and frames that neither end is in."""
-    boxes = [box for name, box in nodes.items() if name not in ends]
-    return boxes + [box for name, box in frames.items() if not ends & set(drawing.frames[name])]
 
 
 def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[float]:

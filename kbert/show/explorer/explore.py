@@ -78,7 +78,29 @@ def explore(
     """
     if path is not None:
         path = check_path(path)
-    page = _explorer(source, require_positive("batch_size", batch_size), title)
+    batch_size = require_positive("batch_size", batch_size)
+    spec: GraphSpec | None
+    facts: dict = {}
+    if isinstance(source, GraphSpec):
+        spec, name = source, "a GraphSpec"
+    elif isinstance(source, BertConfig):
+        spec, name = GraphSpec.of(source), "a BertConfig"
+    elif isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
+        spec, name = create_spec(source), os.fspath(source)
+    else:
+        from kbert.show.explorer.weights import read_checkpoint, read_model
+
+        if isinstance(source, (str, os.PathLike)):
+            (spec, facts), name = read_checkpoint(source), Path(source).name
+        else:
+            spec, facts = read_model(source)
+            name = facts["name"]
+    name = title or name
+    if spec is None:
+        title = f"{name}: not a graph of kbert's"
+        page = Explorer(title, write_page(title, facts | {"title": name}, []))
+    else:
+        page = _explore_spec(spec, batch_size, name, facts)
     if path is not None:
         write_atomically(path, page.html.encode())
         page = replace(page, path=path)
@@ -105,23 +127,6 @@ def is_checkpoint(source: object) -> bool:
     return name is not None
 
 
-def _explorer(source, batch_size: int, title: str | None) -> Explorer:
-    if isinstance(source, GraphSpec):
-        return _explore_spec(source, batch_size, title or "a GraphSpec")
-    from_file = is_checkpoint(source)
-    if not from_file and isinstance(source, (str, os.PathLike, BertConfig)):
-        own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
-        return _explore_spec(create_spec(source), batch_size, title or own)
-    from kbert.show.explorer.weights import read_checkpoint, read_model
-
-    spec, facts = read_checkpoint(source) if from_file else read_model(source)
-    name = title or (Path(source).name if from_file else facts["name"])
-    if spec is not None:
-        return _explore_spec(spec, batch_size, name, facts)
-    title = f"{name}: not a graph of kbert's"
-    return Explorer(title, write_page(title, facts | {"title": name}, []))
-
-
 def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
     """Create the spec as `GraphSpec.of` does; errors add that a checkpoint was possible too."""
     try:
@@ -136,9 +141,7 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
         raise FileNotFoundError(f"{error}, or a checkpoint") from None
 
 
-def _explore_spec(
-    spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None
-) -> Explorer:
+def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> Explorer:
     if spec.config.model_type != "bert":
         raise ValueError(
             f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
@@ -159,6 +162,6 @@ def _explore_spec(
         **notes_data(),
         "variables": list_variables(spec.head),
         "figure": figure_data(kinds),
-        **(facts or {}),
+        **facts,
     }
     return Explorer(title, write_page(title, data, list_formulas(kinds)))
