@@ -173,19 +173,11 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
             f"{folder}: no such folder. Shards are the folder that kbert prepare writes"
         )
     if not (folder / INDEX).exists():
-        begun = (folder / "begun.json").exists()
-        state = (
-            "kbert prepare was interrupted: run it again to finish" if begun else "no index.json"
-        )
+        state = "no index.json"
+        if (folder / "begun.json").exists():
+            state = "kbert prepare was interrupted: run it again to finish"
         raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
-    index = _read_index(folder / INDEX)
-    arrays = _open_arrays(folder, index)
-    if check:
-        _check_hashes(folder, index)
-    return Shards(folder, index, arrays)
-
-
-def _read_index(path: Path) -> dict:
+    path = folder / INDEX
     index = js.read(path, js.OBJECT)
     if (version := index.get("kbert_shards")) != VERSION:
         got = js.short_repr(version)
@@ -197,7 +189,10 @@ def _read_index(path: Path) -> dict:
             f"{path} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
             f"{', '.join(names[:5])}"
         )
-    return index
+    arrays = _open_arrays(folder, index)
+    if check:
+        _check_hashes(folder, index)
+    return Shards(folder, index, arrays)
 
 
 def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:

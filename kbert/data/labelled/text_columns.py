@@ -128,20 +128,16 @@ class ColumnBatches(BucketedBatches):
         return None
 
     def _columns(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the texts of records, (B, C), and their labels."""
-        examples = self.examples
-        if len(examples.groups):
-            sentences = self._sample_partners(indices, epoch)
-            return examples.columns[sentences, 0], examples.groups[sentences]
-        texts = examples.columns[indices]
-        if not len(examples.scores):
-            return texts, texts
-        return texts, examples.scores[indices]
+        """Return the texts of records, (B, C), and their labels.
 
-    def _sample_partners(self, indices: np.ndarray, epoch: int) -> np.ndarray:
-        """Return (B, 2 or 3): sentences, one of the same label, and one of another label."""
+        For a labelled sentence one of the same label is sampled, and for C = 3 one of another.
+        """
+        examples = self.examples
+        if not len(examples.groups):
+            texts = examples.columns[indices]
+            return texts, examples.scores[indices] if len(examples.scores) else texts
         keys = fork(key_of(self.seed, epoch, _PARTNERS), indices)
-        groups = self.examples.groups[indices]
+        groups = examples.groups[indices]
         sizes, firsts = self._sizes[groups], self._firsts[groups]
         ahead = 1 + below(keys, _SAME, sizes - 1)
         same = firsts + (self._ranks[indices] - firsts + ahead) % sizes
@@ -149,4 +145,5 @@ class ColumnBatches(BucketedBatches):
         if self.count > 2:
             beyond = below(keys, _OTHER, len(self._by_label) - sizes)
             columns.append(self._by_label[(firsts + sizes + beyond) % len(self._by_label)])
-        return np.stack(columns, 1)
+        sentences = np.stack(columns, 1)
+        return examples.columns[sentences, 0], examples.groups[sentences]

@@ -46,12 +46,6 @@ class Filled:
     first: np.ndarray  # bool: where a segment begins, so that no word goes on from the one before
 
 
-def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:
-    """How many tokens of each example are predicted, int64: max(1, round(share · length))."""
-    wanted = np.maximum(1, np.rint(lengths * share)).astype(np.int64)
-    return np.minimum(np.minimum(wanted, most), maskable)
-
-
 def choose_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
     """So many tokens of each example, at random: bool (B, S)."""
     index = np.arange(filled.ids.shape[1])

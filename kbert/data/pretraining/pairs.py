@@ -49,7 +49,7 @@ class Pairs:
     def plan(self, epoch: int) -> np.ndarray:
         """Return the first sentences of the examples of an epoch, in its order, int64."""
         here, end, firsts = self._begins, self._ends, []
-        key = self._epoch_key(epoch)
+        key = key_of(self.seed, _EPOCH, epoch)
         while len(here):
             firsts.append(here)
             following = self._walk(fork(key, here), here, end)[-1]
@@ -61,7 +61,7 @@ class Pairs:
 
     def select(self, epoch: int, first: np.ndarray) -> "PairExamples":
         """Return the examples of an epoch that begin with those sentences."""
-        keys = fork(self._epoch_key(epoch), first)
+        keys = fork(key_of(self.seed, _EPOCH, epoch), first)
         part = np.searchsorted(self._begins, first, "right") - 1
         target, cut, end, is_random, _ = self._walk(keys, first, self._ends[part])
         offsets = self.shards.offsets
@@ -104,9 +104,6 @@ class Pairs:
         first = starts[other] + below(keys, _SENTENCE, ends[other] - starts[other])
         reached = np.searchsorted(offsets, offsets[first] + wanted, "left")
         return first, np.minimum(np.maximum(reached, first + 1), ends[other])
-
-    def _epoch_key(self, epoch: int) -> np.ndarray:
-        return key_of(self.seed, _EPOCH, epoch)
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,9 @@ class PretrainingBatches:
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
         examples = self._select_examples(step)
-        counts = masking.prediction_counts(
-            examples.lengths, examples.maskable, self.mlm_probability, self.max_predictions
-        )
+        # of each example's predictions, int64: max(1, round(share · length)), as far as there are
+        counts = np.maximum(1, np.rint(examples.lengths * self.mlm_probability)).astype(np.int64)
+        counts = np.minimum(np.minimum(counts, self.max_predictions), examples.maskable)
         if not self.whole_word:
             examples, own = examples.part(part), counts[part]
             filled = examples.fill(self.shards, self.seq_len)

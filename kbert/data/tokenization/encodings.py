@@ -1,6 +1,6 @@
 """Results of encoding: the tokens of one text, and the arrays of a batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,7 +65,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedBatch(Sequence):
+class EncodedBatch(Sequence[Encoding]):
     """Unpadded encodings, and the padded arrays that a model reads.
 
     Args:
@@ -83,9 +83,6 @@ class EncodedBatch(Sequence):
 
     def __getitem__(self, index):
         return self.encodings[index]
-
-    def __iter__(self) -> Iterator[Encoding]:
-        return iter(self.encodings)
 
     def __repr__(self) -> str:
         return f"EncodedBatch({len(self)} encodings, token_ids {self.token_ids.shape})"
