@@ -9,9 +9,10 @@ import functools
 import importlib
 import importlib.util
 import logging
+import re
 from collections.abc import Callable, Iterator
 
-from kbert.ops.devices import device_names, is_old_gpu
+from kbert.ops.devices import device_names
 
 _OPERATIONS = {
     *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
@@ -41,9 +42,18 @@ def compile_for(device: str) -> Iterator[None]:
 
 @functools.cache
 def _device_here() -> str:
+    import keras
+
     name = device_names()[0].lower()
     kind = next((kind for kind in ("cpu", "tpu") if kind in name), "gpu")
-    return "old gpu" if kind == "gpu" and is_old_gpu() else kind
+    if kind == "gpu" and keras.backend.backend() == "jax":
+        import jax
+
+        # Triton compiles nothing for JAX on a GPU that is older than Ampere, or AMD's
+        capability = getattr(jax.local_devices()[0], "compute_capability", "")
+        if not re.fullmatch(r"\d+\.\d+", capability) or float(capability) < 8:
+            return "old gpu"
+    return kind
 
 
 def device_kind() -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 
 
 def device_names() -> list[str]:
@@ -25,18 +24,6 @@ def device_names() -> list[str]:
         names = [detail.get("device_name", "accelerator") for detail in details]
         names += ["TPU"] * len(_tpus())
     return names or ["CPU"]
-
-
-def is_old_gpu() -> bool:
-    """Return whether Triton compiles nothing for JAX's GPU: older than Ampere, or AMD's."""
-    import keras
-
-    if keras.backend.backend() != "jax":
-        return False
-    import jax
-
-    capability = getattr(jax.local_devices()[0], "compute_capability", "")
-    return not re.fullmatch(r"\d+\.\d+", capability) or float(capability) < 8
 
 
 def on_accelerator():

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol, Self
 from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.data.training_batch import Batches
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
@@ -191,19 +190,3 @@ def select_trained(recipe: Recipe, model) -> TrainedWeights | None:
     pairs = recipe.adapter.pairs if recipe.adapter else None
     options = settings.seed, decay, share, settings.lora_dropout, pairs
     return select_weights(model, recipe.trained, *options)
-
-
-def make_run_card(recipe: Recipe, bert: Bert, result: dict) -> str:
-    """Make the card of a run's model, with what is in result.json."""
-    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
-    training = Training(
-        verb=recipe.verb,
-        base=recipe.base_address,
-        facts=recipe.describe_training(result["steps"]),
-        dev=recipe.dev_name,
-        metrics=result.get("metrics", evaluated),
-        settings=recipe.settings.as_hyperparameters(),
-        intervals=result.get("intervals", {}),
-        pairs=recipe.classifies_pairs,
-    )
-    return make_card(bert, training=training)

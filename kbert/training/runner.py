@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.ops.keras_internals import check_seeds_are_pythons
 from kbert.training.best_weights import BestWeights
 from kbert.training.loop.history import History, Plan
-from kbert.training.recipe import Recipe, make_run_card, recreate, select_trained
+from kbert.training.recipe import Recipe, recreate, select_trained
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
@@ -239,8 +240,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOption
     steps = history.updates[-1]["step"]
     result = {"steps": steps, "asked": recipe.steps, "stopped": history.stopped}
     result |= recipe.choose_weights(best, history)
-    bert = _make_bert(engine, recipe)
-    bert = dataclasses.replace(bert, card=make_run_card(recipe, bert, result))
+    bert = _make_bert(engine, recipe, result)
     if run is not None:
         run.finish(bert, result, recipe)
         engine.barrier()  # the others have read the best state
@@ -248,15 +248,26 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOption
     return recipe.make_result(bert, history, result, None if run is None else run.path)
 
 
-def _make_bert(engine, recipe: Recipe) -> Bert:
-    """Return the run's model with the engine's weights, its untrained layers and its adapter."""
+def _make_bert(engine, recipe: Recipe, result: dict) -> Bert:
+    """Return the run's model: the engine's weights, its untrained layers, its adapter, its card."""
     from kbert.model.deferred import layers_of
     from kbert.training.trained_weights import with_adapters
 
     bert = recipe.make_bert(layers_of(engine.model))
     bert = untrained_weights.record_untrained(bert, recipe.find_untrained())
-    if not recipe.trained.adapted:
-        return bert
-    paths = recipe.data_paths()
-    base = recipe.adapter.base_path if recipe.adapter else paths.get(recipe.base)
-    return with_adapters(bert, engine, base)
+    if recipe.trained.adapted:
+        paths = recipe.data_paths()
+        base = recipe.adapter.base_path if recipe.adapter else paths.get(recipe.base)
+        bert = with_adapters(bert, engine, base)
+    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
+    training = Training(
+        verb=recipe.verb,
+        base=recipe.base_address,
+        facts=recipe.describe_training(result["steps"]),
+        dev=recipe.dev_name,
+        metrics=result.get("metrics", evaluated),
+        settings=recipe.settings.as_hyperparameters(),
+        intervals=result.get("intervals", {}),
+        pairs=recipe.classifies_pairs,
+    )
+    return dataclasses.replace(bert, card=make_card(bert, training=training))

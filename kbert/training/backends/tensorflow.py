@@ -14,14 +14,7 @@ from kbert import ops as kops
 from kbert.ops import keras_internals
 from kbert.ops.tensorflow import hide_from_xla
 from kbert.training.backends import strategies
-from kbert.training.backends.backend import (
-    Arrays,
-    Backend,
-    Program,
-    add,
-    compute_norm,
-    join_small,
-)
+from kbert.training.backends.backend import Arrays, Backend, Program, add, compute_norm, join_small
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
 from kbert.training.state import Counts, Values
 from kbert.training.step import TrainingStep
@@ -203,7 +196,7 @@ class _Program(Program):
         super().__init__(backend, step, state)
         self._steps = steps
         self.variables = state.values()
-        several = self.replica_update, steps, self._columns
+        several = self.replica_update, steps, lambda batch, _: step.metric_names(batch[1])
         replicas = backend.local_replicas
         compiled: Callable = functools.partial(_for_any_length, jit=whole)
         self.call = compiled(strategies.loop_over_steps(*several))
@@ -279,9 +272,6 @@ class _Program(Program):
     def _tensors(self) -> tuple[list, list]:
         weights, frozen = self.variables.weights, self.frozen()
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
-
-    def _columns(self, batches, seeds) -> list[str]:
-        return self.step.metric_names(batches[1])
 
 
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:

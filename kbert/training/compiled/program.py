@@ -48,7 +48,13 @@ def compiled(kind: str, name: str, **request) -> dict:
             raise
         return {"refused": str(error)}
     memory, text = done.memory_analysis(), done.as_text()
-    report = of_tpu if kind == "TPU" else of_gpu
+    if kind == "GPU":
+        report = estimate_gpu(text, devices.accelerator)
+    else:
+        cycles, clock = hlo_text.cycles(text, hlo_text.SCOPES), devices.accelerator.clock
+        assert clock is not None
+        estimate = {part: [one / clock for one in pair] for part, pair in cycles.items()}
+        report = {"flops": done.cost_analysis()["flops"], "estimate": estimate, "kernels": {}}
     return {
         "seconds": time.monotonic() - begun,
         "arguments": memory.argument_size_in_bytes,
@@ -57,17 +63,12 @@ def compiled(kind: str, name: str, **request) -> dict:
         "collectives": hlo_text.collectives(text),
         "host_calls": hlo_text.host_calls(text),
         "dynamic_shapes": hlo_text.dynamic_shapes(text),
-        **report(done, text, devices.accelerator),
+        **report,
     }
 
 
-def of_tpu(done, text: str, chip) -> dict:
-    cycles = hlo_text.cycles(text, hlo_text.SCOPES)
-    estimate = {part: [one / chip.clock for one in pair] for part, pair in cycles.items()}
-    return {"flops": done.cost_analysis()["flops"], "estimate": estimate, "kernels": {}}
-
-
-def of_gpu(done, text: str, chip) -> dict:
+def estimate_gpu(text: str, chip) -> dict:
+    """Return FLOPs, estimated seconds by part, and kernels: see `compiler.CompiledUpdate`."""
     estimate = {part: [0.0, 0.0] for part in (*dict.fromkeys(hlo_text.SCOPES.values()), "other")}
     kernels: dict = {}
     flops = 0
