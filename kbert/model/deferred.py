@@ -82,8 +82,13 @@ def build_outline(spec: GraphSpec):
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
     """Build a graph with copies of other layers' weights, by name; None: initialized."""
+    from keras import ops
+
     from kbert.model import builder  # these import Keras
     from kbert.model.lora import is_adapter
+
+    def copy(weight) -> np.ndarray:  # JAX and torch keep the array that they get
+        return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")
 
     if not layers:
         return builder.build(spec)
@@ -94,7 +99,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
             if layer.weights and (source := layers[layer.name]):
                 weights = [one for one in source.weights if not is_adapter(one.path)]
                 for new, old in zip(layer.weights, weights, strict=True):
-                    values[new.path] = functools.partial(_copy, old)
+                    values[new.path] = functools.partial(copy, old)
     fill(model, values)
     return model
 
@@ -102,13 +107,6 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 def layers_of(model) -> dict[str, Any]:
     """Return a model's layers by their names."""
     return {layer.name: layer for layer in model.layers}
-
-
-def _copy(weight) -> np.ndarray:
-    """Return a weight's values, float32, as a copy: JAX and torch keep the array that they get."""
-    from keras import ops
-
-    return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")
 
 
 def cast_model(model, spec: GraphSpec, dtype: str):

@@ -63,28 +63,21 @@ class BestWeights:
             metrics = self._compute_metrics()
             return (history.find_evaluation(metrics) or {"step": step})["step"], metrics
         if self._wanted and lines:
-            line = max(lines, key=lambda one: rank_metrics(self._score, one, "val_"))
-            step = self._restore_best(line["step"], step)
+            best = max(lines, key=lambda one: rank_metrics(self._score, one, "val_"))["step"]
+            if self._run is None:
+                step = best
+                if self._weights is not None:
+                    self._engine.state.restore_weights(self._weights)
+            elif whole := self._run.states.best():
+                step = whole.step
+                self._engine.state.restore(whole.arrays)
+            if step != best:
+                _logger.warning(
+                    "the weights of step %d had the best score, but no intact state has them: the "
+                    "result has the weights and metrics of step %d",
+                    *(best, step),
+                )
         for line in lines:
             if line["step"] == step:
                 return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
         return step, self._compute_metrics()
-
-    def _restore_best(self, best: int, last: int) -> int:
-        """Restore the best weights that are whole; return the step that they are of."""
-        if self._run is None:
-            if self._weights is not None:
-                self._engine.state.restore_weights(self._weights)
-            return best
-        whole = self._run.states.best()
-        if whole is not None:
-            self._engine.state.restore(whole.arrays)
-        step = whole.step if whole else last
-        if step != best:
-            _logger.warning(
-                "the weights of step %d had the best score, but no intact state has them: the "
-                "result has the weights and metrics of step %d",
-                best,
-                step,
-            )
-        return step

@@ -34,9 +34,18 @@ HEADS = {
 
 def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> Engine:
     """An engine on this CPU; `on_tpu`: whose program is that of a TPU's one chip."""
+    from kbert.training.backends.strategies import LocalReplicas
+
     keras.utils.set_random_seed(5)
-    engine = Engine()
-    engine.backend.local_replicas.on_tpu = engine.backend.local_replicas.distributed = on_tpu
+    init = LocalReplicas.__init__
+
+    def init_on_tpu(self, *arguments):
+        init(self, *arguments)
+        self.on_tpu = self.distributed = on_tpu
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalReplicas, "__init__", init_on_tpu)
+        engine = Engine()
     model = build(GraphSpec(small_config(BLOCKS, dropout), head, seq_len=11, **HEADS[head]))
     engine.prepare(model, Optimizer(learning_rate=1e-2, total_steps=9), **options)
     return engine
