@@ -21,14 +21,10 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     for operation, outputs, sources, _ in keras_internals.calls(model):
         shapes = [str(tuple(tensor.shape)) for tensor in outputs]
         connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
-        row = Row(
-            operation.name,
-            type(operation).__name__,
-            shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]",
-            operation.count_params() if hasattr(operation, "count_params") else 0,
-            ", ".join(connections),
-        )
-        result.append(row)
+        shape = shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
+        count = operation.count_params() if hasattr(operation, "count_params") else 0
+        kind = type(operation).__name__
+        result.append(Row(operation.name, kind, shape, count, ", ".join(connections)))
     return tuple(result)
 
 

@@ -98,15 +98,12 @@ class Recipe(Protocol):
 
     def data_paths(self) -> dict[str, str]:
         """Return the paths of the sources, by the argument's name, for a resumed run."""
-        sources = {
-            name: source.source if isinstance(source, Bert) else source
-            for name, source in self.sources.items()
-        }
-        return {
-            name: os.fspath(source) if name in _MODELS else str(Path(source).absolute())
-            for name, source in sources.items()
-            if isinstance(source, (str, os.PathLike))
-        }
+        paths = {}
+        for name, source in self.sources.items():
+            source = source.source if isinstance(source, Bert) else source
+            if isinstance(source, (str, os.PathLike)):
+                paths[name] = os.fspath(source) if name in _MODELS else str(Path(source).absolute())
+        return paths
 
     def evaluate(self, engine) -> Evaluated:
         """Compute the metrics of the engine's weights on the dev data."""

@@ -379,28 +379,27 @@ class FeedForward(keras.layers.Layer):
         )
 
     def call(self, x, training=None):
-        x = self._intermediate(x, training)  # (B, S, F)
+        dense, adapted = self.intermediate_dense, "intermediate" in self.adapters
+        if keras_internals.is_plain(dense):
+            kernel = ops.convert_to_tensor(dense.kernel)
+            if training or adapted:
+                y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
+                x = kops.bias_activation(y, dense.bias, dense.activation)  # (B, S, F)
+            else:
+                x = kops.dense(x, kernel, dense.bias, dense.activation)
+        elif adapted:  # it adds before the activation
+            raise ValueError(
+                f"{self.name}: a LoRA adapter needs a plain intermediate_dense, got one that "
+                "is quantized, regularized or replaced: leave out one of the two"
+            )
+        else:
+            x = dense(x)
         dense = self.output_dense
         if keras_internals.is_plain(dense):
             y = kops.linear(x, ops.convert_to_tensor(dense.kernel), dense.bias)  # (B, S, H)
         else:
             y = dense(x)
         return _add_adapter(self, "output", x, y, training)
-
-    def _intermediate(self, x, training=None):
-        dense, adapted = self.intermediate_dense, "intermediate" in self.adapters
-        if not keras_internals.is_plain(dense):
-            if adapted:  # it adds before the activation
-                raise ValueError(
-                    f"{self.name}: a LoRA adapter needs a plain intermediate_dense, got one that "
-                    "is quantized, regularized or replaced: leave out one of the two"
-                )
-            return dense(x)
-        kernel = ops.convert_to_tensor(dense.kernel)
-        if not training and not adapted:
-            return kops.dense(x, kernel, dense.bias, dense.activation)
-        y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
-        return kops.bias_activation(y, dense.bias, dense.activation)
 
     def compute_output_shape(self, input_shape):
         return input_shape

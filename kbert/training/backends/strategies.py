@@ -32,27 +32,23 @@ def find_strategy(devices: int | None) -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy()
     # the variable first: to ask for devices is to start them, and a remote TPU has to come before
     if not (os.environ.get(_NAME) or tf.config.list_logical_devices("TPU")):
-        return _local(devices)
+        gpus = tf.config.list_logical_devices("GPU")
+        known = gpus or tf.config.list_logical_devices("CPU")
+        count = (len(gpus) or 1) if devices is None else devices
+        if not 1 <= count <= len(known):
+            raise ValueError(
+                f"devices must be 1 … {len(known)}, as many as there are, got {count}: to make "
+                "several of one CPU, call tf.config.set_logical_device_configuration"
+            )
+        if count == 1:
+            return tf.distribute.get_strategy()
+        return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
     name = os.environ.get(_NAME) or "local"  # this host's own
     strategy = _connect_tpu(name)
     chips = strategy.num_replicas_in_sync
     if devices not in (None, chips):
         raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
     return strategy
-
-
-def _local(devices: int | None) -> tf.distribute.Strategy:
-    gpus = tf.config.list_logical_devices("GPU")
-    known = gpus or tf.config.list_logical_devices("CPU")
-    count = (len(gpus) or 1) if devices is None else devices
-    if not 1 <= count <= len(known):
-        raise ValueError(
-            f"devices must be 1 … {len(known)}, as many as there are, got {count}: to make "
-            "several of one CPU, call tf.config.set_logical_device_configuration"
-        )
-    if count == 1:
-        return tf.distribute.get_strategy()
-    return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
 
 
 @functools.cache

@@ -134,13 +134,10 @@ def prepare(
 
 def _lay(mesh, tree, *axes):
     """Return abstract arrays, whose axes are split over the chips where `axes` say so."""
-    sharding = NamedSharding(mesh, PartitionSpec(*axes))
-
-    def lay(one):
-        dtype = keras.backend.standardize_dtype(one.dtype)
-        return jax.ShapeDtypeStruct(tuple(one.shape), dtype, sharding=sharding)
-
-    return jax.tree.map(lay, tree)
+    sharding, dtype_of = NamedSharding(mesh, PartitionSpec(*axes)), keras.backend.standardize_dtype
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(tuple(x.shape), dtype_of(x.dtype), sharding=sharding), tree
+    )
 
 
 if __name__ == "__main__":
