@@ -106,7 +106,7 @@ class BertModel(keras.Model):
                     layer.name: "-" if not layer.weights else "Y" if layer.trainable else "N"
                     for layer in self.layers
                 }
-                options["mark"] = lambda row: marks[row.layer]
+                options["mark"] = lambda row: marks.get(row.layer, "-")
         text = summary_text(layers, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)

@@ -48,17 +48,15 @@ def build_attention_maps(
     Raises:
         ValueError: a block that the model does not have.
     """
-    maps, queries_and_keys = [], []
+    maps, others = [], []
     for block in _choose_blocks(model, blocks, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
         policy, name = attention.dtype_policy, attention.name
         maps.append(AttentionWeights(attention, dtype=policy, name=f"{name}-Weights")(before))
         if vectors:
-            queries_and_keys += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(
-                before
-            )
-    inputs, outputs = ids_of(model), [*maps, *queries_and_keys]
+            others += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(before)
+    inputs, outputs = ids_of(model), [*maps, *others]
     return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
 
 

@@ -57,9 +57,7 @@ class Engine:
         # calls that may be in flight unread: an accelerator is then never idle
         self.ahead = int(device_names() != ["CPU"])
         # of `predict`; hidden states for a teacher are of use in training alone
-        self.output_names = [
-            name for name in model.output_names if not name.startswith(names.TEACHER)
-        ]
+        self.output_names = [one for one in model.output_names if not one.startswith(names.TEACHER)]
         head = find_head([layer.name for layer in model.layers], model.name)
         options.setdefault("losses", dict.fromkeys(self.output_names, LOSSES[head.loss]))
         trained = trained or TrainedWeights().add_new_weights(model)
@@ -94,9 +92,7 @@ class Engine:
     ) -> Callable[[], list[dict[str, float]]]:
         """Run up to `steps_per_execution` steps; return a function that waits for their metrics."""
         each = enumerate(batches, start=step)
-        return self.program.updates(
-            [(self.split(one, stop_flags), self.seeds(n)) for n, one in each]
-        )
+        return self.program.updates([(self.split(x, stop_flags), self.seeds(n)) for n, x in each])
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """Return one process's gradients by their weights' paths, scaled and not clipped."""

@@ -63,9 +63,7 @@ class Loss:
         means = []
         for name, arrays in labels.items():
             logits = [np.asarray(each, np.float64) for each in outputs[name]]
-            losses = [
-                np.atleast_1d(self.compute(*pair)) for pair in zip(logits, arrays, strict=True)
-            ]
+            losses = [np.atleast_1d(self.compute(*one)) for one in zip(logits, arrays, strict=True)]
             if any(map(np.size, losses)):
                 means.append(np.mean(np.concatenate(losses)))
         return float(np.mean(means)) if means else None

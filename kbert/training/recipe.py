@@ -179,7 +179,7 @@ def select_trained(recipe: Recipe, model) -> TrainedWeights | None:
     settings = recipe.settings
     # pretraining has neither
     decay, head_rate = (
-        getattr(settings, name, None) for name in ("layer_decay", "head_learning_rate")
+        getattr(settings, one, None) for one in ("layer_decay", "head_learning_rate")
     )
     if not recipe.trained.frozen and decay is None and head_rate is None:
         return None

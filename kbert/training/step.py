@@ -89,10 +89,8 @@ class TrainingStep:
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
         decisions = [decision.scale_rate(share) for share in self.trained.rates]
-        return zip(
-            *(decisions, self.rules, self.decayed, values.weights, values.slots, gradients),
-            strict=True,
-        )
+        each = decisions, self.rules, self.decayed, values.weights, values.slots, gradients
+        return zip(*each, strict=True)
 
     def update_weight(
         self, decision: Decision, rule, decayed: bool, weight, slots: dict, gradient

@@ -27,10 +27,8 @@ _register = keras.saving.register_keras_serializable("kbert")
 def nan_where_out_of_range(ids, size: int, dtype: str):
     """Zeros in the shape (…, 1), with NaN where one of `ids`, (…), is not in 0 … size − 1."""
     ids = ops.cast(ids, "int32")  # `size` may be more than a narrower type can hold
-    in_range = ops.logical_and(ids >= 0, ids < size)
-    return ops.expand_dims(
-        ops.where(in_range, ops.cast(0, dtype), ops.cast(float("nan"), dtype)), -1
-    )
+    inside = ops.logical_and(ids >= 0, ids < size)
+    return ops.expand_dims(ops.where(inside, ops.cast(0, dtype), ops.cast(float("nan"), dtype)), -1)
 
 
 @_register

@@ -185,9 +185,7 @@ class _Program(Program):
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights, frozen = self.state.values().weights, self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
-            weights, frozen = (
-                [one.addressable_data(0) for one in group] for group in (weights, frozen)
-            )
+            weights, frozen = ([x.addressable_data(0) for x in own] for own in (weights, frozen))
         return self._outputs(weights, frozen, inputs)
 
     def to_tensors(self, arrays, axis: int = 0):
@@ -196,6 +194,4 @@ class _Program(Program):
             return arrays
         spec = jax.sharding.PartitionSpec(*[None] * axis, distribution.batch_dim_name)
         sharding = jax.sharding.NamedSharding(self.backend.mesh, spec)
-        return jax.tree.map(
-            lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
-        )
+        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(sharding, x), arrays)

@@ -109,9 +109,8 @@ class LocalReplicas:
         """Return the same of several steps: see `loop_over_steps`."""
         if self.on_tpu:
             return self.compile_for_each(loop_over_steps(of_replica, most, columns))
-        return function(
-            loop_over_steps(of_replica, most, columns, self._run), reduce_retracing=True
-        )
+        together = loop_over_steps(of_replica, most, columns, self._run)
+        return function(together, reduce_retracing=True)
 
     def collect_results(self, of_replica: Callable) -> Callable:
         """Return a function of values `per_replica`; each result is a list, one per replica."""

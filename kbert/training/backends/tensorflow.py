@@ -218,10 +218,8 @@ class _Program(Program):
         of_steps = [self.split_by_replica(*one) for one in each]
         # one program, however many steps there are: it leaves what is filled up alone
         filled = of_steps + of_steps[-1:] * (self._steps - len(each))
-        together = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
-        table = self.call(
-            tf.constant(len(each)), *self.backend.local_replicas.per_replica(together)
-        )
+        stacked = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
+        table = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(stacked))
         names = self.step.metric_names(each[0][0][0][1])
 
         def read():

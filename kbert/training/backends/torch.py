@@ -67,9 +67,7 @@ class TorchBackend(Backend):
     # Within a step.
 
     def differentiate(self, function: Callable, arguments: list) -> tuple:
-        arguments = [
-            one if one.requires_grad else one.detach().requires_grad_() for one in arguments
-        ]
+        arguments = [x if x.requires_grad else x.detach().requires_grad_() for x in arguments]
         value, sums = function(arguments)
         gradients = torch.autograd.grad(value, arguments, materialize_grads=True)
         return list(gradients), sums.detach()

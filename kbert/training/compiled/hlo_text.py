@@ -99,9 +99,7 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
 def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
     """Yield a program's instructions, how often each runs, and whether it multiplies matrices."""
     entry, bodies = computations(text)
-    multiplying = {
-        name for name, lines in bodies.items() if any(one.opcode in _PRODUCTS for one in lines)
-    }
+    multiplying = {n for n, lines in bodies.items() if any(x.opcode in _PRODUCTS for x in lines)}
 
     def walk(name, times):
         for one in bodies.get(name, ()):

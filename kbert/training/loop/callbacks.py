@@ -110,11 +110,9 @@ class Callbacks:
             optimizer = keras.saving.deserialize_keras_object(settings.name)
         losses = self._engine.step.losses
         pairs = {name: losses[name].make_keras() for name in self._outputs}
-        losses, metrics = ({name: pairs[name][one] for name in pairs} for one in (0, 1))
+        losses, metrics = ({name: pairs[name][one] for name in pairs} or None for one in (0, 1))
         # the engine scales the loss, where it is to be scaled
-        model.compile(
-            optimizer, losses or None, weighted_metrics=metrics or None, auto_scale_loss=False
-        )
+        model.compile(optimizer, losses, weighted_metrics=metrics, auto_scale_loss=False)
 
     def _keras_logs(self, values: dict) -> dict:
         """Values as logs: a single output's also have Keras's names, without the output's."""

@@ -34,10 +34,8 @@ def draw_curves(records: list[dict]) -> str:
                 seen.append(points)
                 size = -(-len(points) // POINTS)
                 groups = [points[n : n + size] for n in range(0, len(points), size)]
-                means = [
-                    (one[-1][0], statistics.fmean(value for _, value in one)) for one in groups
-                ]
-                curves.append(_Curve(name, label, means))
+                thin = [(one[-1][0], statistics.fmean(value for _, value in one)) for one in groups]
+                curves.append(_Curve(name, label, thin))
         if curves:
             pictures.append(_draw_figure(title, curves, len(pictures)))
     return "".join(pictures)
