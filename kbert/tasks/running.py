@@ -189,10 +189,11 @@ def compute_logits(
 
 
 class Window(NamedTuple):
-    """Tokens of a part of a text, with [CLS] and [SEP]."""
+    """Tokens of a part of a text, with [CLS] and [SEP]; the note says which part, if needed."""
 
     ids: Sequence[int]
     segment_ids: Sequence[int]
+    note: Any = None
 
 
 def run_windows(

@@ -1,9 +1,10 @@
 """Question answering: the answer to a question as a span of a context."""
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack, overload
+from typing import Unpack, overload
 
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
@@ -12,8 +13,8 @@ from kbert.tasks.answering.squad import Question
 from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
     STRIDE,
+    ContextWindow,
     Span,
-    Window,
     encode_squad,
     find_best_answers,
 )
@@ -21,6 +22,7 @@ from kbert.tasks.checks import longest, require_head
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
+    Window,
     get_output_function,
     list_texts,
     run_windows,
@@ -117,12 +119,12 @@ def answer(
         for n, pair in enumerate(zip(questions, contexts, strict=True))
     ]
 
-    def encode(part: slice) -> list[list[_Window]]:
+    def encode(part: slice) -> list[list[Window]]:
         examples = encode_squad(records[part], bert.tokenizer, longest(bert), stride=stride)
-        windows: list[list[_Window]] = [[] for _ in records[part]]
+        windows: list[list[Window]] = [[] for _ in records[part]]
         rows = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
-        for ids, segment_ids, note in rows:
-            windows[note.record].append(_Window(ids, segment_ids, note))
+        for window in itertools.starmap(Window, rows):
+            windows[window.note.record].append(window)
         return windows
 
     function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
@@ -137,15 +139,9 @@ def answer(
     return answers[0] if is_single else answers
 
 
-class _Window(NamedTuple):
-    """A question with a window of its context; the note says where that is."""
-
-    ids: Sequence[int]
-    segment_ids: Sequence[int]
-    note: Window
-
-
-def _make_answer(span: Span, notes: list[Window], outputs: list, threshold: float | None) -> Answer:
+def _make_answer(
+    span: Span, notes: list[ContextWindow], outputs: list, threshold: float | None
+) -> Answer:
     has_answer = threshold is None or span.odds <= threshold
     example = span.example if has_answer else span.null_example
     window = notes[example]

@@ -20,7 +20,7 @@ _LONGEST_QUESTION = 64  # tokens before a window, as Google's run_squad.py
 STRIDE = 128  # tokens of a window that are in the one before, at most half of it
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """An example's source: its token `first + i` is the context's characters `offsets[i]`."""
 
     record: int
@@ -33,10 +33,10 @@ def encode_squad(
 ) -> Examples:
     """Encode [CLS] question [SEP] window [SEP] for each window of each context.
 
-    The notes are `Window`s. The labels are the tokens where the first answer begins and ends: both
-    0, [CLS]'s, in a window without the whole answer and if there is no answer; IGNORED if the
-    tokenizer drops the whole answer. Questions of more than _LONGEST_QUESTION tokens are truncated.
-    A warning counts either.
+    The notes are `ContextWindow`s. The labels are the tokens where the first answer begins and
+    ends: both 0, [CLS]'s, in a window without the whole answer and if there is no answer; IGNORED
+    if the tokenizer drops the whole answer. Questions of more than _LONGEST_QUESTION tokens are
+    truncated. A warning counts either.
     """
     plain = {"add_special_tokens": False}
     questions = tokenizer.encode_batch([record.question for record in records], **plain).encodings
@@ -64,7 +64,7 @@ def encode_squad(
                 begin, last = (len(first) + n - start for n in span)
             ids = [*first, *context.ids[start:end], tokenizer.sep_id]
             segments = [0] * len(first) + [tokenizer.second_segment] * (end - start + 1)
-            note = Window(number, len(first), context.offsets[start:end])
+            note = ContextWindow(number, len(first), context.offsets[start:end])
             examples.append((ids, segments, begin, last, note))
     if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
         _logger.warning(
@@ -107,7 +107,7 @@ class Span(NamedTuple):
 
 def find_best_answers(
     records: Sequence[Question],
-    notes: Iterable[Window],
+    notes: Iterable[ContextWindow],
     starts,
     ends,
     longest: int = LONGEST_ANSWER,

@@ -1,13 +1,10 @@
 """Token classification: a label for every word, such as named entities or parts of speech."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Unpack, overload
 
-import numpy as np
-
 from kbert.checkpoints.bert import Bert, label_names
-from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
@@ -15,11 +12,18 @@ from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
     get_output_function,
-    run_texts,
     run_windows,
     softmax,
+    warn_of_truncated,
 )
-from kbert.tasks.tagging.windows import Span, Window, find_spans, join_spans, split_windows
+from kbert.tasks.tagging.windows import (
+    Span,
+    Window,
+    find_spans,
+    join_spans,
+    read_words,
+    split_windows,
+)
 
 Words = Sequence[str]
 
@@ -80,24 +84,42 @@ def tag(
         ValueError: a model with another head or a newly initialized one; something that is neither
             a text nor a list of words.
     """
-    require_tokenizer(bert, "tag")
-    texts, spans, is_single = _list_texts(bert, texts)
+    tokenizer, limit = require_tokenizer(bert, "tag"), longest(bert)
+    texts, known, is_single = _list_texts(bert, texts)
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
+    if known is not None and limit < 3:
+        raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
+    spans: list[Sequence[Span]] = list(known or [()] * len(texts))
+    truncated = 0
+
+    def encode(part: slice) -> list[list[Window]]:
+        nonlocal truncated
+        if known is not None:  # windows, as in training
+            encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
+            pairs = zip(encodings, known[part], strict=True)
+            return [split_windows(tokenizer, encoding, own, limit) for encoding, own in pairs]
+        encodings = tokenizer.encode_batch(texts[part], max_length=limit)
+        truncated += sum(encoding.truncated for encoding in encodings)
+        spans[part], windows = zip(*map(read_words, encodings), strict=True)
+        return [[window] for window in windows]
+
     function = get_output_function(bert, [names.TOKEN_CLASSIFIER], precision)
-    if spans is not None:
-        results = _tag_spans(bert, function, texts, spans, batch_size, progress)
-    else:
-        results = run_texts(
-            bert,
-            "tag",
-            function,
-            texts,
-            convert=lambda index, encoding, outputs: _tag_tokens(
-                bert, texts[index], encoding, softmax(outputs[0])
-            ),
-            batch_size=batch_size,
-            progress=progress,
-        )
+    labels = label_names(bert, bert.spec.num_labels)
+    outside = "O" if "O" in labels else labels[0]
+    results: list[list[Word]] = [[] for _ in texts]
+    for index, windows, outputs in run_windows(
+        bert, function, [texts], encode, batch_size, progress
+    ):
+        predictions: dict[int, tuple[str, float]] = {}
+        for window, (logits,) in zip(windows, outputs, strict=True):
+            probabilities = softmax(logits[list(window.tokens)])
+            for word, row in zip(window.words, probabilities, strict=True):
+                predictions[word] = labels[int(row.argmax())], float(row.max())
+        results[index] = [
+            Word(texts[index][a:b], *predictions.get(word, (outside, 0.0)), a, b)
+            for word, (a, b) in enumerate(spans[index])
+        ]
+    warn_of_truncated("tag", truncated, len(texts), limit)
     return results[0] if is_single else results
 
 
@@ -106,78 +128,18 @@ def _list_texts(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, 
     if isinstance(texts, Iterable) and not isinstance(texts, (str, bytes)):
         texts = list(texts)
         if any(isinstance(text, (list, tuple)) for text in texts):
-            for n, text in enumerate(texts):
-                _check_sentence(text, f"texts[{n}]")
+            for n, sentence in enumerate(texts):
+                if not isinstance(sentence, (list, tuple)):
+                    raise ValueError(
+                        f"texts[{n}] must be a list of words, as others are, got {sentence!r:.60}"
+                    )
+                for m, word in enumerate(sentence):
+                    check_text(word, f"texts[{n}][{m}]")
+                    if not word.strip():
+                        raise ValueError(f"texts[{n}][{m}] must be a word, got {word!r}")
             joined, _ = listed([" ".join(text) for text in texts], "texts")
             return joined, list(map(join_spans, texts)), False
     texts, is_single = listed(texts, "texts")
     if bert.split_punctuation is None:
         return texts, None, is_single
     return texts, [find_spans(text, bert.split_punctuation) for text in texts], is_single
-
-
-def _check_sentence(sentence, name: str) -> None:
-    """Raise a ValueError for a sentence that is not a list of words."""
-    if isinstance(sentence, str) or not isinstance(sentence, (list, tuple)):
-        raise ValueError(f"{name} must be a list of words, as others are, got {sentence!r:.60}")
-    for n, word in enumerate(sentence):
-        check_text(word, f"{name}[{n}]")
-        if not word.strip():
-            raise ValueError(f"{name}[{n}] must be a word, got {word!r}")
-
-
-def _tag_spans(
-    bert: Bert,
-    function: Callable,
-    texts: list[str],
-    spans: list[list[Span]],
-    batch_size: int,
-    progress: bool,
-) -> list[list[Word]]:
-    """Label words at known spans, read as in training: in windows if the text is long."""
-    tokenizer, limit = require_tokenizer(bert, "tag"), longest(bert)
-    if limit < 3:
-        raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
-    labels = label_names(bert, bert.spec.num_labels)
-    outside = "O" if "O" in labels else labels[0]
-    results: list[list[Word]] = [[] for _ in texts]
-
-    def encode(part: slice) -> list[list[Window]]:
-        encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
-        return [
-            split_windows(tokenizer, encoding, own, limit)
-            for encoding, own in zip(encodings, spans[part], strict=True)
-        ]
-
-    for index, windows, outputs in run_windows(
-        bert, function, [texts], encode, batch_size, progress
-    ):
-        predictions: dict[int, tuple[str, float]] = {}
-        for window, (logits,) in zip(windows, outputs, strict=True):
-            probabilities = softmax(logits[list(window.tokens)])
-            for word, row in zip(window.words, probabilities, strict=True):
-                predictions[word] = _choose_label(labels, row)
-        results[index] = [
-            Word(texts[index][a:b], *predictions.get(word, (outside, 0.0)), a, b)
-            for word, (a, b) in enumerate(spans[index])
-        ]
-    return results
-
-
-def _tag_tokens(bert: Bert, text: str, encoding: Encoding, probabilities: np.ndarray) -> list[Word]:
-    """Label the tokenizer's words."""
-    labels = label_names(bert, probabilities.shape[1])
-    tokens: dict[int, list[int]] = {}
-    for token, word in enumerate(encoding.word_ids):
-        if word is not None:
-            tokens.setdefault(word, []).append(token)
-    spans = [(encoding.offsets[own[0]][0], encoding.offsets[own[-1]][1]) for own in tokens.values()]
-    return [
-        Word(text[start:end], *_choose_label(labels, probabilities[own[0]]), start, end)
-        for (start, end), own in zip(spans, tokens.values(), strict=True)
-    ]
-
-
-def _choose_label(labels: list[str], probabilities: np.ndarray) -> tuple[str, float]:
-    best = int(probabilities.argmax())
-    return labels[best], float(probabilities[best])

@@ -89,7 +89,15 @@ def _read_words(path: Path, options: ColumnOptions) -> Iterator[_Word]:
                     word = _index(options.text, cells, location)
                 if options.label is not None:
                     label = _index(options.label, cells, location)
-            yield _Word(sentence, *_select_cells(cells, word, label, universal, location), location)
+            if universal and len(cells) != _CONLLU_COLUMNS:
+                raise ValueError(
+                    f"{location}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}"
+                )
+            pair = [cells[column].strip() for column in (word, label) if column < len(cells)]
+            if len(cells) < 2 or len(pair) < 2 or not all(pair):
+                text = " ".join(cells)[:60]
+                raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
+            yield _Word(sentence, *pair, location)
             check_width(cells, names, location)  # the last one may be no label
 
 
@@ -103,15 +111,3 @@ def _index(name: str, cells: list[str], location: str) -> int:
             f"these, or a column's number, 1 … {len(cells)}"
         )
     return names[name.strip().lower()]
-
-
-def _select_cells(
-    cells: list[str], word: int, label: int, universal: bool, location: str
-) -> tuple[str, str]:
-    if universal and len(cells) != _CONLLU_COLUMNS:
-        raise ValueError(f"{location}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}")
-    pair = [cells[column] for column in (word, label) if column < len(cells)]
-    if len(cells) < 2 or len(pair) < 2 or not all(cell.strip() for cell in pair):
-        text = " ".join(cells)[:60]
-        raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
-    return pair[0].strip(), pair[1].strip()

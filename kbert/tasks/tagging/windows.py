@@ -72,6 +72,17 @@ def find_spans(text: str, punctuation: str) -> list[Span]:
     return spans
 
 
+def read_words(encoding: Encoding) -> tuple[list[Span], Window]:
+    """Return the spans of the tokenizer's own words, and the whole encoding as their window."""
+    tokens: dict[int, list[int]] = {}
+    for token, word in enumerate(encoding.word_ids):
+        if word is not None:
+            tokens.setdefault(word, []).append(token)
+    spans = [(encoding.offsets[own[0]][0], encoding.offsets[own[-1]][1]) for own in tokens.values()]
+    first = tuple(own[0] for own in tokens.values())
+    return spans, Window(encoding.ids, tuple(range(len(spans))), first)
+
+
 def split_windows(
     tokenizer: Tokenizer, encoding: Encoding, spans: Sequence[Span], max_length: int
 ) -> list[Window]:
@@ -80,7 +91,13 @@ def split_windows(
     A word's label is at its first token, in the window where that is farthest from the ends. A word
     that the tokenizer drops is in no window. `max_length` counts [CLS] and [SEP].
     """
-    first = _find_first_tokens(spans, encoding.offsets)
+    first: dict[int, int] = {}  # the first token of each word that has one
+    word = 0
+    for token, (start, _) in enumerate(encoding.offsets):
+        while word < len(spans) and start >= spans[word][1]:
+            word += 1
+        if word < len(spans):
+            first.setdefault(word, token)
     width = max_length - 2
     ranges = windows(len(encoding), width, width // 2)
     ends = [end for _, end in ranges]
@@ -102,15 +119,3 @@ def split_windows(
         )
         for (start, end), mine in zip(ranges, owned, strict=True)
     ]
-
-
-def _find_first_tokens(spans: Sequence[Span], offsets: Sequence[Span]) -> dict[int, int]:
-    """Return the first token of each word that has one."""
-    first: dict[int, int] = {}
-    word = 0
-    for token, (start, _) in enumerate(offsets):
-        while word < len(spans) and start >= spans[word][1]:
-            word += 1
-        if word < len(spans):
-            first.setdefault(word, token)
-    return first
