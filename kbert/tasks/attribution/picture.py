@@ -21,11 +21,15 @@ _MOST_LINES = 400
 
 def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> None:
     """Write the picture: the title, texts from a line of their own, and the notes below."""
+    from matplotlib.patches import Rectangle
+
     with draw_figure(path) as figure:
         pieces, lines = _lay_out(texts)
-        notes = [
-            line for note in [_list_strongest(texts), *notes] for line in textwrap.wrap(note, 100)
-        ]
+        strongest = [span for spans in texts for span in spans if span.tokens]
+        strongest = sorted(strongest, key=lambda span: -abs(span.score))[:_STRONGEST]
+        scores = ", ".join(f"{printable.line(one.text)} {one.score:+.4f}" for one in strongest)
+        notes = [f"Blue counts for it, orange against: {scores}.", *notes]  # there is no table
+        notes = [line for note in notes for line in textwrap.wrap(note, 100)]
         height = 2 * _MARGIN + _TITLE + _LINE * lines + 0.19 * len(notes) + 0.1
         figure.set_size_inches(_WIDTH, height)
         figure.set_facecolor("white")
@@ -39,7 +43,10 @@ def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> N
         for left, line, width, text, span in pieces:
             y = top - _LINE * (line + 0.5)
             if span.tokens:
-                _draw_box(figure, left, y, width, height, span)
+                colour = (*(channel / 255 for channel in span.colour), span.opacity)
+                corner = (left / _WIDTH, (y - 0.4 * _LINE) / height)
+                sides = (width / _WIDTH, 0.8 * _LINE / height)
+                figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
             write(left, y, text)
         for number, note in enumerate(notes):
             write(_MARGIN, _MARGIN + 0.19 * (len(notes) - 1 - number), note, _NOTE, "#444444")
@@ -95,20 +102,3 @@ def _measure(text: str) -> float:
         return float(path.get_extents().width)
 
     return (extent(f"|{text}|") - extent("||")) / 72
-
-
-def _draw_box(figure, left: float, y: float, width: float, height: float, span: Span) -> None:
-    from matplotlib.patches import Rectangle
-
-    colour = (*(channel / 255 for channel in span.colour), span.opacity)
-    corner = (left / _WIDTH, (y - 0.4 * _LINE) / height)
-    sides = (width / _WIDTH, 0.8 * _LINE / height)
-    figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
-
-
-def _list_strongest(texts: list[list[Span]]) -> str:
-    """List the scores of the strongest tokens, since a picture has no table."""
-    spans = [span for spans in texts for span in spans if span.tokens]
-    spans = sorted(spans, key=lambda span: -abs(span.score))[:_STRONGEST]
-    scores = ", ".join(f"{printable.line(span.text)} {span.score:+.4f}" for span in spans)
-    return f"Blue counts for it, orange against: {scores}."
