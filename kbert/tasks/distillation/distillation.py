@@ -47,12 +47,15 @@ class Distillation:
         pairs = map_layers(spec.config.num_hidden_layers, teacher.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), teacher.config.hidden_size
-        self.losses: Mapping[str, Loss] = {
-            names.teacher_output(name): _distill_loss(name, loss, settings.temperature)
-            for name, loss in self._outputs.items()
-        } | {
-            names.hidden_target(block): LOSSES[str(settings.hidden_loss)] for block in self._states
-        }
+        losses_of_teacher: dict[str, Loss] = {}
+        for name, loss in self._outputs.items():
+            assert loss.teacher is not None
+            # the logits of classes are divided by the temperature; numbers have none
+            options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
+            losses_of_teacher[names.teacher_output(name)] = make_loss(loss.teacher, name, **options)
+        for block in self._states:
+            losses_of_teacher[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
+        self.losses: Mapping[str, Loss] = losses_of_teacher
         self.digest = weights_digest(teacher)
         states = map(names.encoder_output, sorted(set(self._states.values())))
         self._compute = compile_teacher(teacher, [*self._outputs, *states], spec, settings)
@@ -63,13 +66,16 @@ class Distillation:
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """See `Batches`."""
-        if not self._states:
-            return self._add_targets(self._batches.batch(step, part), None)
-        whole = self._batches.batch(step)  # a token's weight depends on all of the step's
-        return self._add_targets(whole.select(part), self._weigh_tokens(whole)[part])
-
-    def _add_targets(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
-        """`tokens`: float32 (B, S), the weight of each one's hidden states; None: not distilled."""
+        if self._states:
+            batch = self._batches.batch(step)  # a token's weight depends on all of the step's
+            counts = sum(array.reshape(len(batch), -1).sum(1) for array in batch.weights.values())
+            # (B, S), 0: padding, rows without a label; the weights of a step sum to 1
+            real = batch.inputs[names.TOKEN_IDS] != self._pad_id
+            real &= np.asarray(counts > 0)[:, None]
+            tokens = (real.astype(np.float32) / max(real.sum(), 1))[part]
+            batch = batch.select(part)
+        else:
+            batch = self._batches.batch(step, part)
         alpha, outputs = self._settings.alpha, self._compute(batch.inputs)
         labels = dict(batch.labels) if alpha < 1 else {}
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
@@ -79,28 +85,10 @@ class Distillation:
             labels[target] = outputs[name][:, 0] if is_number else outputs[name]
             weights[target] = alpha * batch.weights[name]
         for block, layer in self._states.items():
-            assert tokens is not None
             labels[names.hidden_target(block)] = outputs[names.encoder_output(layer)]
             weights[names.hidden_target(block)] = self._settings.hidden_loss_weight * tokens
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
-
-    def _weigh_tokens(self, batch: TrainingBatch) -> np.ndarray:
-        """Return each token's weight, (B, S), which sum to 1; 0: padding, rows without a label."""
-        weights = batch.weights.values()
-        counts = sum(array.reshape(len(batch), -1).sum(1) for array in weights) > 0
-        tokens = (batch.inputs[names.TOKEN_IDS] != self._pad_id) & np.asarray(counts)[:, None]
-        return tokens.astype(np.float32) / max(tokens.sum(), 1)
-
-
-def _distill_loss(output: str, loss: Loss, temperature: float) -> Loss:
-    """Return the loss of an output with a teacher's logits as its labels.
-
-    The logits of classes are divided by the temperature; numbers have none.
-    """
-    assert loss.teacher is not None
-    options = {} if loss.teacher == loss.name else {"temperature": temperature}
-    return make_loss(loss.teacher, output, **options)
 
 
 def open_teacher(
