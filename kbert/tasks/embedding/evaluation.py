@@ -67,7 +67,10 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
             lambda *both: {name: compute(*both) for name, compute in correlations.items()},
         )
     if kind == "labelled sentences":
-        return _score_labels(unit[columns[:, 0]], examples.groups)
+        sentences, every = unit[columns[:, 0]], np.arange(len(columns))
+        nearest = _find_nearest(sentences, every, every)[:, : len(every) - 1]  # the last is itself
+        hits = examples.groups[nearest] == examples.groups[:, None]
+        return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _average)
     retrieval = score_retrieval(unit, columns)
     if kind == "pairs":
         return retrieval
@@ -109,13 +112,6 @@ def _average(per_query: np.ndarray) -> dict[str, float]:
     """Return recall@k, and mrr@10 if there is a column for it."""
     names = [*(f"recall@{k}" for k in NEAREST), "mrr@10"]
     return dict(zip(names, per_query.mean(0).tolist(), strict=False))
-
-
-def _score_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
-    every = np.arange(len(unit))
-    nearest = _find_nearest(unit, every, every)[:, : len(unit) - 1]  # the last is the text itself
-    hits = groups[nearest] == groups[:, None]
-    return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _average)
 
 
 def _find_nearest(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
@@ -12,7 +11,7 @@ from kbert.graph.closed_form import layers as graph_layers
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
-from kbert.tasks.embedding.training import TASK, TextRecord, check_prompt, drop_single_labels
+from kbert.tasks.embedding.training import TASK, check_prompt, drop_single_labels
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.setting_rules import VECTOR_POOLINGS
@@ -43,15 +42,40 @@ class EmbeddingTraining(Finetuning):
         self._train = list(drop_single_labels(self._train))
         kind = self._train[0].kind
         self.units = kind, self._dev[0].kind if self._dev else ""
-        loss = _choose_loss(kind, self.settings.loss)
-        _check_records(self._train, loss)
+        known = _LOSSES_BY_KIND[kind]
+        loss = self.settings.loss or known[0]
+        if loss not in known:
+            kinds = [other for other, losses in _LOSSES_BY_KIND.items() if loss in losses]
+            raise ValueError(
+                f"loss must be {' or '.join(known)} for {kind}, got {loss}, which is for "
+                f"{' and '.join(kinds)}"
+            )
+        first = self._train[0]
+        if loss == "triplet" and len(first.texts) > 3:
+            raise ValueError(
+                f"{first.location}: expected one negative with loss triplet, got "
+                f"{len(first.texts) - 2}: take loss infonce, or leave the others out"
+            )
+        for record in self._train if loss == "cosine" else ():
+            if not -1 <= (record.score or 0.0) <= 1:
+                raise ValueError(
+                    f"{record.location}: scores must be -1 … 1 with loss cosine, got "
+                    f"{record.score:g}: divide them, or take loss cosent, for which only their "
+                    "order matters"
+                )
         self.settings = dataclasses.replace(self.settings, loss=loss)
         if self._dev:
             self.score = SCORES[self.units[1]]
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         super().open(compiled, shape_cost)
-        self._refuse_nothing_to_train()
+        # the pooler alone would have no share in the vectors
+        owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
+        if not self.trained.adapted and owners - self.trained.frozen <= {names.POOLER}:
+            raise ValueError(
+                f"freeze must leave a part of the encoder to train for embed, got "
+                f"{self.settings.freeze!r}"
+            )
         config, settings, texts = self.bert.config, self.settings, self.batches.count
         if settings.loss == "infonce":
             self._refuse_duplicates()
@@ -123,22 +147,13 @@ class EmbeddingTraining(Finetuning):
                 f"{max(self.settings.dimensions)}"
             )
 
-    def _refuse_nothing_to_train(self) -> None:
-        """Raise a ValueError where the pooler alone is left, which has no share in the vectors."""
-        owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
-        if not self.trained.adapted and owners - self.trained.frozen <= {names.POOLER}:
-            raise ValueError(
-                f"freeze must leave a part of the encoder to train for embed, got "
-                f"{self.settings.freeze!r}"
-            )
-
     def _refuse_duplicates(self) -> None:
-        if self.settings.batch_size == 1 and self.batches.count == 2:
+        if self.batches.count != 2:
+            return
+        if self.settings.batch_size == 1:
             raise ValueError(
                 "batch_size must be at least 2 with loss infonce, got 1: there are no negatives"
             )
-        if self.batches.count != 2:
-            return
         duplicates = self.batches.find_batch_without_negatives(self.settings.epochs)
         if duplicates is not None:
             record = self._train[int(duplicates.min())]
@@ -157,48 +172,17 @@ class EmbeddingTraining(Finetuning):
         return {names.POOLER: None} | layers_of(self.bert.model)
 
     def make_bert(self, layers) -> Bert:
-        model = build_with(self.spec, layers | self._pooler())
+        if self.spec.has_pooler:  # the source's, which is not trained
+            own = self.bert.spec.has_pooler
+            pooler = self.bert.model.get_layer(names.POOLER) if own else None
+            layers = layers | {names.POOLER: pooler}
+            if not own:
+                _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
+        model = build_with(self.spec, layers)
         length = self._own.max_length or longest(self.bert, self.settings.max_length)
         sentence = dataclasses.replace(self._own, max_length=length)
         tokenizer = self.bert.tokenizer
         return Bert(self.bert.config, self.task.head, model, tokenizer, sentence=sentence)
-
-    def _pooler(self) -> dict:
-        """Return the source's pooler, which is not trained."""
-        if not self.spec.has_pooler:
-            return {}
-        if self.bert.spec.has_pooler:
-            return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
-        _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
-        return {names.POOLER: None}
-
-
-def _choose_loss(kind: str, loss: str | None) -> str:
-    """Return the loss of a kind of records; a ValueError if `loss` is for other kinds."""
-    if loss is not None and loss not in _LOSSES_BY_KIND[kind]:
-        kinds = [other for other, losses in _LOSSES_BY_KIND.items() if loss in losses]
-        raise ValueError(
-            f"loss must be {' or '.join(_LOSSES_BY_KIND[kind])} for {kind}, got {loss}, which is "
-            f"for {' and '.join(kinds)}"
-        )
-    return loss or _LOSSES_BY_KIND[kind][0]
-
-
-def _check_records(records: Sequence[TextRecord], loss: str) -> None:
-    """Raise a ValueError, with file and line, for a record that does not fit the loss."""
-    if loss == "triplet" and len(records[0].texts) > 3:
-        raise ValueError(
-            f"{records[0].location}: expected one negative with loss triplet, got "
-            f"{len(records[0].texts) - 2}: take loss infonce, or leave the others out"
-        )
-    if loss != "cosine":
-        return
-    for record in records:
-        if not -1 <= (record.score or 0.0) <= 1:
-            raise ValueError(
-                f"{record.location}: scores must be -1 … 1 with loss cosine, got {record.score:g}: "
-                "divide them, or take loss cosent, for which only their order matters"
-            )
 
 
 def encoder_of(model):
