@@ -74,8 +74,17 @@ def fill_mask(
     require_head(bert, "fill_mask", "pretraining", MLM_LAYERS)
 
     def check(index: int, encoding: Encoding) -> None:
-        name = "texts" if is_single else f"texts[{index}]"
-        _check_masks(tokenizer, name, listed_texts[index], encoding)
+        name, text = "texts" if is_single else f"texts[{index}]", listed_texts[index]
+        mask = tokenizer.token_of(tokenizer.mask_id)
+        count = encoding.ids.count(tokenizer.mask_id)
+        total = text.count(mask) if encoding.truncated else count
+        if not total:
+            raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
+        if count < total:
+            raise ValueError(
+                f"{name} must have every {mask} in its first {len(encoding)} tokens, got {count} "
+                f"of {total} there: {text[:60]!r}"
+            )
 
     states = run_texts(
         bert,
@@ -94,20 +103,6 @@ def fill_mask(
     candidates = iter(_list_candidates(bert, tokenizer, np.concatenate(states), top_k))
     results = [[next(candidates) for _ in range(len(at_masks))] for at_masks in states]
     return results[0] if is_single else results
-
-
-def _check_masks(tokenizer: Tokenizer, name: str, text: str, encoding: Encoding) -> None:
-    """Raise a ValueError unless a text has a [MASK] and none of them is truncated."""
-    mask = tokenizer.token_of(tokenizer.mask_id)
-    count = encoding.ids.count(tokenizer.mask_id)
-    total = text.count(mask) if encoding.truncated else count
-    if not total:
-        raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
-    if count < total:
-        raise ValueError(
-            f"{name} must have every {mask} in its first {len(encoding)} tokens, got {count} of "
-            f"{total} there: {text[:60]!r}"
-        )
 
 
 def _list_candidates(
