@@ -208,7 +208,15 @@ def _score_pairs(
     """Return a classifier's scores of the query with each text, float (N,)."""
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
-        return _compute_activations(bert, query, texts, options)
+        # as `CrossEncoder.predict`
+        settings = bert.cross_encoder or CrossEncoderSettings()
+        name = "sigmoid"
+        if settings.activation is not None:
+            name = keras_activation(settings.activation, "the checkpoint's activation_fn")
+        logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
+        check_finite(logits, "the scores of texts")
+        activation = keras.activations.get(name)
+        return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
     if label is None and len(names) == 2:
         label = names[1]
     if label not in names:
@@ -218,20 +226,6 @@ def _score_pairs(
         )
     labels = classify(bert, [query] * len(texts), texts, **options)
     return np.array([{one.label: one.probability for one in row}[label] for row in labels])
-
-
-def _compute_activations(
-    bert: Bert, query: str, texts: list[str], options: InferenceOptions
-) -> np.ndarray:
-    """Return the scores of `CrossEncoder.predict` for the query with each text."""
-    settings = bert.cross_encoder or CrossEncoderSettings()
-    name = "sigmoid"
-    if settings.activation is not None:
-        name = keras_activation(settings.activation, "the checkpoint's activation_fn")
-    logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
-    check_finite(logits, "the scores of texts")
-    activation = keras.activations.get(name)
-    return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
 
 
 def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
