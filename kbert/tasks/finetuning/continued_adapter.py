@@ -70,7 +70,11 @@ def open_source(
     adapter = peft_folder.read(folder)
     if settings.lora_rank is None:
         return load(find_base(folder), adapter=folder, lowercase=lowercase), None
-    if (wanted := _settings_of(adapter)) != _settings_in(settings):
+    (a, _, scale), *_ = adapter.pairs.values()
+    wanted = _describe_lora(a.shape[0], {name for _, name in adapter.pairs}, scale * a.shape[0])
+    alpha = settings.lora_rank if settings.lora_alpha is None else settings.lora_alpha
+    targets = set(read_lora_targets(settings.lora_targets))
+    if wanted != _describe_lora(settings.lora_rank, targets, alpha):
         if not of_run:
             raise ValueError(f"{source} has an adapter with other settings: give {wanted}")
         _logger.warning(
@@ -115,18 +119,7 @@ def choose_trained(
     return trained
 
 
-def _settings_of(adapter: LoraAdapter) -> str:
-    """Return the settings of `finetune` that have made an adapter."""
-    (a, _, scale), *_ = adapter.pairs.values()
-    names = {name for _, name in adapter.pairs}
-    return _describe_lora(a.shape[0], names, scale * a.shape[0])
-
-
-def _settings_in(settings: FinetuningSettings) -> str:
-    alpha = settings.lora_rank if settings.lora_alpha is None else settings.lora_alpha
-    return _describe_lora(settings.lora_rank, set(read_lora_targets(settings.lora_targets)), alpha)
-
-
 def _describe_lora(rank, names: set[str], alpha) -> str:
+    """Return settings of `finetune`, such as those that have made an adapter."""
     ordered = ",".join(read_lora_targets(",".join(names)))
     return f"lora_rank={rank}, lora_targets={ordered!r}, lora_alpha={alpha:g}"

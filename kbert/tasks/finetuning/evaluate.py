@@ -166,28 +166,19 @@ class LabelledEvaluation(Evaluation):
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
 
-        logits = self._compute_logits(predict, outputs)
+        ids, pad_id = self.examples.ids, self.pad_id
+        arrays = self.predict_sequences(
+            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
+        )
+        if HEADS[self.task.head].reads != "first":  # logits of tokens, without padding
+            pairs = zip(arrays, ids, strict=True)
+            arrays = [[row[: len(sequence)] for row in rows] for rows, sequence in pairs]
+        columns = map(self.examples.group_sequences, zip(*arrays, strict=True))
+        logits = dict(zip(outputs, columns, strict=True))
         loss = LOSSES[self.task.loss].compute_mean(self.examples.labels, logits)
         scores = self.task.scores(self.records, self.examples, logits, self.labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
-
-    def _compute_logits(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
-        """Return logits by output, an array per example; without padding, or one per sequence."""
-        ids, pad_id = self.examples.ids, self.pad_id
-        outputs = self.predict_sequences(
-            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
-        )
-        if HEADS[self.task.head].reads != "first":
-            outputs = [
-                [row[: len(sequence)] for row in rows]
-                for rows, sequence in zip(outputs, ids, strict=True)
-            ]
-        columns = zip(*outputs, strict=True)
-        return {
-            name: self.examples.group_sequences(column)
-            for name, column in zip(names, columns, strict=True)
-        }
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

@@ -164,20 +164,16 @@ def read_data(
         return records, None, labels
     columns = with_known_labels(columns, task, labels)
     dev_records = records_of(task, dev, "dev", columns)
-    _check_same_kind(records[0], dev_records[0])
+    kinds = [
+        "single texts" if getattr(record, "pair", None) is None else "pairs"
+        for record in (records[0], dev_records[0])
+    ]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            "train and dev must both have pairs of texts or both single texts, got "
+            f"{kinds[0]} in {data_of(records[0].location)} and {kinds[1]} in "
+            f"{data_of(dev_records[0].location)}"
+        )
     if labels and task.problem_type != "regression":
         task.check_labels(dev_records, labels)
     return records, dev_records, labels
-
-
-def _check_same_kind(*records) -> None:
-    """Refuse training and dev data if one has pairs of texts and the other single texts."""
-    kinds = [
-        "single texts" if getattr(record, "pair", None) is None else "pairs" for record in records
-    ]
-    if kinds[0] != kinds[1]:
-        train, dev = (data_of(record.location) for record in records)
-        raise ValueError(
-            "train and dev must both have pairs of texts or both single texts, got "
-            f"{kinds[0]} in {train} and {kinds[1]} in {dev}"
-        )
