@@ -90,7 +90,13 @@ def glue(
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
     settings = list_settings(**grid)
     require_positive("seeds", seeds)
-    _check_options(options)
+    of_grid = {setting: name for name, setting in GRID.items()} | {"seed": "seeds"}
+    for name in options:
+        if (new := of_grid.get(aliases.setting(name) or name)) is not None:
+            raise ValueError(f"glue has no option {name!r}: give {new}")
+        if name in _FIXED:
+            raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
+    FinetuningSettings.from_options(options, "glue")
     folders = find_folders(data, chosen)
     read = {task.name: read_task(task, folders[task.name]) for task in chosen}
     bert = source if isinstance(source, Bert) else load(source)
@@ -100,17 +106,6 @@ def glue(
     result = GlueResult(tuple(results), Path(output))
     write_glue_page(result, bert.config)
     return result
-
-
-def _check_options(options: dict) -> None:
-    """Raise a ValueError for options that the protocol sets, or that do not exist."""
-    of_grid = {setting: name for name, setting in GRID.items()} | {"seed": "seeds"}
-    for name in options:
-        if (new := of_grid.get(aliases.setting(name) or name)) is not None:
-            raise ValueError(f"glue has no option {name!r}: give {new}")
-        if name in _FIXED:
-            raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
-    FinetuningSettings.from_options(options, "glue")
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,11 @@ class _Runs:
                 *(task.name, len(runs), total, setting, seed),
                 ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items()),
             )
-            _remove_models(runs, max(runs, key=score))
+            best = max(runs, key=score)
+            for other in runs:  # one of base's models is 900 MB
+                if other is not best:
+                    shutil.rmtree(other.folder / "model", ignore_errors=True)
+                    (other.folder / "model.keras").unlink(missing_ok=True)
 
         for setting in settings:
             run_with(setting, 0)
@@ -157,7 +156,14 @@ class _Runs:
         name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         folder = self.folder / task.name / name
         if (folder / METRICS_FILE).is_file():
-            return Run(setting, seed, _read_metrics(folder, made_of), folder)
+            saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
+            for name, value in json.loads(json.dumps(made_of)).items():
+                if saved["made_of"].get(name) != value:
+                    raise ValueError(
+                        f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
+                        f"{value}: choose another output"
+                    )
+            return Run(setting, seed, saved["figures"], folder)
         metrics = self._compute_metrics(task, data, setting, seed, folder)
         text = json.dumps({"figures": metrics, "made_of": made_of}, indent=2) + "\n"
         write_atomically(folder / METRICS_FILE, text.encode())
@@ -182,23 +188,3 @@ class _Runs:
         return {
             name + suffix: metrics[suffix][name] for suffix in data.dev for name in task.metrics
         }
-
-
-def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:
-    """Return the metrics of a finished run; raise a ValueError if it was made of something else."""
-    saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
-    for name, value in json.loads(json.dumps(made_of)).items():
-        if saved["made_of"].get(name) != value:
-            raise ValueError(
-                f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
-                f"{value}: choose another output"
-            )
-    return saved["figures"]
-
-
-def _remove_models(runs: Sequence[Run], best: Run) -> None:
-    """Remove the models of all runs but the best: each of base's is 900 MB."""
-    for run in runs:
-        if run is not best:
-            shutil.rmtree(run.folder / "model", ignore_errors=True)
-            (run.folder / "model.keras").unlink(missing_ok=True)
