@@ -102,10 +102,9 @@ class Pretraining(Recipe):
         held_out = self.held_out and self.held_out.fingerprint
         self.dev_name = "held-out documents" if self.held_out else None
         self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
-        self.config = self.resumed_config or self._check_config()
-
-    def _check_config(self) -> BertConfig:
-        """Return the configuration of a new run, checked against its data."""
+        if self.resumed_config is not None:
+            self.config = self.resumed_config
+            return
         size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
         if (init := self.sources.get("init")) is None:
             assert self._preset is not None
@@ -117,7 +116,7 @@ class Pretraining(Recipe):
 
             config = inspect(init).config
         check_fits(config, init or "the configuration", size, seq_len)
-        return config.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
+        self.config = config.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         from kbert.graph.accounting import account
