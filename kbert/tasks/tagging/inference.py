@@ -89,7 +89,7 @@ def tag(
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
     if known is not None and limit < 3:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
-    spans: list[Sequence[Span]] = list(known or [()] * len(texts))
+    spans: list[list[Span]] = list(known or [[]] * len(texts))
     truncated = 0
 
     def encode(part: slice) -> list[list[Window]]:

@@ -97,7 +97,7 @@ def _read_words(path: Path, options: ColumnOptions) -> Iterator[_Word]:
             if len(cells) < 2 or len(pair) < 2 or not all(pair):
                 text = " ".join(cells)[:60]
                 raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
-            yield _Word(sentence, *pair, location)
+            yield _Word(sentence, pair[0], pair[1], location)
             check_width(cells, names, location)  # the last one may be no label
 
 
