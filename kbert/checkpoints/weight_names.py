@@ -112,7 +112,12 @@ def find_head(tensors: Collection[str], column: str) -> str:
     their parts; else the first.
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
-    parts = {head.name: head.variant(family).parts for head in _heads_to_find()}
+    by_layers: dict[tuple[str, ...], Head] = {}  # one head for each set of layers
+    for head in HEADS.values():
+        by_layers.setdefault(head.layers, head)
+    heads = [head for head in by_layers.values() if head.layers]
+    heads.sort(key=lambda head: (head.predicts_tokens, head.has_labels))
+    parts = {head.name: head.variant(family).parts for head in heads}
     present = {
         name: own
         for name, parts_of_one in parts.items()
@@ -128,15 +133,6 @@ def find_head(tensors: Collection[str], column: str) -> str:
         and all(not _names_of({part}, column).isdisjoint(tensors) for part in parts[name])
     ]
     return max(whole, key=lambda name: len(present[name]), default=first)
-
-
-def _heads_to_find() -> list[Head]:
-    """Return one head for each set of layers, in the order in which `find_head` tries them."""
-    by_layers: dict[tuple[str, ...], Head] = {}
-    for head in HEADS.values():
-        by_layers.setdefault(head.layers, head)
-    heads = [head for head in by_layers.values() if head.layers]
-    return sorted(heads, key=lambda head: (head.predicts_tokens, head.has_labels))
 
 
 def _names_of(parts: Collection[str], column: str) -> set[str]:

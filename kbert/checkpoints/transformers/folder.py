@@ -5,6 +5,7 @@ Or one file of weights, see `kbert.checkpoints.transformers.layout`.
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from kbert.checkpoints.transformers.sentence_files import (
     read_sentence_settings,
     write_sentence_settings,
 )
-from kbert.checkpoints.transformers.weight_files import INDEXES
+from kbert.checkpoints.transformers.weight_files import FILES, INDEXES
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
@@ -35,15 +36,26 @@ _CONFIG = js.fields(
     }
 )
 SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
+_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_SHARD = re.compile(r"-\d+-of-\d+$")
 _LABELS = js.mapping_of(js.TEXT)
 _MOST_LABELS = 100_000  # of num_labels, which names none
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
+_IGNORED = "%s: %s, got %s: it is ignored"
 _OTHER = "ForMultipleChoice"  # classes with a head that kbert does not have
 
 
 def is_checkpoint(path: Path) -> bool:
     """Return whether a path is a folder of transformers, or a file of weights of its models."""
-    return layout.is_weight_file(path) or layout.is_folder(path)
+    if path.is_file():
+        is_weights = path.suffix in _ENDINGS or layout.is_keras_2_file(path)
+        return is_weights and not _SHARD.search(path.stem)
+    files = layout.find_layout(path)
+    if not path.is_dir() or not any((files.folder / name).is_file() for name in FILES):
+        return False
+    with contextlib.suppress(ValueError):
+        return files.config is not None and "class_name" not in js.read(files.config, js.OBJECT)
+    return True  # what is wrong with it is said when it is opened
 
 
 @contextlib.contextmanager
@@ -118,7 +130,11 @@ def write(
     """
     classes = classes_of(bert.config)
     name = class_to_write(bert, architecture)
-    writing.refuse_leftovers(path, _list_leftovers(bert, [] if also else [ONNX]))
+    # what would be read with, or before, what is written
+    stale = [*INDEXES, "pytorch_model.bin", "model.onnx", *([] if also else [ONNX])]
+    stale += ["tokenizer.json", "vocab.txt", "vocab.json"] if bert.tokenizer is None else []
+    stale += ["modules.json"] if bert.sentence is None else []
+    writing.refuse_leftovers(path, stale)
     groups, column = classes.named[name][1], weight_names.column_of(bert.config)
     entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
     prefix = "" if name == classes.bare else classes.prefix
@@ -187,16 +203,6 @@ def class_to_write(bert, architecture: str | None) -> str:
     return architecture
 
 
-def _list_leftovers(bert, stale: list[str]) -> list[str]:
-    """Return the files that would be read with, or before, what is written."""
-    names = [*INDEXES, "pytorch_model.bin", "model.onnx", *stale]
-    if bert.tokenizer is None:
-        names += ["tokenizer.json", "vocab.txt", "vocab.json"]
-    if bert.sentence is None:
-        names.append("modules.json")
-    return names
-
-
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
     """Return the class that config.json names; None for none or one that kbert does not know."""
     names = values.get("architectures") or ()
@@ -213,7 +219,8 @@ def _problem_type(values: dict, file: Path | None) -> str | None:
     problem_type = values.get("problem_type")
     if problem_type is None or problem_type in PROBLEM_TYPES:
         return problem_type
-    _warn_of_ignored(file, f"problem_type must be one of {', '.join(PROBLEM_TYPES)}", problem_type)
+    rule = f"problem_type must be one of {', '.join(PROBLEM_TYPES)}"
+    _logger.warning(_IGNORED, file, rule, js.short_repr(problem_type))
     return None
 
 
@@ -226,12 +233,8 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
     if js.matches(names, _LABELS) and set(names) == set(indices):
         return tuple(names[index] for index in indices)
     rule = f"id2label must name the classifier's {count} outputs, 0 … {count - 1}"
-    _warn_of_ignored(file, rule, names)
+    _logger.warning(_IGNORED, file, rule, js.short_repr(names))
     return None
-
-
-def _warn_of_ignored(file: Path | None, rule: str, value) -> None:
-    _logger.warning("%s: %s, got %s: it is ignored", file, rule, js.short_repr(value))
 
 
 def _new_labels(values: dict) -> tuple[str, ...] | None:

@@ -5,7 +5,6 @@ A file of weights is opened alone too, with the configuration beside it: what to
 or Keras 2 wrote around a model of transformers.
 """
 
-import contextlib
 import logging
 import re
 from collections.abc import Sequence
@@ -19,14 +18,11 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.transformers import tf_weights
 from kbert.checkpoints.transformers.classes import Classes
 from kbert.checkpoints.transformers.sentence_files import transformer_folder
-from kbert.checkpoints.transformers.weight_files import FILES, read_file, read_tensors
+from kbert.checkpoints.transformers.weight_files import read_file, read_tensors
 from kbert.graph.config import BertConfig, find_config
-from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
 
-_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-_SHARD = re.compile(r"-\d+-of-\d+$")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _OLD_NAMES = re.compile(r"(?<=LayerNorm\.)(gamma|beta)$")
 _NEW_NAMES = {"gamma": "weight", "beta": "bias"}
@@ -44,27 +40,9 @@ class Layout:
     config: Path | None
 
 
-def is_weight_file(path: Path) -> bool:
-    """Return whether a path is a file with all weights of a model of transformers."""
-    if not path.is_file() or _SHARD.search(path.stem):
-        return False
-    return path.suffix in _ENDINGS or is_keras_2_file(path)
-
-
 def is_keras_2_file(path: Path) -> bool:
     """Return whether a path is the .h5 of a Keras 2 model with a TFBertModel in it."""
     return hdf5.recognize_model(path) == "transformers"
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether a folder has weights and a configuration that is not Keras's."""
-    path = transformer_folder(path)
-    if not any((path / name).is_file() for name in FILES):
-        return False
-    layout = find_layout(path)
-    with contextlib.suppress(ValueError):
-        return layout.config is not None and "class_name" not in js.read(layout.config, js.OBJECT)
-    return True  # what is wrong with it is said when it is opened
 
 
 def find_layout(path: Path) -> Layout:

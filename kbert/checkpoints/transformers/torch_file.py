@@ -36,7 +36,17 @@ def tensors_of(file: Path) -> list[Tensor]:
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
     if not isinstance(state, dict):
         raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
-    state = _state_dict(torch, file, state)
+    models = [  # a training checkpoint's key comes before the names
+        key
+        for key in _STATE_KEYS
+        if isinstance(held := state.get(key), dict)
+        and held
+        and all(isinstance(value, torch.Tensor) for value in held.values())
+    ]
+    if len(models) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(models)}")
+    for key in models:
+        state = {f"{key}.{name}": value for name, value in state[key].items()}
     bounds.check_count(file, len(state))
     others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
     if others:
@@ -51,22 +61,6 @@ def tensors_of(file: Path) -> list[Tensor]:
         )
         for name, value in state.items()
     ]
-
-
-def _state_dict(torch, file: Path, pickled: dict) -> dict:
-    """Return the tensors by name; a training checkpoint's key comes before the names."""
-    keys = [
-        key
-        for key in _STATE_KEYS
-        if isinstance(held := pickled.get(key), dict)
-        and held
-        and all(isinstance(value, torch.Tensor) for value in held.values())
-    ]
-    if len(keys) > 1:
-        raise ValueError(f"{file} must hold one model, got several: {', '.join(keys)}")
-    if not keys:
-        return pickled
-    return {f"{keys[0]}.{name}": value for name, value in pickled[keys[0]].items()}
 
 
 def _read(file: Path, sums: CheckSums, value) -> np.ndarray:
