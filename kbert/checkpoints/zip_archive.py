@@ -25,7 +25,13 @@ def unpack(path: Path) -> Iterator[Path]:
             archive = zipfile.ZipFile(raw)
             members = archive.infolist()
         for member in members:
-            _check_member(path, member)
+            levels = member.filename.replace("\\", "/").split("/")
+            is_link = member.external_attr >> 16 & 0o170000 == 0o120000
+            if ".." in levels or levels[0] == "" or ":" in levels[0] or is_link:
+                raise ValueError(
+                    f"{path}: an archive's members must stay within their folder, got "
+                    f"{member.filename!r}"
+                )
         size, whole = path.stat().st_size, sum(member.file_size for member in members)
         bounds.check_unpacked(path, "the archive", size, whole)
         with damage_in_one_line(path, _FORM):
@@ -33,15 +39,6 @@ def unpack(path: Path) -> Iterator[Path]:
         inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
         with rename_in_errors(folder, str(path)):
             yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
-
-
-def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
-    levels = member.filename.replace("\\", "/").split("/")
-    is_link = member.external_attr >> 16 & 0o170000 == 0o120000
-    if ".." in levels or levels[0] == "" or ":" in levels[0] or is_link:
-        raise ValueError(
-            f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
-        )
 
 
 class CheckSums:

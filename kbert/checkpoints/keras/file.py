@@ -144,11 +144,18 @@ def write(bert, path: str | os.PathLike) -> None:
     path = Path(path)
     check(path)
     untrained_weights.warn_of_untrained(bert, path)
+    settings = {
+        **{name: getattr(bert, name) for name in (*_PLAIN, "head", "labels")},
+        "config": bert.config.to_dict(),
+        "sentence": bert.sentence and bert.sentence.to_dict(),
+        "newly_initialized": untrained_weights.make_digests(bert),
+        "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
+    }
     with atomic_file(path) as part, part_folder_of(path) as folder:
         whole = folder / "bert.keras"
         bert.model.save(whole)
         with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(_OWN, json.dumps(_settings(bert), indent=2) + "\n")
+            archive.writestr(_OWN, json.dumps(settings, indent=2) + "\n")
             if bert.sentence is not None and bert.sentence.dense:
                 from safetensors.numpy import save
 
@@ -160,16 +167,6 @@ def write(bert, path: str | os.PathLike) -> None:
                     if (folder / "kbert" / name).is_file():  # vocab.txt is WordPiece's alone
                         archive.write(folder / "kbert" / name, f"kbert/{name}")
         os.replace(whole, part)
-
-
-def _settings(bert) -> dict:
-    return {
-        **{name: getattr(bert, name) for name in (*_PLAIN, "head", "labels")},
-        "config": bert.config.to_dict(),
-        "sentence": bert.sentence and bert.sentence.to_dict(),
-        "newly_initialized": untrained_weights.make_digests(bert),
-        "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
-    }
 
 
 def _check_settings(own: dict, graph: GraphSpec, source: str) -> None:

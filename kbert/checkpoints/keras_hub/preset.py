@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
@@ -109,7 +110,16 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 @contextlib.contextmanager
 def open_backbone(backbone) -> Iterator[Checkpoint]:
     """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it."""
-    name = _find_class(backbone)
+    for cls in type(backbone).__mro__:
+        if cls.__module__.split(".")[0] in _PACKAGES and (name := cls.__name__) in _HEADS:
+            break
+    else:
+        raise ValueError(
+            "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task "
+            f"around it, got {type(backbone).__name__}"
+        )
+    import keras
+
     source = f"the {type(backbone).__name__} {backbone.name!r}"
     with temporary_folder(source) as folder:
         inner = backbone
@@ -121,7 +131,11 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
                 tokenizer.save_to_preset(str(folder))
         _write_object(folder / "config.json", BACKBONE, inner.get_config())
         checkpoint, _ = _read_folder(folder, source)
-        yield dataclasses.replace(checkpoint, tensors=_list_live_tensors(backbone))
+        tensors = {}
+        for variable in backbone.weights:
+            path, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
+            tensors[path] = Tensor(path, tuple(variable.shape), str(variable.dtype), read)
+        yield dataclasses.replace(checkpoint, tensors=tensors)
 
 
 def _unpack(archive: KerasArchive, folder: Path) -> None:
@@ -151,14 +165,26 @@ def _read_folder(
     """Return a preset's checkpoint without tensors, and its task's class, else `BACKBONE`."""
     _, sizes = _read_object(folder / "config.json", BACKBONE)
     vocabulary, lowercase = _find_vocabulary(folder)
-    task, settings = _read_task(folder / "task.json")
+    task, settings, sentence = BACKBONE, dict[str, Any](), None
+    if (file := folder / "task.json").is_file():
+        name, arguments = _read_object(file)
+        if name in _HEADS and name != BACKBONE:
+            task, settings = name, js.check(arguments, _TASK, str(file), "config")
+        else:
+            _logger.warning(
+                "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
+            )
+    if task == "BertTextEmbedder":
+        length = (settings.get("preprocessor") or {}).get("config", {}).get("sequence_length")
+        pooling = settings.get("pooling_mode", "mean")
+        sentence = SentenceSettings(pooling, settings.get("normalize", True), length)
     config = config or _make_config(sizes, source, task, settings, vocabulary)
     checkpoint = Checkpoint(
         "keras_hub",
         _make_spec(config, task, settings, source),
         {},
         source,
-        sentence=_make_sentence(task, settings),
+        sentence=sentence,
         vocabulary=vocabulary,
         lowercase=lowercase,
     )
@@ -178,17 +204,6 @@ def _read_object(file: Path, wanted: str | None = None) -> tuple[str, dict]:
     return name, arguments
 
 
-def _read_task(file: Path) -> tuple[str, dict]:
-    """Return a task's class and arguments; `BACKBONE` without one, or for one unknown to kbert."""
-    if not file.is_file():
-        return BACKBONE, {}
-    name, arguments = _read_object(file)
-    if name in _HEADS and name != BACKBONE:
-        return name, js.check(arguments, _TASK, str(file), "config")
-    _logger.warning("%s is a %s, which kbert does not know: only the encoder is loaded", file, name)
-    return BACKBONE, {}
-
-
 def _make_config(
     sizes: dict, source: str, task: str, settings: dict, vocabulary: Path | None
 ) -> BertConfig:
@@ -196,6 +211,10 @@ def _make_config(
     if missing := [name for name in SIZES if name not in sizes]:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
     dropout = sizes.get("dropout", 0.1)
+    padding = 0  # where there is no vocabulary, or one that is refused later
+    with contextlib.suppress(ValueError):
+        if vocabulary is not None:
+            padding = read_tokens(vocabulary).index(SPECIAL_TOKENS["pad"])
     classifier_dropout = settings.get("dropout") if _HEADS[task].has_labels else None
     try:
         return BertConfig(
@@ -204,7 +223,7 @@ def _make_config(
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
             classifier_dropout=None if classifier_dropout == dropout else classifier_dropout,
-            pad_token_id=_find_padding(vocabulary),
+            pad_token_id=padding,
         )
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
@@ -225,14 +244,6 @@ def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> Gr
     return GraphSpec(config, head.name, num_labels=num_labels)
 
 
-def _make_sentence(task: str, settings: dict) -> SentenceSettings | None:
-    if task != "BertTextEmbedder":
-        return None
-    length = (settings.get("preprocessor") or {}).get("config", {}).get("sequence_length")
-    pooling = settings.get("pooling_mode", "mean")
-    return SentenceSettings(pooling, settings.get("normalize", True), length)
-
-
 def _find_vocabulary(folder: Path) -> tuple[Path | None, bool | None]:
     """Return the vocabulary and whether it is uncased; None if kbert cannot tokenize alike."""
     file, description = folder / VOCABULARY, folder / "tokenizer.json"
@@ -249,32 +260,3 @@ def _find_vocabulary(folder: Path) -> tuple[Path | None, bool | None]:
         )
         return None, None
     return file, rules.get("lowercase", False)
-
-
-def _find_padding(vocabulary: Path | None) -> int:
-    """Return the id of [PAD]; 0 where there is no vocabulary, or one that is refused later."""
-    if vocabulary is not None:
-        with contextlib.suppress(ValueError):
-            return read_tokens(vocabulary).index(SPECIAL_TOKENS["pad"])
-    return 0
-
-
-def _find_class(model) -> str:
-    """Return KerasHub's class of a live model."""
-    for cls in type(model).__mro__:
-        if cls.__module__.split(".")[0] in _PACKAGES and cls.__name__ in _HEADS:
-            return cls.__name__
-    raise ValueError(
-        "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task around "
-        f"it, got {type(model).__name__}"
-    )
-
-
-def _list_live_tensors(model) -> dict[str, Tensor]:
-    import keras
-
-    tensors = {}
-    for variable in model.weights:
-        name, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
-        tensors[name] = Tensor(name, tuple(variable.shape), str(variable.dtype), read)
-    return tensors

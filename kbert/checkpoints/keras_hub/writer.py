@@ -89,12 +89,24 @@ def write(bert, path: Path) -> None:
     """
     path = Path(path)
     _check(bert, path)
-    task = _choose_task(bert)
+    config, sentence = bert.config, bert.sentence
+    task = HEADS[bert.head].keras_hub[0]  # the class of KerasHub that has the same output
+    if task == BACKBONE and sentence and not sentence.dense and sentence.dimensions is None:
+        task = _EMBEDDER if sentence.pooling in ("mean", "cls", "max") else task
     files = _make_objects(bert, task)
     written = {*files, *([TASK_WEIGHTS] if task in (_MASKED_LM, _CLASSIFIER) else [])}
     readable = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     writing.refuse_leftovers(path, sorted(readable - written))
-    _warn_of_differences(bert, task, path)
+    differences = []
+    if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
+        differences.append(f"tanh GELU, not hidden_act={config.hidden_act}")
+    if config.layer_norm_eps != _EPSILON:
+        differences.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
+    if task == _MASKED_LM:
+        differences.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
+    if differences:
+        what = "; ".join(differences)
+        _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
     body, of_task = _read_arrays(bert, of_task=False), _read_arrays(bert, of_task=True)
@@ -130,14 +142,6 @@ def _check(bert, path: Path) -> None:
             f"format keras_hub must have the special tokens {' '.join(SPECIAL_TOKENS.values())}, "
             f"got {' '.join(special.values())}: save it with format='transformers'"
         )
-
-
-def _choose_task(bert) -> str:
-    """Return the class of KerasHub that has the same output: a task's, or `BACKBONE`."""
-    name, sentence = HEADS[bert.head].keras_hub[0], bert.sentence
-    if name != BACKBONE or sentence is None or sentence.dense or sentence.dimensions is not None:
-        return name
-    return _EMBEDDER if sentence.pooling in ("mean", "cls", "max") else name
 
 
 def _make_objects(bert, task: str) -> dict[str, dict]:
@@ -230,21 +234,6 @@ def _read_arrays(bert, of_task: bool) -> dict[str, np.ndarray]:
     parts = [part for part in every if (part in TASK_GROUPS) == of_task]
     entries = weight_names.entries(parts, bert.config, "keras_hub", bert.spec.num_labels)
     return transfer.arrays_of(bert.model, entries)
-
-
-def _warn_of_differences(bert, task: str, path: Path) -> None:
-    """Log what KerasHub computes differently."""
-    config = bert.config
-    otherwise = []
-    if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
-        otherwise.append(f"tanh GELU, not hidden_act={config.hidden_act}")
-    if config.layer_norm_eps != _EPSILON:
-        otherwise.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
-    if task == _MASKED_LM:
-        otherwise.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
-    if otherwise:
-        what = "; ".join(otherwise)
-        _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
 
 
 def _list_losses(bert, task: str) -> list[str]:
