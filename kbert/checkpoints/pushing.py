@@ -57,7 +57,19 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
             f"push must be given a folder, got a {type(folder).__name__}: save(bert, "
             f"'hf://{name}') uploads a model"
         )
-    return upload(_find_model(folder), _parse_target(name), private=private)
+    path = Path(folder)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such folder. Give a checkpoint's or a run's")
+    if not path.is_dir():
+        raise NotADirectoryError(
+            f"{path}: a file: kbert convert writes it as a folder, which can be pushed"
+        )
+    if run_models.is_run(path):
+        run_models.model_of(path)  # raises where the run is not finished
+        path = path / "model"
+        if not path.is_dir():
+            raise FileNotFoundError(f"{path}: the run is finished, but its model/ was removed")
+    return upload(path, _parse_target(name), private=private)
 
 
 def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
@@ -140,22 +152,6 @@ def _require_token() -> None:
         raise PermissionError(f"you are not logged in to Hugging Face: {_LOG_IN}")
 
 
-def _find_model(folder: str | os.PathLike) -> Path:
-    path = Path(folder)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such folder. Give a checkpoint's or a run's")
-    if not path.is_dir():
-        raise NotADirectoryError(
-            f"{path}: a file: kbert convert writes it as a folder, which can be pushed"
-        )
-    if run_models.is_run(path):
-        run_models.model_of(path)  # raises where the run is not finished
-        path = path / "model"
-        if not path.is_dir():
-            raise FileNotFoundError(f"{path}: the run is finished, but its model/ was removed")
-    return path
-
-
 def _find_card(path: Path, card: str | None, is_there: bool) -> str:
     """Return the card in a folder if one is there, else `card`, else one of its configuration."""
     with formats.open_checkpoint(path) as checkpoint:
@@ -172,20 +168,16 @@ def _choose(path: Path) -> list[str]:
     names = [name for name in names if not any(part[0] == "." for part in Path(name).parts)]
     settings, weights = choose_files(names)
     texts = list(filter(_TEXTS.fullmatch, names))
-    outside = [name for name in texts if not _is_inside(path, name)]
+    root = path.absolute()  # a hub's cache has the files of a snapshot in blobs/
+    root = root.parent.parent if root.parent.name == "snapshots" else root
+    root = root.resolve()
+    outside = [name for name in texts if not (path / name).resolve().is_relative_to(root)]
     chosen = {*settings, *weights, *texts, *filter(_OF_MODEL.fullmatch, names)} - {*outside}
     if outside:
         _logger.warning("not pushed, links out of the folder: %s", first_few(outside, 5))
     if left := sorted({*names} - chosen - {*outside}):
         _logger.warning("not pushed, as kbert does not read it: %s", first_few(left, 5))
     return sorted(chosen)
-
-
-def _is_inside(path: Path, name: str) -> bool:
-    """Return whether a file lies in the folder; a hub's cache has the files of it in blobs/."""
-    root = path.absolute()
-    root = root.parent.parent if root.parent.name == "snapshots" else root
-    return (path / name).resolve().is_relative_to(root.resolve())
 
 
 def _list_there(api: "HfApi", repo: str) -> list[str] | None:

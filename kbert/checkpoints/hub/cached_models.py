@@ -46,10 +46,13 @@ def _describe(folder: Path) -> CachedModel | None:
         return None
     name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
     files = hugging_face.list_files(folder)
+    refs = folder.parent.parent / "refs"  # Kaggle has none
+    named = [file for file in refs.rglob("*") if file.is_file()]
+    named = [f for f in named if f.read_text(errors="replace").strip() == folder.name]
     return CachedModel(
         name.removeprefix("hf://"),
         revision,
-        _find_refs(folder),
+        tuple(sorted(file.relative_to(refs).as_posix() for file in named)),
         sum((folder / file).stat().st_size for file in files),
         _kind(folder),
         has_model(files),
@@ -65,13 +68,6 @@ def measure_total() -> int:
         for file in hugging_face.list_files(Path(one.path))
     }
     return sum(os.path.getsize(file) for file in files)
-
-
-def _find_refs(folder: Path) -> tuple[str, ...]:
-    refs = folder.parent.parent / "refs"  # Kaggle has none
-    files = [file for file in refs.rglob("*") if file.is_file()]
-    matches = [file for file in files if file.read_text(errors="replace").strip() == folder.name]
-    return tuple(sorted(file.relative_to(refs).as_posix() for file in matches))
 
 
 def _kind(folder: Path) -> str:

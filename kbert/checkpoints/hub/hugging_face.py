@@ -94,25 +94,18 @@ def _is_whole(snapshot: Path, certain: bool) -> bool:
         wanted = _TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0]
         if wanted not in names and not (absent / wanted).is_file():
             return False
-    if _MODULES in names:
-        return _has_modules(snapshot)
-    return (absent / _MODULES).is_file() or not _may_have_modules(snapshot)
-
-
-def _has_modules(snapshot: Path) -> bool:
     with contextlib.suppress(ValueError, TypeError, KeyError):  # it is read, and refused, later
-        modules = json.loads((snapshot / _MODULES).read_bytes())
-        paths = [one["path"] for one in modules if one["type"].endswith(("Pooling", "Dense"))]
-        return all((snapshot / path / "config.json").is_file() for path in paths)
-    return True
-
-
-def _may_have_modules(snapshot: Path) -> bool:
-    """Return whether a model is an encoder alone, as sentence-transformers publishes them."""
+        if _MODULES in names:
+            modules = json.loads((snapshot / _MODULES).read_bytes())
+            paths = [one["path"] for one in modules if one["type"].endswith(("Pooling", "Dense"))]
+            return all((snapshot / path / "config.json").is_file() for path in paths)
+    if _MODULES in names or (absent / _MODULES).is_file():
+        return True
     with contextlib.suppress(ValueError, AttributeError, OSError):
         classes = json.loads((snapshot / "config.json").read_bytes()).get("architectures") or [""]
-        return str(classes[0]).endswith("Model")
-    return False
+        # sentence-transformers publishes encoders alone, which may have modules
+        return not str(classes[0]).endswith("Model")
+    return True
 
 
 def download(name: ModelName) -> Path:
@@ -128,18 +121,31 @@ def download(name: ModelName) -> Path:
         _check_loadable(name, list(files), weights)
         root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
         folder = root / "snapshots" / commit
-        _remove_damaged(folder, files, settings + weights)
+        for file in settings + weights:
+            cached = folder / file
+            if cached.is_file() and files[file].size not in (None, cached.stat().st_size):
+                _remove(cached)  # it is damaged
         with show_progress(False):  # one after the other: Ctrl-C ends it at once
             for file in settings:
                 hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
-        _mark_absent(folder, files)
-        _check_family(folder)
+        absent = root / ".no_exist" / commit  # of the files for which kbert would look
+        for file in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
+            if not (absent / file).is_file():  # else the cache may be read-only
+                absent.mkdir(parents=True, exist_ok=True)
+                (absent / file).touch()
+        config = folder / "config.json"
+        if config.is_file() and "model_type" in js.read(config, js.OBJECT):  # KerasHub's has none
+            BertConfig.from_json(config)  # refuses what is no BERT before its weights come
     for weight in weights:
         if not (folder / weight).is_file():
-            _download_weights(name, folder, weight)
-            _check_digest(folder / weight, files[weight])
-    if (name.revision or "main") != commit:
-        _write_ref(root / "refs" / (name.revision or "main"), commit)
+            _download_weights(name, folder, weight, files[weight])
+    ref = root / "refs" / (name.revision or "main")
+    known = ""
+    with contextlib.suppress(OSError):
+        known = ref.read_text(encoding="utf-8")
+    if commit not in (name.revision, known):  # else the cache may be read-only
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(ref, commit.encode())
     return folder
 
 
@@ -163,24 +169,8 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
     return info.sha, {file.rfilename: file for file in info.siblings or ()}
 
 
-def _remove_damaged(folder: Path, files: dict, names: list[str]) -> None:
-    """Remove files of the cache that have another size than the repository states."""
-    for name in names:
-        file = folder / name
-        if file.is_file() and files[name].size not in (None, file.stat().st_size):
-            os.unlink(os.path.realpath(file))
-            file.unlink(missing_ok=True)
-
-
-def _write_ref(ref: Path, commit: str) -> None:
-    with contextlib.suppress(OSError):
-        if ref.read_text(encoding="utf-8") == commit:  # the cache may be read-only
-            return
-    ref.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(ref, commit.encode())
-
-
-def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
+def _download_weights(name: ModelName, folder: Path, weight: str, expected) -> None:
+    """Download a file, and compare it with the SHA-256 that the repository states."""
     from huggingface_hub import hf_hub_download
 
     try:
@@ -195,6 +185,23 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
             f"the download of {weight} of {name.repo} broke off: run the same command again, "
             "finished files are kept"
         ) from None
+    if not expected.lfs:  # small enough for git: huggingface_hub compares its size
+        return
+    file, stated = folder / weight, expected.lfs["sha256"]
+    with open(file, "rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != stated:
+        _remove(file)
+        raise OSError(
+            f"{file.name} arrived damaged and was removed: its SHA-256 must be {stated[:12]}…, got "
+            f"{digest[:12]}…: download it again"
+        )
+
+
+def _remove(file: Path) -> None:
+    """Remove a file of the cache with the blob that it links to."""
+    os.unlink(os.path.realpath(file))
+    file.unlink(missing_ok=True)
 
 
 def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> None:
@@ -206,38 +213,6 @@ def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> No
         )
     if any(weight.endswith(".bin") for weight in weights):
         extras.require(f"{name}, which has its weights as .bin,", "torch", "torch")
-
-
-def _check_family(folder: Path) -> None:
-    """Raise a ValueError for a model that is no BERT, before its weights are downloaded."""
-    file = folder / "config.json"
-    if file.is_file() and "model_type" in js.read(file, js.OBJECT):  # KerasHub's has none
-        BertConfig.from_json(file)
-
-
-def _mark_absent(folder: Path, files) -> None:
-    """Record in the cache which of the files that kbert would look for the commit does not have."""
-    absent = folder.parent.parent / ".no_exist" / folder.name
-    for name in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
-        if not (absent / name).is_file():  # else the cache may be read-only
-            absent.mkdir(parents=True, exist_ok=True)
-            (absent / name).touch()
-
-
-def _check_digest(file: Path, expected) -> None:
-    """Compare a downloaded file with the size and the SHA-256 that the repository states."""
-    if not expected.lfs:  # small enough for git: huggingface_hub compares its size
-        return
-    stated = expected.lfs["sha256"]
-    with open(file, "rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    if digest != stated:
-        os.unlink(os.path.realpath(file))
-        file.unlink(missing_ok=True)
-        raise OSError(
-            f"{file.name} arrived damaged and was removed: its SHA-256 must be {stated[:12]}…, got "
-            f"{digest[:12]}…: download it again"
-        )
 
 
 @contextlib.contextmanager

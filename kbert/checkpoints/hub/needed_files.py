@@ -35,10 +35,13 @@ def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
         path = PurePosixPath(name)
         if _FOLDER.fullmatch(str(path.parent)):
             folders.setdefault(str(path.parent), []).append(path)
-    settings, weights = [], []
+    # torch's files before TensorFlow's only where torch can read them
+    first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
+    settings, weights = [], list[str]()
     for paths in folders.values():
         settings += [str(path) for path in paths if _SETTINGS.fullmatch(path.name)]
-        weights += _choose_weights(paths)
+        weights += _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
+        weights += _find_first(paths, _ADAPTERS)
     return settings, weights
 
 
@@ -58,13 +61,6 @@ def has_model(names: Iterable[str]) -> bool:
     # Modules after the encoder have a configuration of their own, some of them without weights.
     encoders = {path.parent for path in configs if not re.match(r"[1-9]", str(path.parent))}
     return bool(encoders) and encoders <= folders
-
-
-def _choose_weights(paths: Collection[PurePosixPath]) -> list[str]:
-    # torch's files before TensorFlow's only where torch can read them
-    first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
-    weights = _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
-    return weights + _find_first(paths, _ADAPTERS)
 
 
 def _find_first(paths: Collection[PurePosixPath], patterns: Iterable[str]) -> list[str]:
