@@ -184,11 +184,15 @@ def load(
                 f"{checkpoint.other_head}: load its encoder with head='encoder'"
             )
         head = head or checkpoint.spec.head
-        _check_labels_fit(checkpoint, head, num_labels, labels)
-        own_tokenizer = _load_tokenizer(checkpoint, lowercase) if tokenizer else None
-        if own_tokenizer is not None:
+        num_labels, labels = _choose_labels(checkpoint, head, num_labels, labels)
+        own_tokenizer = None
+        if tokenizer and checkpoint.vocabulary is not None:
+            from kbert.data.tokenization.tokenizer import Tokenizer
+
+            lowercase = checkpoint.lowercase if lowercase is None else lowercase
+            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
-        spec, labels = _choose_spec(checkpoint, head, seq_len, num_labels, labels)
+        spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
         tokens = own_tokenizer.vocab_size if own_tokenizer else None
         fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
         fit.check(checkpoint.source)
@@ -247,7 +251,14 @@ def save(
     options["text"] = text or None
     options = {name: value for name, value in options.items() if value is not None}
     if os.fspath(path).startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
-        _save_to_hub(bert, os.fspath(path), format or "transformers", options)
+        from kbert.checkpoints import pushing
+
+        form = format or "transformers"
+        target = pushing.check_target(os.fspath(path), form)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary, "model")
+            save(bert, folder, format=form, **options)
+            pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
         return
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
@@ -258,35 +269,6 @@ def save(
     transfer.check_whole(bert.model, bert.spec)
     fetching.forget_source(path)
     write(bert, path, **options)
-
-
-def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
-    """Save a model to a temporary folder with a card, and push it."""
-    from kbert.checkpoints import pushing
-
-    target = pushing.check_target(address, form)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary, "model")
-        save(bert, folder, format=form, **options)
-        pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
-
-
-def _choose_spec(
-    checkpoint: Checkpoint,
-    head: str,
-    seq_len: int | None,
-    num_labels: int | None,
-    labels: tuple[str, ...] | None,
-) -> tuple[GraphSpec, tuple[str, ...] | None]:
-    """Return the spec to build, and the labels that are the caller's or a new head's."""
-    own = checkpoint.spec
-    new_labels: tuple[str, ...] = ()
-    if head != own.head and head in HEADS_WITH_LABELS:
-        new_labels = checkpoint.new_labels or ()
-    num_labels = num_labels or (own.num_labels if head == own.head else len(new_labels) or 2)
-    if labels is None and len(new_labels) == num_labels:
-        labels = new_labels
-    return GraphSpec(own.config, head, seq_len=seq_len, num_labels=num_labels), labels
 
 
 def _build(
@@ -303,7 +285,19 @@ def _build(
     with deferred.defer_values():
         model = builder.build(spec)
     not_finite = transfer.fill(model, fit.entries, fit.tensors)
-    report = _make_report(checkpoint, fit, model, not_finite)
+    # nameless weights, and those that are marked as untrained, are new too
+    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
+    new = [one for one in fit.entries if one.name not in fit.tensors or one.layer in marked]
+    layers = [*(one.layer for one in new), *(name.split("/")[0] for name in fit.nameless)]
+    expected = [entry.name for entry in fit.entries]
+    report = transfer.TransferReport(
+        assigned=tuple(name for name in expected if name in fit.tensors),
+        initialized=(*(entry.name for entry in new), *fit.nameless),
+        ignored=(*(name for name in fit.tensors if name not in set(expected)), *fit.others),
+        not_finite=tuple(name for name in expected if name in not_finite),
+        initialized_layers=tuple(dict.fromkeys(layers)),
+        first_values=untrained_weights.digests(model, layers),
+    )
     own = checkpoint.spec
     is_own = spec.head == own.head
     is_same = is_own and spec.num_labels == own.num_labels
@@ -328,24 +322,6 @@ def _build(
         labels=labels,
         source=checkpoint.address,
         **{name: getattr(checkpoint, name) for name in attributes},
-    )
-
-
-def _make_report(
-    checkpoint: Checkpoint, fit: fitting.Fit, model, not_finite: Collection[str]
-) -> transfer.TransferReport:
-    """Report a transfer; weights that are nameless or marked as untrained are new too."""
-    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
-    new = [one for one in fit.entries if one.name not in fit.tensors or one.layer in marked]
-    layers = [*(one.layer for one in new), *(name.split("/")[0] for name in fit.nameless)]
-    expected = [entry.name for entry in fit.entries]
-    return transfer.TransferReport(
-        assigned=tuple(name for name in expected if name in fit.tensors),
-        initialized=(*(entry.name for entry in new), *fit.nameless),
-        ignored=(*(name for name in fit.tensors if name not in set(expected)), *fit.others),
-        not_finite=tuple(name for name in expected if name in not_finite),
-        initialized_layers=tuple(dict.fromkeys(layers)),
-        first_values=untrained_weights.digests(model, layers),
     )
 
 
@@ -393,18 +369,26 @@ def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
     return listed
 
 
-def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> None:
+def _choose_labels(
+    checkpoint: Checkpoint, head: str, num_labels: int | None, labels: tuple[str, ...] | None
+) -> tuple[int, tuple[str, ...] | None]:
+    """Return the number of labels, and the names that are the caller's or a new head's."""
     if num_labels is not None and head not in HEADS_WITH_LABELS:
         raise ValueError(
             f"{'labels go' if labels else 'num_labels goes'} with "
             f"{' or '.join(f'head={name!r}' for name in HEADS_WITH_LABELS)}, got {head!r}"
         )
-    own = (checkpoint.labels or ()) if head == checkpoint.spec.head else ()
-    if labels and labels != own and sorted(labels) == sorted(own):
+    own, new_labels = checkpoint.spec, checkpoint.new_labels or ()
+    if head == own.head or head not in HEADS_WITH_LABELS:
+        new_labels = ()
+    own_labels = (checkpoint.labels or ()) if head == own.head else ()
+    if labels and labels != own_labels and sorted(labels) == sorted(own_labels):
         raise ValueError(
-            f"labels must be in the order of the checkpoint's outputs, {', '.join(own)}, got "
-            f"{', '.join(labels)}"
+            f"labels must be in the order of the checkpoint's outputs, {', '.join(own_labels)}, "
+            f"got {', '.join(labels)}"
         )
+    num_labels = num_labels or (own.num_labels if head == own.head else len(new_labels) or 2)
+    return num_labels, new_labels if labels is None and len(new_labels) == num_labels else labels
 
 
 def _warn(
@@ -429,15 +413,6 @@ def _warn(
             "%s: the vocabulary has %d tokens, the embedding %d rows: the last rows have no token",
             *(source, tokenizer.vocab_size, embedding_size),
         )
-
-
-def _load_tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":
-    if checkpoint.vocabulary is None:
-        return None
-    from kbert.data.tokenization.tokenizer import Tokenizer
-
-    lowercase = checkpoint.lowercase if lowercase is None else lowercase
-    return Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
 
 
 def label_names(bert: Bert, count: int) -> list[str]:

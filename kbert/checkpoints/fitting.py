@@ -138,17 +138,12 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
         if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
             by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
     sizes = {key: by_letter[letter] for letter, key in _SIZES.items() if letter in by_letter}
-    blocks = _count_blocks(tensors, column)
+    blocks = 0  # that the tensors are of, from the first on without a gap
+    while blocks < _MOST_BLOCKS and any(
+        row.fill_in_block(blocks).names.get(column) in tensors for row in TABLE["encoder"]
+    ):
+        blocks += 1
     return sizes | {"num_hidden_layers": blocks} if blocks else sizes
-
-
-def _count_blocks(tensors: Mapping[str, Tensor], column: str) -> int:
-    """Return the encoder blocks that the tensors are of, from the first on without a gap."""
-    for block in range(_MOST_BLOCKS):
-        templates = (row.fill_in_block(block) for row in TABLE["encoder"])
-        if not any(row.names.get(column) in tensors for row in templates):
-            return block
-    return _MOST_BLOCKS
 
 
 def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:

@@ -115,10 +115,13 @@ def recognize(path: Path) -> str:
     if other := _OTHER_FILES.get(path.suffix):
         raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")
     if path.is_file():
+        endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
+        looks_like_part = path.suffix in endings or ".data-" in path.name
+        is_part = looks_like_part and _list_formats(path.parent)
         raise ValueError(
             f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, or weights "
             "(.safetensors, .bin, .pt, …) with config.json in their folder, got another file"
-            + (f": give its folder, {path.parent}" if _is_a_part(path) else "")
+            + (f": give its folder, {path.parent}" if is_part else "")
         )
     raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")
 
@@ -169,20 +172,6 @@ def check_destination(path: Path, form: str) -> None:
         raise NotADirectoryError(f"{path}: a file, not a folder")
     if check := getattr(module, "check", None):
         check(path)
-    _refuse_other_formats(path, form)
-
-
-def is_there(path: Path, form: str) -> bool:
-    """Return whether a path to write to holds a model of that format, which will be replaced."""
-    if form in _ENDINGS.values():
-        return path.exists()
-    if marker := {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form):
-        return (path / marker).exists()
-    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_checkpoint(path)
-
-
-def _refuse_other_formats(path: Path, form: str) -> None:
-    """Raise a ValueError where a folder to write to holds a checkpoint of another format."""
     if not path.is_dir():
         return
     folders.finish(path)
@@ -196,6 +185,15 @@ def _refuse_other_formats(path: Path, form: str) -> None:
         )
 
 
+def is_there(path: Path, form: str) -> bool:
+    """Return whether a path to write to holds a model of that format, which will be replaced."""
+    if form in _ENDINGS.values():
+        return path.exists()
+    if marker := {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form):
+        return (path / marker).exists()
+    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_checkpoint(path)
+
+
 def _list_formats(path: Path) -> list[str]:
     """Return the formats that kbert reads of which a path has the files."""
     return [form for form in READERS if _reader(form).is_checkpoint(path)]
@@ -204,12 +202,6 @@ def _list_formats(path: Path) -> list[str]:
 def _reader(form: str):
     check_choice(form, READERS, "format")
     return importlib.import_module(READERS[form])
-
-
-def _is_a_part(path: Path) -> bool:
-    endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
-    looks_like_one = path.suffix in endings or ".data-" in path.name
-    return looks_like_one and bool(_list_formats(path.parent))
 
 
 def _what_is_missing(path: Path) -> str:

@@ -62,7 +62,14 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     every_tensor = _tensors(prefix)
     left_out = tuple(name for name in every_tensor if _OF_TRAINING.search(name))
     tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
-    _check_is_bert(prefix, tensors)
+    if "bert/embeddings/word_embeddings" not in tensors:
+        what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
+        if "_CHECKPOINTABLE_OBJECT_GRAPH" in tensors:
+            what = "those of an object-based checkpoint (TensorFlow 2's tf.train.Checkpoint)"
+        raise ValueError(
+            f"{prefix} must hold BERT under google-research/bert's names, "
+            f"bert/embeddings/word_embeddings …, got {what or 'none'}"
+        )
     num_labels = weight_names.find_num_labels(tensors, "google") or 2
     has_vocabulary = (folder / "vocab.txt").is_file()
     yield Checkpoint(
@@ -89,7 +96,15 @@ def write(bert, path: Path) -> None:
             f"{', '.join(nameless)}: save it with format='transformers'"
         )
     writing.warn_of_losses(bert, path, "format google", _list_losses(bert))
-    _warn_of_settings(bert.config, path)
+    config = bert.config
+    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
+    if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
+        unknown.append("hidden_act")
+    if unknown:
+        settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
+        if ACTIVATIONS[config.hidden_act] == "gelu_tanh":
+            settings += " (they call this form gelu: write that into bert_config.json for them)"
+        _logger.warning("%s: Google's code and keras_bert do not know %s", path, settings)
     entries = weight_names.entries_of(bert.spec, "google")
     with atomic_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
@@ -105,7 +120,10 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
     names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
     if not names:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
-    for name in (CHECKPOINT, _read_latest_name(path)):
+    latest = path / "checkpoint"  # a protocol buffer, which names a run's latest
+    text = latest.read_text(encoding="utf-8", errors="replace") if latest.is_file() else ""
+    match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
+    for name in (CHECKPOINT, match and match[1]):
         if name in names:
             return path, path / name
     if len(names) > 1:
@@ -114,14 +132,6 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
             f"{', '.join(names)}: give the path of one's .index file"
         )
     return path, path / names[0]
-
-
-def _read_latest_name(folder: Path) -> str | None:
-    """Return the name of a run's latest checkpoint, by the protocol buffer `checkpoint`."""
-    file = folder / "checkpoint"
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
-    return match and match[1]
 
 
 def _tensorflow(path: Path):
@@ -163,18 +173,6 @@ def _read(reader, prefix: Path, name: str) -> np.ndarray:
         return reader.get_tensor(name)
 
 
-def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:
-    if "bert/embeddings/word_embeddings" in tensors:
-        return
-    what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in tensors:
-        what = "those of an object-based checkpoint (TensorFlow 2's tf.train.Checkpoint)"
-    raise ValueError(
-        f"{prefix} must hold BERT under google-research/bert's names, "
-        f"bert/embeddings/word_embeddings …, got {what or 'none'}"
-    )
-
-
 def _lowercase(folder: Path) -> bool | None:
     """Return whether the folder's name, else its tokens, are uncased; None if no one can say.
 
@@ -210,19 +208,6 @@ def _list_losses(bert) -> list[str]:
             f"normalize={normalize!r} (--pooling {pooling} --{option})"
         )
     return losses
-
-
-def _warn_of_settings(config: BertConfig, path: Path) -> None:
-    """Log which settings Google's code ignores."""
-    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
-    if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
-        unknown.append("hidden_act")
-    if unknown:
-        settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
-        hint = ""
-        if ACTIVATIONS[config.hidden_act] == "gelu_tanh":
-            hint = " (they call this form gelu: write that into bert_config.json for them)"
-        _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
 
 
 def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:

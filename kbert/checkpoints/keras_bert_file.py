@@ -53,7 +53,9 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         with damage_in_one_line(path, "HDF5"):
             weights = file.get("model_weights", file)
         tensors = _tensors(path, weights)
-        layers = _layers(path, file)
+        text, source = hdf5.read_text(path, file, "model_config"), f"{path}: model_config"
+        # by name, also within models; weights alone have none
+        layers = dict(_flat(js.parse(text, _MODEL, source), source)) if text else None
         _check_is_keras_bert(path, file, weights, tensors, layers)
         if config is None:
             if layers is None:
@@ -88,15 +90,6 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
         layer = group if is_in_the_table or not inner else inner[-1]
         tensors[f"{layer}/{weight.removesuffix(':0')}"] = tensor
     return tensors
-
-
-def _layers(path: Path, file) -> dict[str, dict] | None:
-    """Return the layers' configurations by name, also within models; None for weights alone."""
-    text = hdf5.read_text(path, file, "model_config")
-    if not text:
-        return None
-    source = f"{path}: model_config"
-    return dict(_flat(js.parse(text, _MODEL, source), source))
 
 
 def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:

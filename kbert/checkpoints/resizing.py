@@ -42,7 +42,14 @@ def resize_vocab(
     require_bert(bert, "resize_vocab")
     tokens = tuple(tokens)
     old = bert.config.vocab_size
-    tokenizer = _add_tokens(bert, tokens)
+    tokenizer = bert.tokenizer
+    if tokens and tokenizer is None:
+        raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
+    if tokens and tokenizer is not None:
+        if there := [token for token in tokens if token in tokenizer.tokens]:
+            raise ValueError(f"tokens must be new ones, got {there[0]!r}, which is there")
+        every = [*tokenizer.tokens, *tokens]
+        tokenizer = _replace_tokens(tokenizer, every, "resize_vocab with tokens")
     if size is None:
         size = max(old, tokenizer.vocab_size) if tokenizer else old
     size = require_positive("size", size)
@@ -77,7 +84,13 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     if pad not in ids:
         raise ValueError(f"tokens must have the padding token (id {pad}), got none")
     config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
-    tokenizer = _select_tokens(bert, ids)
+    tokenizer = bert.tokenizer
+    if tokenizer is not None:
+        if beyond := [number for number in ids if number >= tokenizer.vocab_size]:
+            raise ValueError(
+                f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
+            )
+        tokenizer = _replace_tokens(tokenizer, [tokenizer.tokens[i] for i in ids], "keep_tokens")
     return _rebuild(bert, config, tokenizer, lambda array: array[ids])
 
 
@@ -192,28 +205,6 @@ def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
         twice = next(number for number in ids if ids.count(number) > 1)
         raise ValueError(f"tokens must have each id once, got {twice} again")
     return ids
-
-
-def _add_tokens(bert: Bert, tokens: tuple[str, ...]):
-    tokenizer = bert.tokenizer
-    if not tokens:
-        return tokenizer
-    if tokenizer is None:
-        raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
-    if there := [token for token in tokens if token in tokenizer.tokens]:
-        raise ValueError(f"tokens must be new ones, got {there[0]!r}, which is there")
-    return _replace_tokens(tokenizer, [*tokenizer.tokens, *tokens], "resize_vocab with tokens")
-
-
-def _select_tokens(bert: Bert, ids: list[int]):
-    tokenizer = bert.tokenizer
-    if tokenizer is None:
-        return None
-    if beyond := [number for number in ids if number >= tokenizer.vocab_size]:
-        raise ValueError(
-            f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
-        )
-    return _replace_tokens(tokenizer, [tokenizer.tokens[i] for i in ids], "keep_tokens")
 
 
 def _replace_tokens(tokenizer, tokens: list[str], function: str):

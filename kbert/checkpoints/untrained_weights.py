@@ -26,13 +26,18 @@ _PRECISIONS = ("float32", "float16", "bfloat16")
 
 def digests(model, layers: Collection[str], precision: str = "float32") -> dict[str, str]:
     """Compute a digest of each layer's weights, rounded to a precision, by the layer's name."""
+    import keras
+    import ml_dtypes
+
+    kind = ml_dtypes.bfloat16 if precision == "bfloat16" else precision
     by_layer = {}
-    for layer in model.layers:
-        if layer.name in layers:
-            digest = hashlib.blake2b(digest_size=16)
-            for array in _round_weights(layer.weights, precision):
-                digest.update(array.tobytes())
-            by_layer[layer.name] = digest.hexdigest()
+    for layer in [layer for layer in model.layers if layer.name in layers]:
+        digest = hashlib.blake2b(digest_size=16)
+        for weight in layer.weights:
+            with np.errstate(over="ignore"):
+                rounded = keras.ops.convert_to_numpy(weight).astype(kind)
+            digest.update(rounded.astype("float32").tobytes())
+        by_layer[layer.name] = digest.hexdigest()
     return by_layer
 
 
@@ -82,15 +87,3 @@ def warn_of_untrained(
         *(path, ", ".join(untrained)),
         f", so these outputs mean nothing: {names}" if names else "",
     )
-
-
-def _round_weights(weights, precision: str) -> Iterable[np.ndarray]:
-    """Yield the weights as float32 arrays, after a rounding to a precision."""
-    import keras
-    import ml_dtypes
-
-    kind = ml_dtypes.bfloat16 if precision == "bfloat16" else precision
-    for weight in weights:
-        array = keras.ops.convert_to_numpy(weight)
-        with np.errstate(over="ignore"):
-            yield np.ascontiguousarray(array.astype(kind).astype("float32"))
