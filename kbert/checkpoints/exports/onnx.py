@@ -50,7 +50,15 @@ def convert_model(model, positions: int):
     outputs = {value.name: value for value in proto.graph.output}
     del proto.graph.output[:]  # TensorFlow sorts them by name
     proto.graph.output.extend(outputs[name] for name in serving.output_names(model))
-    _name_axes(proto)
+    for value in [*proto.graph.input, *proto.graph.output]:  # whose axes tf2onnx numbers
+        batch, *others = value.type.tensor_type.shape.dim
+        if batch.HasField("dim_value"):
+            raise RuntimeError(
+                f"{value.name} was written with a fixed batch, a defect of kbert's: report it"
+            )
+        for axis in (batch, *others):
+            if not axis.HasField("dim_value"):
+                axis.dim_param = _BATCH if axis is batch else _LENGTH
     onnx.checker.check_model(proto)
     return proto
 
@@ -129,16 +137,3 @@ def _from_torch(model, positions: int):
             verbose=False,
         )
     return program.model_proto
-
-
-def _name_axes(proto) -> None:
-    """Call the axes of inputs and outputs by name; tf2onnx numbers them."""
-    for value in [*proto.graph.input, *proto.graph.output]:
-        batch, *others = value.type.tensor_type.shape.dim
-        if batch.HasField("dim_value"):
-            raise RuntimeError(
-                f"{value.name} was written with a fixed batch, a defect of kbert's: report it"
-            )
-        for axis in (batch, *others):
-            if not axis.HasField("dim_value"):
-                axis.dim_param = _BATCH if axis is batch else _LENGTH

@@ -36,8 +36,21 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     """
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
     model = serving.serving_model(bert, _WHAT, with_embedding=not text)
-    functions = _make_text_functions(bert, model) if text else None
-    if not text:
+    functions = None
+    if text:
+        require_text()
+        import tensorflow as tf
+
+        try:
+            from kbert.checkpoints.exports import text_answers
+        except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
+            version = ".".join(tf.__version__.split(".")[:2])
+            raise ImportError(
+                f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow "
+                f"{tf.__version__}: pip install 'tensorflow-text=={version}.*'"
+            ) from error
+        functions = text_answers.make_functions(bert, model)
+    else:
         serving.warn_of_untrained(bert, path, model)
     with folders.atomic_folder(path, alone=True) as folder:
         save(model, folder, functions)
@@ -50,10 +63,13 @@ def check(path: Path) -> None:
     """Raise where a SavedModel cannot be written to a path, or on this backend."""
     serving.check_backend(_WHAT)
     folders.finish(path)
-    if path.exists() and (others := _other_files(path)):
+    inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    known = _FILES if "saved_model.pb" in inside else set()  # what else is there would be lost
+    others = [name for name in inside if name not in known and not folders.is_own(name)]
+    if others or (path.exists() and not path.is_dir()):
         raise ValueError(
             f"{path} must be new, or a SavedModel to replace, got other files: "
-            f"{first_few(others)}. Choose another folder"
+            f"{first_few(others or ['a file'])}. Choose another folder"
         )
 
 
@@ -91,22 +107,6 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
         raise OSError(errno.EIO, error.message, str(folder)) from None
 
 
-def _make_text_functions(bert, model) -> dict:
-    """Return the functions of strings; raise an ImportError without a tensorflow_text that fits."""
-    require_text()
-    import tensorflow as tf
-
-    try:
-        from kbert.checkpoints.exports import text_answers
-    except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
-        version = ".".join(tf.__version__.split(".")[:2])
-        raise ImportError(
-            f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow {tf.__version__}: "
-            f"pip install 'tensorflow-text=={version}.*'"
-        ) from error
-    return text_answers.make_functions(bert, model)
-
-
 def _make_id_function(model):
     import tensorflow as tf
 
@@ -121,12 +121,3 @@ def _make_id_function(model):
         for parameter, tensor in zip(parameters, model.inputs, strict=True)
     }
     return tf.function(serve, input_signature=[signature], autograph=False)
-
-
-def _other_files(path: Path) -> list[str]:
-    """Return what lies at a path that a SavedModel does not have: it would be lost."""
-    if not path.is_dir():
-        return ["a file"]
-    inside = sorted(entry.name for entry in path.iterdir())
-    known = _FILES if "saved_model.pb" in inside else set()
-    return [name for name in inside if name not in known and not folders.is_own(name)]

@@ -36,7 +36,15 @@ def serving_model(bert, form: str, with_embedding: bool = True):
             f"{', '.join(inputs)}"
         )
     model = free_model(bert)
-    return _add_sentence_vector(bert, model) if with_embedding else model
+    if not with_embedding or (bert.sentence is None and bert.sentence_problem is None):
+        return model
+    if reason := _lacking(bert):
+        _logger.warning("the export has no %s: %s", SENTENCE, reason)
+        return model
+    from kbert.model.bert_model import BertModel
+
+    outputs = [*model.outputs, sentence_vector(model, bert.sentence)]
+    return BertModel(model.inputs, outputs, spec=None)
 
 
 def free_model(bert, **changes):
@@ -138,19 +146,6 @@ def only_errors_of(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _add_sentence_vector(bert, model):
-    """Add `kbert.embed`'s embedding to the outputs, as the checkpoint's settings say."""
-    if bert.sentence is None and bert.sentence_problem is None:
-        return model
-    if reason := _lacking(bert):
-        _logger.warning("the export has no %s: %s", SENTENCE, reason)
-        return model
-    from kbert.model.bert_model import BertModel
-
-    outputs = [*model.outputs, sentence_vector(model, bert.sentence)]
-    return BertModel(model.inputs, outputs, spec=None)
 
 
 def _lacking(bert) -> str | None:

@@ -125,20 +125,15 @@ def answer_tokens(bert, model):
             "probabilities": by_text.with_values(best).to_tensor(0.0),
         }
 
-    return fill, _next_sentence(bert, model)
-
-
-def _next_sentence(bert, model):
-    """Return the function of P(a second text is next); None if the model has not learnt it."""
     if not (bert.config.family.next_sentence and _tells_two_texts(bert)):
-        return None
+        return fill, None
     if untrained_weights.find_untrained(bert, [names.POOLER, names.NSP]):
         _logger.warning(
             "the SavedModel takes no pairs of texts: the model was not trained on next sentences"
         )
-        return None
-    view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
-    return lambda *ids: {"probability": tf.nn.softmax(_outputs(view, ids)[0])[:, 0]}
+        return fill, None
+    nsp = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
+    return fill, lambda *ids: {"probability": tf.nn.softmax(_outputs(nsp, ids)[0])[:, 0]}
 
 
 def _pad(ragged, filler: int):

@@ -5,8 +5,6 @@ BertTokenizer cuts 4,820 of the assigned code points otherwise than transformers
 kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a text.
 """
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -42,7 +40,8 @@ class TextGraph:
         table = code_points.replacements(vocabulary)
         # Of two that begin at the same place the longer one is found, as the Rust package does.
         self._added = sorted((e["content"] for e in vocabulary.added), key=len, reverse=True)
-        free = _list_free_characters(table.dropped, vocabulary.all_tokens)
+        used = set("".join(vocabulary.all_tokens))  # a stand-in is a character of private use
+        free = (chr(point) for point in reversed(table.dropped) if chr(point) not in used)
         self._nobody, self._mark = next(free), next(free)
         self._stand_ins = [next(free) for _ in self._added]
         self._table = table.add_words(map(ord, self._stand_ins))
@@ -79,7 +78,16 @@ class TextGraph:
 
     def _cut_texts(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
-        points = tf.strings.unicode_decode(self._insert_stand_ins(texts), "UTF-8")
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        # Each added token becomes one character of private use, its stand-in, and before that a
+        # stand-in that a text itself has becomes another character that is dropped.
+        own = "".join([self._mark, *self._stand_ins])
+        texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
+        any_of = "|".join(map(_quote, self._added))
+        texts = tf.strings.regex_replace(texts, f"({any_of})", self._mark + r"\1")
+        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
+            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
+        points = tf.strings.unicode_decode(texts, "UTF-8")
         tokens = tf.strings.split(tf.strings.unicode_encode(self._clean(points), "UTF-8"))
         long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
         known = tf.where(long, self._unknown, tokens.flat_values)
@@ -89,18 +97,6 @@ class TextGraph:
         message = f"a text must not hold {self._pad}, the padding token"
         tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
         return pieces.with_flat_values(ids)
-
-    def _insert_stand_ins(self, texts):
-        """Replace each added token in texts by one character of private use: its stand-in."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        # A stand-in that a text itself has becomes another character that is dropped.
-        own = "".join([self._mark, *self._stand_ins])
-        texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
-        any_of = "|".join(map(_quote, self._added))
-        texts = tf.strings.regex_replace(texts, f"({any_of})", self._mark + r"\1")
-        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
-            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
-        return texts
 
     def _clean(self, ragged):
         """Return code points (N, None) as the table says, with spaces between words."""
@@ -156,12 +152,6 @@ def _check_added(vocabulary: Vocabulary) -> None:
                 "text=True needs added tokens that stand in the text as they are, got "
                 f"{entry['content']!r} with {', '.join(on)}"
             )
-
-
-def _list_free_characters(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
-    """Return the characters of code points, the last one first, but for those that tokens have."""
-    used = set("".join(tokens))
-    return (chr(point) for point in reversed(points) if chr(point) not in used)
 
 
 def _quote(token: str) -> str:
