@@ -77,7 +77,10 @@ def read(folder: Path, base_head: str | None = None) -> LoraAdapter:
     config = js.read(folder / CONFIG, _CONFIG)
     own = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
     halves, saved = _sort_tensors(weight_files.read_file(file), file)
-    labels = own.get("labels")
+    labels, revision = own.get("labels"), config.get("revision")
+    base = config.get("base_model_name_or_path")
+    if base and revision and not Path(base).exists():
+        base = f"{base}@{revision}"  # a name on Hugging Face
     return LoraAdapter(
         _pairs(halves, config, file),
         saved,
@@ -85,7 +88,7 @@ def read(folder: Path, base_head: str | None = None) -> LoraAdapter:
         head=own.get("head") or _head(config, saved, base_head),
         labels=tuple(labels) if labels else None,
         **{name: own.get(name) for name in ("problem_type", "split_punctuation", "base")},
-        base_path=_base(config),
+        base_path=base,
         dropout=config.get("lora_dropout") or 0.0,
     )
 
@@ -113,7 +116,12 @@ def write(bert, path: Path) -> None:
     }
     for name, array in adapter.saved.items():
         arrays[(_PREFIX if name.startswith(classes.heads) else body) + name] = array
-    arrays |= {_PREFIX + name: array for name, array in _copies(bert, column, classes.tied).items()}
+    # PEFT needs all weights of a saved module, also the copies that transformers ties
+    modules = {name.split(".")[0] for name in adapter.saved}
+    copies = {copy: name for copy, name in classes.tied.items() if copy.split(".")[0] in modules}
+    every = weight_names.entries_of(bert.spec, column)
+    tied = transfer.arrays_of(bert.model, [one for one in every if one.name in copies.values()])
+    arrays |= {_PREFIX + copy: tied[name] for copy, name in copies.items()}
     own = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
     own |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
     with atomic_folder(path) as folder:
@@ -122,27 +130,12 @@ def write(bert, path: Path) -> None:
         writing.write_json(folder / OWN, own)
 
 
-def _base(config: dict) -> str | None:
-    """Return the path of an adapter's base, or its name on Hugging Face with the revision."""
-    base, revision = config.get("base_model_name_or_path"), config.get("revision")
-    return f"{base}@{revision}" if base and revision and not Path(base).exists() else base
-
-
 def _base_values(path: str | None) -> dict[str, str | None]:
     """Return the two keys of adapter_config.json that say the base."""
     name = ModelName.parse(path) if path and not Path(path).exists() else None
     if name is None or name.hub != "hf":
         return {"base_model_name_or_path": path, "revision": None}
     return {"base_model_name_or_path": name.repo, "revision": name.revision}
-
-
-def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
-    """Return the copies that transformers ties in a saved module: PEFT needs all of its weights."""
-    modules = {name.split(".")[0] for name in bert.adapter.saved}
-    wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
-    every = weight_names.entries_of(bert.spec, column)
-    arrays = transfer.arrays_of(bert.model, [one for one in every if one.name in wanted.values()])
-    return {copy: arrays[name] for copy, name in wanted.items()}
 
 
 def _config(bert, adapter: LoraAdapter) -> dict:
@@ -211,18 +204,12 @@ def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[
                 f"{_split_name(module.name)[1]}, got {shapes}"
             )
         rank = both["A"].shape[0]
-        root = bool(config.get("use_rslora"))
-        scale = _alpha(config, module.name) / (rank**0.5 if root else rank)
+        patterns = (config.get("alpha_pattern") or {}).items()
+        own = (one for end, one in patterns if re.fullmatch(rf"(.*\.)?({end})", module.name))
+        alpha = next(own, config["lora_alpha"])  # of the first pattern that ends the name
+        scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
         pairs[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
     return pairs
-
-
-def _alpha(config: dict, module: str) -> float:
-    """Return a module's alpha: of the first alpha_pattern that ends its name, else lora_alpha."""
-    for ending, alpha in (config.get("alpha_pattern") or {}).items():
-        if re.fullmatch(rf"(.*\.)?({ending})", module):
-            return alpha
-    return config["lora_alpha"]
 
 
 def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
