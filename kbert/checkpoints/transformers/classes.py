@@ -18,7 +18,7 @@ class Classes:
     named: dict[str, tuple[str, tuple[str, ...]]]  # by class its head in kbert, and parts of that
     tied: dict[str, str]  # copies of weights, and the weights that they must equal
     heads: tuple[str, ...]  # what the names of heads' weights begin with, which have no prefix
-    tokenizer: str = "BertTokenizer"
+    tokenizer: str  # the class of the tokenizer
 
     @property
     def bare(self) -> str:
@@ -26,9 +26,19 @@ class Classes:
         return next(iter(self.named))
 
 
-def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return `Classes.named` of a family whose classes begin with `name`."""
-    named = {}
+_TIED = {  # by column of the table of names
+    "transformers": {
+        "cls.predictions.decoder.weight": _TABLE,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    "roberta": {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+    "distilbert": {"vocab_projector.weight": _TABLE},
+}
+
+
+def _make_classes(name: str, model_type: str, prefix: str, column: str) -> Classes:
+    """Return the classes of a family; `name` is what their names begin with."""
+    named: dict[str, tuple[str, tuple[str, ...]]] = {}
     for head in sorted(HEADS.values(), key=lambda head: "Model" not in head.classes):
         if head.families and model_type not in head.families:
             continue
@@ -36,46 +46,22 @@ def _name_classes(name: str, model_type: str) -> dict[str, tuple[str, tuple[str,
         for ending, parts in head.classes.items():
             if set(parts or ()) <= set(whole):
                 named[name + ending] = head.name, (*BODY, *(whole if parts is None else parts))
-    return named
-
-
-def _list_prefixes(column: str) -> tuple[str, ...]:
-    """Return what the names of heads' weights begin with."""
     rows = [row for row in TEMPLATES if row.part not in (*BODY, "pooler") and column in row.names]
-    return tuple(dict.fromkeys(row.names[column].split(".")[0] + "." for row in rows))
+    heads = tuple(dict.fromkeys(row.names[column].split(".")[0] + "." for row in rows))
+    tokenizer = "DistilBertTokenizer" if column == "distilbert" else "BertTokenizer"
+    return Classes(prefix, named, _TIED[column], heads, tokenizer)
 
 
-def _roberta(name: str, model_type: str, prefix: str = "roberta.") -> Classes:
-    return Classes(
-        prefix,
-        _name_classes(name, model_type),
-        {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
-        _list_prefixes("roberta"),
-    )
-
-
-BERT = Classes(
-    "bert.",
-    _name_classes("Bert", "bert"),
-    {
-        "cls.predictions.decoder.weight": _TABLE,
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
-    _list_prefixes("transformers"),
-)
 _BY_MODEL_TYPE = {
-    "bert": BERT,
-    "roberta": _roberta("Roberta", "roberta"),
-    "xlm-roberta": _roberta("XLMRoberta", "xlm-roberta"),
-    "camembert": _roberta("Camembert", "camembert"),
-    "data2vec-text": _roberta("Data2VecText", "data2vec-text", "data2vec_text."),
-    "distilbert": Classes(
-        "distilbert.",
-        _name_classes("DistilBert", "distilbert"),
-        {"vocab_projector.weight": _TABLE},
-        _list_prefixes("distilbert"),
-        "DistilBertTokenizer",
-    ),
+    model_type: _make_classes(name, model_type, prefix, column)
+    for model_type, name, prefix, column in (
+        ("bert", "Bert", "bert.", "transformers"),
+        ("roberta", "Roberta", "roberta.", "roberta"),
+        ("xlm-roberta", "XLMRoberta", "roberta.", "roberta"),
+        ("camembert", "Camembert", "roberta.", "roberta"),
+        ("data2vec-text", "Data2VecText", "data2vec_text.", "roberta"),
+        ("distilbert", "DistilBert", "distilbert.", "distilbert"),
+    )
 }
 
 
@@ -86,4 +72,5 @@ def classes_of(config: BertConfig) -> Classes:
 
 def classes_by_column() -> dict[str, Classes]:
     """Return the classes by the column with their weights' names; RoBERTa's stand for XLM-R's."""
-    return {"transformers": BERT} | {name: _BY_MODEL_TYPE[name] for name in OF_FAMILY}
+    families = {"transformers": "bert"} | {name: name for name in OF_FAMILY}
+    return {column: _BY_MODEL_TYPE[family] for column, family in families.items()}
