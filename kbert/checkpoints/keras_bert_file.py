@@ -120,13 +120,7 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
     for part, what in _OTHER_LAYERS.items():
         if any(name.split("/")[0].endswith(part) for name in tensors):
             raise ValueError(f"{path} must be a BERT that kbert builds, got one with {what}")
-    if layers is not None:
-        _check_settings(path, layers)
-
-
-def _check_settings(path: Path, layers: dict[str, dict]) -> None:
-    """Refuse settings of keras_bert's layers that change what they compute."""
-    for name, layer in layers.items():
+    for name, layer in (layers or {}).items():
         if not _ATTENTION.match(name):
             continue
         if "head_num" not in layer:
@@ -135,7 +129,7 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
         if activation not in (None, "linear") or history_only:
             what = "history_only" if history_only else f"the activation {js.short_repr(activation)}"
             raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
-    if "Encoder-Output" in layers:
+    if "Encoder-Output" in (layers or ()):
         _logger.warning(
             "%s: its output joins several blocks. The model built gives only the last one: use "
             "build_hidden_states for the others",

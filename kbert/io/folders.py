@@ -47,7 +47,10 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
             part_folder = part_folder_of(target)
         with part_folder as part:
             yield part
-            _set_usual_rights(part)
+            mask = os.umask(0)
+            os.umask(mask)
+            for entry in (part, *part.rglob("*")):  # mkdtemp's and safetensors' are their owner's
+                os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
             _replace_files(part, target, _ALONE if alone else _NEW)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
@@ -137,11 +140,3 @@ def is_own(name: str) -> bool:
 
 def _is_alone(new: Path) -> bool:
     return new.name.endswith(f".{_ALONE}")
-
-
-def _set_usual_rights(part: Path) -> None:
-    """Give files and folders the usual rights: mkdtemp's and safetensors' are their owner's."""
-    mask = os.umask(0)
-    os.umask(mask)
-    for entry in (part, *part.rglob("*")):
-        os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)

@@ -8,7 +8,6 @@ models/keras/bert/keras/bert_base_en/3.complete      all of them are there
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints.hub.names import ModelName
@@ -49,16 +48,11 @@ def download(name: ModelName) -> Path:
     """Download a preset by kagglehub, and return its folder in the cache."""
     extras.require(f"{name}, a model of Kaggle,", "kaggle", "kagglehub")
     # kagglehub writes what it does to stdout, where a command prints its result
-    with _explain_errors(name), contextlib.redirect_stdout(sys.stderr):
-        import kagglehub
-
-        return Path(kagglehub.model_download(str(name).removeprefix("kaggle://")))
-
-
-@contextlib.contextmanager
-def _explain_errors(name: ModelName) -> Iterator[None]:
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            import kagglehub
+
+            return Path(kagglehub.model_download(str(name).removeprefix("kaggle://")))
     except OSError as error:  # those of requests are OSErrors without a number
         if error.errno:
             raise

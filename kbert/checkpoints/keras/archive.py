@@ -36,7 +36,7 @@ from kbert.io import json_schema as js
 from kbert.io.bounds import damage_in_one_line
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_FORM = ".keras"
+_FORM, _WHOLE = ".keras", "must be a whole .keras file, got"
 _CHUNK = 2**22  # bytes
 
 
@@ -106,7 +106,7 @@ class KerasArchive:
 
     def _read(self, tensor: Tensor) -> np.ndarray:
         if self._sums.find_damaged():
-            raise self._damage_error(f"a wrong check sum of {_WEIGHTS}")
+            raise ValueError(f"{self.path} {_WHOLE}: a wrong check sum of {_WEIGHTS}")
         return tensor.read()
 
     @functools.cached_property
@@ -133,11 +133,8 @@ class KerasArchive:
         raw.seek(info.header_offset)
         header = raw.read(30)
         if len(header) < 30 or header[:4] != b"PK\3\4":
-            raise self._damage_error(f"no header of {info.filename}")
+            raise ValueError(f"{self.path} {_WHOLE}: no header of {info.filename}")
         return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
-
-    def _damage_error(self, error) -> ValueError:
-        return ValueError(f"{self.path} must be a whole .keras file, got: {error}")
 
 
 class _Part(io.RawIOBase):
