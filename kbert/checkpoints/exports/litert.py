@@ -18,6 +18,7 @@ def write(bert, path: str | os.PathLike) -> None:
     `resize_tensor_input`.
     """
     import tensorflow as tf
+    from tensorflow.lite.python import schema_py_generated as schema
 
     model = serving.serving_model(bert, _WHAT)
     serving.refuse_too_large(model, _WHAT)
@@ -28,30 +29,23 @@ def write(bert, path: str | os.PathLike) -> None:
             converter = tf.lite.TFLiteConverter.from_saved_model(
                 folder, signature_keys=["serving_default"]
             )
-            model_bytes = converter.convert()
+            model_bytes = bytearray(converter.convert())
+        # Inputs and outputs, which TensorFlow does not order, get the graph's order.
+        written = schema.Model.GetRootAsModel(model_bytes, 0)
+        signature = written.SignatureDefs(0)
+        graph = written.Subgraphs(signature.SubgraphIndex())
         inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
-        part.write_bytes(_order_tensors(model_bytes, inputs, serving.output_names(model)))
+        outputs = serving.output_names(model)
+        for tensors, entry, order in (
+            (graph.InputsAsNumpy(), signature.Inputs, inputs),
+            (graph.OutputsAsNumpy(), signature.Outputs, outputs),
+        ):
+            entries = [entry(index) for index in range(len(order))]
+            by_name = {one.Name().decode(): one.TensorIndex() for one in entries}
+            tensors[:] = [by_name[name] for name in order]
+        part.write_bytes(model_bytes)
 
 
 def check(path: Path) -> None:
     """Raise a ValueError on a backend that does not write it."""
     serving.check_backend(_WHAT)
-
-
-def _order_tensors(model_bytes: bytes, inputs: list[str], outputs: list[str]) -> bytearray:
-    """Put inputs and outputs, which TensorFlow does not order, in the graph's order."""
-    from tensorflow.lite.python import schema_py_generated as schema
-
-    changed = bytearray(model_bytes)
-    model = schema.Model.GetRootAsModel(changed, 0)
-    signature = model.SignatureDefs(0)
-    graph = model.Subgraphs(signature.SubgraphIndex())
-    sides = (
-        (graph.InputsAsNumpy(), signature.Inputs, signature.InputsLength(), inputs),
-        (graph.OutputsAsNumpy(), signature.Outputs, signature.OutputsLength(), outputs),
-    )
-    for tensors, entry, count, order in sides:
-        entries = [entry(index) for index in range(count)]
-        by_name = {one.Name().decode(): one.TensorIndex() for one in entries}
-        tensors[:] = [by_name[name] for name in order]
-    return changed

@@ -92,7 +92,16 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
     # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
     saved = Served()
-    functions = functions or {"serving_default": _make_id_function(model)}
+    if functions is None:
+        specs = {
+            (name := serving.parameter(tensor.name)): tf.TensorSpec(tensor.shape, "int32", name)
+            for tensor in model.inputs
+        }
+
+        def serve(inputs):
+            return serving.outputs_of(model, [inputs[name] for name in specs])
+
+        functions = {"serving_default": tf.function(serve, [specs], autograph=False)}
     functions = functions | {"serve": functions["serving_default"]}
     for name, function in functions.items():
         if name != "serving_default":
@@ -105,19 +114,3 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
         tf.saved_model.save(saved, str(folder), signatures)
     except tf.errors.OpError as error:  # a full disk, among others
         raise OSError(errno.EIO, error.message, str(folder)) from None
-
-
-def _make_id_function(model):
-    import tensorflow as tf
-
-    names = [tensor.name for tensor in model.inputs]
-    parameters = [serving.parameter(name) for name in names]
-
-    def serve(inputs):
-        return serving.outputs_of(model, [inputs[parameter] for parameter in parameters])
-
-    signature = {
-        parameter: tf.TensorSpec(tensor.shape, "int32", parameter)
-        for parameter, tensor in zip(parameters, model.inputs, strict=True)
-    }
-    return tf.function(serve, input_signature=[signature], autograph=False)

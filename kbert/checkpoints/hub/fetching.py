@@ -22,10 +22,23 @@ _HUBS = {"hf": hugging_face, "kaggle": kaggle}
 def locate(source: str | os.PathLike) -> Path:
     """Return the path of a local path, else of a model's name; download what is in no cache."""
     path = Path(source)
-    if path.exists():
-        _warn_of_namesake(os.fspath(source))
-        return _open_cache_folder(path)
-    return fetch(_parse(source))
+    if not path.exists():
+        return fetch(_parse(source))
+    _warn_of_namesake(os.fspath(source))
+    root = path.absolute()
+    root = root.parent if root.name == "snapshots" else root
+    if not root.name.startswith("models--") or not (root / "snapshots").is_dir():
+        return path
+    # A model's folder of Hugging Face's cache stands for its snapshot.
+    if (snapshot := hugging_face.find_snapshot(root, "main")) is not None:
+        return snapshot
+    commits = sorted(entry.name for entry in (root / "snapshots").iterdir() if entry.is_dir())
+    if len(commits) != 1:
+        raise ValueError(
+            f"{path} must have one snapshot, or a file refs/main that names one, got "
+            f"{', '.join(commits) or 'none'}: give the path of one, {root}/snapshots/COMMIT"
+        )
+    return root / "snapshots" / commits[0]
 
 
 def pin(source: str | os.PathLike) -> str:
@@ -147,20 +160,3 @@ def _warn_of_namesake(text: str) -> None:
             "%s is read from the local path of this name (%s means the model on the hub)",
             *(text, address if "://" in address else f"hf://{address}"),
         )
-
-
-def _open_cache_folder(path: Path) -> Path:
-    """Return the snapshot in a model's folder of Hugging Face's cache; other paths as they are."""
-    root = path.absolute()
-    root = root.parent if root.name == "snapshots" else root
-    if not root.name.startswith("models--") or not (root / "snapshots").is_dir():
-        return path
-    if (snapshot := hugging_face.find_snapshot(root, "main")) is not None:
-        return snapshot
-    commits = sorted(entry.name for entry in (root / "snapshots").iterdir() if entry.is_dir())
-    if len(commits) != 1:
-        raise ValueError(
-            f"{path} must have one snapshot, or a file refs/main that names one, got "
-            f"{', '.join(commits) or 'none'}: give the path of one, {root}/snapshots/COMMIT"
-        )
-    return root / "snapshots" / commits[0]

@@ -86,6 +86,12 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         graph = read_graph(values, str(path), config)
         tensors, left_out = _name_tensors(archive, graph)
         _check_settings(own, graph, f"{path}: {_OWN}")
+        vocabulary = None
+        # members have fixed names, and cannot leave the folder
+        if present := [name for name in _TOKENIZER if f"kbert/{name}" in archive]:
+            vocabulary = stack.enter_context(temporary_folder(f"{path}: kbert"))
+            for name in present:
+                (vocabulary / name).write_bytes(archive.text(f"kbert/{name}"))
         pair = own.get("cross_encoder")
         plain: dict = {name: own.get(name) for name in _PLAIN}
         yield Checkpoint(
@@ -97,7 +103,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             sentence=own.get("sentence") and _read_sentence(own["sentence"], archive),
             untrained=own.get("newly_initialized") or {},
             cross_encoder=pair and CrossEncoderSettings(**pair),
-            vocabulary=_unpack_vocabulary(archive, stack),
+            vocabulary=vocabulary,
             left_out=left_out,
         )
 
@@ -219,14 +225,3 @@ def _name_tensors(
             )
         tensors[name] = tensor
     return tensors, tuple(left_out)
-
-
-def _unpack_vocabulary(archive: KerasArchive, stack: contextlib.ExitStack) -> Path | None:
-    """Return a folder with the tokenizer's files; members have fixed names, and cannot leave it."""
-    present = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
-    if not present:
-        return None
-    folder = stack.enter_context(temporary_folder(f"{archive.path}: kbert"))
-    for name in present:
-        (folder / name).write_bytes(archive.text(f"kbert/{name}"))
-    return folder

@@ -26,14 +26,11 @@ FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are 
 
 def read_tensors(folder: Path) -> list[Tensor]:
     """Return every tensor of a folder's weights, unread, by its name in the file."""
-    for name in FILES:
-        if (folder / name).is_file():
-            read = _read_shards if name.endswith(".index.json") else read_file
-            return read(folder / name)
-    raise FileNotFoundError(f"{folder}: no {' or '.join(WEIGHTS)}")
-
-
-def _read_shards(index: Path) -> list[Tensor]:
+    index = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    if index is None:
+        raise FileNotFoundError(f"{folder}: no {' or '.join(WEIGHTS)}")
+    if index.suffix != ".json":
+        return read_file(index)
     shard_of = js.read(index, _INDEX)["weight_map"]
     by_shard = {file.name: read_file(file) for file in list_shards(index, shard_of.values())}
     bounds.check_count(index, sum(map(len, by_shard.values())))
