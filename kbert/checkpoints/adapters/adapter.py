@@ -79,7 +79,7 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
     sha = hashlib.sha256()
     for block, name in sorted(matrices):
         sha.update(f"\0{block} {name}\0".encode())
-        sha.update(np.ascontiguousarray(_read_kernel(model, block, name)).data)
+        sha.update(np.ascontiguousarray(_read_kernel(model, block, name)[1]).data)
     return sha.hexdigest()
 
 
@@ -104,8 +104,8 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     from kbert.model.lora import merge  # imports Keras
 
     for matrix, pair in adapter.pairs.items():
-        variable = _find_kernel(model, *matrix)
-        variable.assign(merge(_read_kernel(model, *matrix), *pair))
+        variable, array = _read_kernel(model, *matrix)
+        variable.assign(merge(array, *pair))
     for name, array in adapter.saved.items():
         variable = transfer.variable_of(model, entries[name])
         array = array.T if entries[name].outputs_first else array
@@ -152,12 +152,9 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     return lines
 
 
-def _find_kernel(model, block: int, name: str):
-    return transfer.variable_of(model, AdaptedMatrix(block, name, 0, 0))
-
-
-def _read_kernel(model, block: int, name: str) -> np.ndarray:
+def _read_kernel(model, block: int, name: str):
+    """Return a matrix's Keras variable, and its float32 numbers."""
     import keras
 
-    value = keras.ops.convert_to_numpy(_find_kernel(model, block, name))
-    return value.astype("float32", copy=False)
+    variable = transfer.variable_of(model, AdaptedMatrix(block, name, 0, 0))
+    return variable, keras.ops.convert_to_numpy(variable).astype("float32", copy=False)

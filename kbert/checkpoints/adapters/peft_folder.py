@@ -179,9 +179,9 @@ def _sort_tensors(
         match = _LORA.fullmatch(name)
         module = _parse_module(match[1]) if match else None
         if match is None and "lora_" not in name:
-            saved[_split_name(name)[1]] = _array(tensor)
+            saved[_split_name(name)[1]] = np.array(tensor.read(), np.float32)
         elif match and module and len(tensor.shape) == 2:
-            halves.setdefault(module, {})[match[2]] = _array(tensor)
+            halves.setdefault(module, {})[match[2]] = np.array(tensor.read(), np.float32)
         else:
             others.append(tensor.name)
     if others or not halves:
@@ -236,10 +236,6 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
         if other.layers == HEADS[head].layers and fits:
             return name
     return head
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return np.array(tensor.read(), np.float32)
 
 
 def _parse_module(name: str) -> _Module | None:
