@@ -151,10 +151,8 @@ def _rebuild(
     deferred.fill(model, values)
     report = bert.report
     if report is not None:  # it still lists the newly initialized layers
-        first = dict(report.first_values)
-        known = {layer: [digest] for layer, digest in first.items()}
-        same = untrained_weights.find_unchanged(bert.model, known)
-        first |= untrained_weights.digests(model, same)
+        untrained = untrained_weights.find_untrained(bert)
+        first = {**report.first_values, **untrained_weights.digests(model, untrained)}
         report = dataclasses.replace(report, first_values=first)
     return dataclasses.replace(
         bert,

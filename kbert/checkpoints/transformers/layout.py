@@ -72,7 +72,17 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
     """
     tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
-    stored, left_out, notes = read_all(files)
+    left_out, notes = list[str](), list[str]()
+    if files.weights is None:
+        stored = read_tensors(files.folder)
+    elif not is_keras_2_file(files.weights):
+        stored = read_file(files.weights)
+    else:
+        stored, left_out = tf_weights.tensors_within(files.weights)
+        if layers := dict.fromkeys(name.split("/")[0] for name in left_out):
+            note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
+            _logger.warning("%s: %s", path, note)
+            notes.append(note)
     names = [tf_weights.torch_name(tensor.name) for tensor in stored]
     names, taken = unwrap_names(names, classes.prefix, path)
     if taken:
@@ -99,21 +109,6 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
         else:
             tensors[original] = tensor
     return tensors, left_out, notes
-
-
-def read_all(layout: Layout) -> tuple[list[Tensor], list[str], list[str]]:
-    """Return the tensors, unread; the names of others in the file; and notes for `inspect`."""
-    if layout.weights is None:
-        return read_tensors(layout.folder), [], []
-    if not is_keras_2_file(layout.weights):
-        return read_file(layout.weights), [], []
-    tensors, others = tf_weights.tensors_within(layout.weights)
-    layers = dict.fromkeys(name.split("/")[0] for name in others)
-    if not layers:
-        return tensors, others, []
-    note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
-    _logger.warning("%s: %s", layout.weights, note)
-    return tensors, others, [note]
 
 
 def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[str], str]:
