@@ -178,9 +178,7 @@ def select_trained(recipe: Recipe, model) -> TrainedWeights | None:
     """Return a model's trained weights, within the engine's scope; None: all, at one rate."""
     settings = recipe.settings
     # pretraining has neither
-    decay, head_rate = (
-        getattr(settings, one, None) for one in ("layer_decay", "head_learning_rate")
-    )
+    decay, head_rate = (getattr(settings, x, None) for x in ("layer_decay", "head_learning_rate"))
     if not recipe.trained.frozen and decay is None and head_rate is None:
         return None
     share = 1.0 if head_rate is None else head_rate / settings.learning_rate

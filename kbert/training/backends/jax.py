@@ -137,10 +137,8 @@ class JaxBackend(Backend):
             if not on_gpu:
                 return add_up((gradients, sums))
             # XLA would join them itself, and take them apart by a kernel each.
-            starts = np.cumsum([0, *(one.size for one in gradients)])
-            for _, group in itertools.groupby(
-                range(len(gradients)), lambda n: starts[n] // _JOINED
-            ):
+            buckets = np.cumsum([0, *(one.size for one in gradients)]) // _JOINED
+            for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
                 gradients = join(gradients, list(group), add_up)
             return gradients, add_up(sums)
 
