@@ -84,8 +84,10 @@ def _engine_and_batch(size, length, batch, precision):
     from kbert.graph import names
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
+    from kbert.training.runner import make_deterministic
 
     config, arrays = given(size, length, batch)
+    make_deterministic()  # as every run of kbert's
     engine = Engine(1)
     options = {"max_predictions": predictions(length), "dtype": precision}
     with engine.backend.scope():

@@ -23,6 +23,7 @@ SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
 _HEADS = "query", "key", "value"
 _BLOCK = 64  # queries or keys of a tile
 _ROWS = 4  # that `layer_norm` normalizes at a time
+_SORTED_ROWS = 128  # of a block in which `_add_rows` adds rows by a product
 _PARTS = 256  # programs of its backward pass, each with sums of its own
 INTERPRETED = False  # where there is no GPU, for tests
 
@@ -397,6 +398,88 @@ def _linear_backward(residuals, gradient):
 
 
 _linear.defvjp(_linear_forward, _linear_backward)
+
+
+def embedding_lookup(table, ids):
+    """See `reference.embedding_lookup`; the gradient is added up in one order, see `_add_rows`."""
+    if table.shape[0] <= 16:
+        return jax_ops.embedding_lookup(table, ids)
+    return _lookup_and_table(jnp.asarray(table), ids, table.dtype)[0]
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """See `reference.embedding_lookup_and_table`; one dense gradient, see `_add_rows`."""
+    embeddings, table = _lookup_and_table(jnp.asarray(table), ids, dtype)
+    return embeddings.astype(dtype), table
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _lookup_and_table(table, ids, dtype):
+    return jnp.take(table, ids, axis=0), table.astype(dtype)
+
+
+def _lookup_backward(dtype, ids, gradients):
+    of_rows, of_table = gradients
+    rows = of_rows.reshape(-1, of_rows.shape[-1])
+    return _add_rows(of_table.astype(rows.dtype), ids.reshape(-1), rows), None
+
+
+_lookup_and_table.defvjp(
+    lambda table, ids, dtype: (_lookup_and_table(table, ids, dtype), ids), _lookup_backward
+)
+
+
+def _add_rows(table, ids, rows):
+    """Return table (T, H) plus rows (N, H) at their ids (N,), the same bits every time.
+
+    A scatter that adds would add rows in any order, and XLA's deterministic one sorts all N·H
+    numbers. Here the ids are sorted, and a scatter writes each row of the table once.
+    """
+    size, width = table.shape
+    spare = -len(ids) % _SORTED_ROWS
+    ids = jnp.pad(ids, (0, spare), constant_values=size)  # no row of the table
+    order = jnp.argsort(ids)
+    rows = jnp.pad(rows, ((0, spare), (0, 0)))[order].reshape(-1, _SORTED_ROWS, width)
+    ids = ids[order].reshape(-1, _SORTED_ROWS)
+    is_equal = ids[:, :, None] == ids[:, None]  # (blocks, rows, rows)
+    sums = _multiply_exactly(is_equal, rows, "float32")  # of each row's equals in its block
+    # An id that goes on from earlier blocks is the last one of those, and the first one here.
+    blocks = jnp.arange(len(ids))
+    goes_on = (ids[:, :1] == ids[:, -1]) & (blocks[:, None] > blocks)
+    earlier = _multiply_exactly(goes_on, sums[:, -1], "float32")[:, None]  # (blocks, 1, H)
+    sums = sums + jnp.where((ids == ids[:, :1])[..., None], earlier, 0.0)
+    ids = ids.reshape(-1)
+    is_last = ids != jnp.append(ids[1:], size + 1)
+    places = jnp.where(is_last, ids, size + 1 + jnp.arange(len(ids)))  # others: none, each its own
+    sums = sums.reshape(-1, width).astype(table.dtype)
+    return table.at[places].add(sums, mode="drop", unique_indices=True)
+
+
+def _multiply_exactly(chosen, x, dtype):
+    """Return chosen @ x in a dtype, for bool `chosen`: TF32 would round x."""
+    chosen = chosen.astype(x.dtype)
+    return jnp.matmul(chosen, x, precision="highest", preferred_element_type=dtype)
+
+
+def gather_positions(x, positions):
+    """See `reference.gather_positions`; the gradient is a product, no scatter."""
+    return _gather_positions(x, positions, x.shape[1])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _gather_positions(x, positions, length):
+    return jnp.take_along_axis(x, positions[..., None], 1)
+
+
+def _gather_backward(length, positions, gradient):
+    is_chosen = jnp.arange(length)[:, None] == positions[:, None]  # (B, S, M)
+    return _multiply_exactly(is_chosen, gradient, gradient.dtype), None
+
+
+_gather_positions.defvjp(
+    lambda x, positions, length: (_gather_positions(x, positions, length), positions),
+    _gather_backward,
+)
 
 
 def project_heads(x, kernels, biases):

@@ -48,6 +48,23 @@ def layer_norm(x, gamma, beta, epsilon: float):
     return _call("layer_norm", {"x": x, "gamma": gamma, "beta": beta}, epsilon=epsilon)
 
 
+def embedding_lookup(table, ids):
+    """See `reference.embedding_lookup`; of a few rows as on a CPU."""
+    if table.shape[0] <= 16:
+        return tensorflow_ops.embedding_lookup(table, ids)
+    return _call("embedding_lookup", {"table": table, "ids": ids})
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """See `reference.embedding_lookup_and_table`."""
+    return _call("embedding_lookup_and_table", {"table": table, "ids": ids}, dtype=dtype)
+
+
+def gather_positions(x, positions):
+    """See `reference.gather_positions`."""
+    return _call("gather_positions", {"x": x, "positions": positions})
+
+
 def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
     """Call an operation of `kbert.ops.jax_gpu`; without a kernel or a size, TensorFlow's own."""
     tensors, tree = jax.tree.flatten(arrays)
@@ -79,12 +96,13 @@ def _convert(name: str, tree, **options) -> Callable:
             structure.append(tree)
             return y, residuals
 
-        def differentiate(residuals, gradient):
-            gradients = jax.tree.unflatten(structure[0], residuals)(gradient)
+        def differentiate(residuals, *given):
+            given = given if len(given) > 1 else given[0]  # of several results or of one
+            gradients = jax.tree.unflatten(structure[0], residuals)(given)
             return [one for one in gradients if one.dtype != jax.dtypes.float0]
 
-        def grad(gradient):
-            gradients = iter(_export(differentiate)(residuals, gradient))
+        def grad(*given):
+            gradients = iter(_export(differentiate)(residuals, *given))
             return [next(gradients) if one.dtype.is_floating else None for one in tensors]
 
         y, residuals = _export(compute)(*tensors)

@@ -164,6 +164,37 @@ def test_linear_and_project_heads_equal_reference():
     compare(values(jax_gpu), values(reference), [x, *weights], "float32")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("counts", "tokens"),  # how often each id stands there; ids are added up in blocks of 128
+    [([3, 0, 1, 3], 99), ([256, 0, 128, 70], 99), ([1, 300, 2, 129, 78], 99), ([250, 30], 3)],
+)
+def test_lookups_equal_reference(counts, tokens, dtype):
+    table = floats(tokens, 5, dtype=dtype)
+    ids = random.permutation(np.repeat(np.arange(len(counts), dtype="int32"), counts))
+    ids = jnp.asarray(ids[None])
+
+    def look_up(ops):
+        def values(table):
+            x, whole = ops.embedding_lookup_and_table(table, ids, "float32")
+            return jnp.concatenate([x[0], ops.embedding_lookup(table, ids)[0], whole])
+
+        return values
+
+    compare(look_up(jax_gpu), look_up(reference), [table], dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gathered_positions_equal_reference(dtype):
+    positions = jnp.asarray(random.integers(0, 7, (13, 5)), "int32")
+    compare(
+        lambda x: jax_gpu.gather_positions(x, positions),
+        lambda x: reference.gather_positions(x, positions),
+        [floats(13, 7, 12, dtype=dtype)],
+        dtype,
+    )
+
+
 def test_dropout_and_its_gradient_have_the_mask_of_the_reference():
     x, seed = floats(13, 7, 12), jnp.asarray(SEED)
     compare(

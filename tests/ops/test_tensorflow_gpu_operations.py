@@ -100,6 +100,21 @@ def test_layer_norm_equals_reference(dtype):
     compare(lambda ops, *given: ops.layer_norm(*given, 1e-2), arrays, [0, 1, 2], dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_lookups_equal_reference(dtype):
+    """Equal ids lie in several blocks of sorted ones; the second table has few rows."""
+    ids = np.random.default_rng(3).integers(0, 17, (2, 290)).astype("int32")
+    positions = ids[:, :5] % 7
+
+    def look_up(ops, table, small, x):
+        both = ops.embedding_lookup_and_table(table, to_tensor(ids), "float32")
+        others = [ops.embedding_lookup(one, to_tensor(ids % 3)) for one in (table, small)]
+        return [*both, *others, ops.gather_positions(x, to_tensor(positions))]
+
+    arrays = [floats(99, 5), floats(3, 5), floats(2, 7, 12)]
+    compare(look_up, arrays, [0, 1, 2], dtype)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_dropout_and_its_gradient_have_the_mask_of_the_reference(dtype):
     def drop(ops, x):
@@ -131,7 +146,7 @@ def _operations(function) -> set:
 def test_gpu_selects_these_operations():
     with ops.compile_for("gpu"):
         assert ops.attention is tensorflow_gpu.attention
-        assert ops.embedding_lookup.__module__ == "kbert.ops.tensorflow"
+        assert ops.cross_entropy.__module__ == "kbert.ops.tensorflow"
         assert ops.keep_mask.__module__ == "kbert.ops.reference"
 
 

@@ -170,6 +170,7 @@ def test_missing_compiler_says_what_to_install(monkeypatch, capsys):
 
 
 def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
     for name, words in {
         "L40S": ("'L40S'", "did you mean L4"),
         "H100:16": ("at most 8", "'H100:16'"),
@@ -281,6 +282,14 @@ def test_kernels_of_a_gpu_are_counted():
     assert fusion[:5] == ("loop_add_fusion", "other", 4, 2 * 4 * 65, 0)
     for one in found:  # by the launch alone, so small are they
         assert math.isclose(one.seconds, 2.5e-6, rel_tol=1e-2)
+    # distances of 8,192 numbers: up to 2,047; 4,095; less; 8,191; 2,048; less
+    for count, passes in {2048: 1, 2049: 3, 8192: 6, 8193: 10}.items():
+        text = f"(s32[{count}]{{0}}, s32[{count}]{{0}})"
+        line = f"  %sort.1 = {text} sort(%x, %kernel), dimensions={{0}}, to_apply=%region"
+        kernel = list(
+            gpu_text.kernels(GPU_TEXT.replace("  %while.1 =", f"{line}\n  %while.1 ="), chip, {})
+        )[3]
+        assert kernel[:3] == ("sort", "other", passes) and kernel.moved == 8 * count + 2 * (91 + 35)
     large = GPU_TEXT.replace("[13,7]", "[8192,768]").replace("[7,5]", "[768,3072]")
     large = large.replace("[13,5]", "[8192,3072]")
     _, product, *_ = gpu_text.kernels(large, chip, {})
@@ -305,6 +314,7 @@ def test_update_compiles_for_gpus(name, backend, precision):
     assert found["host_calls"] == found["dynamic_shapes"] == []
     kernels = found["kernels"]
     assert kernels["attention_kernel"][0] == kernels["attention_gradient_kernel"][0] == 2
+    assert kernels["sort"][1] < 2**20  # of ids; a scatter that adds would sort their embeddings
     assert bool(found["collectives"]) == (":" in name)
 
 

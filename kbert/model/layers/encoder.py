@@ -139,7 +139,8 @@ class PositionEmbedding(keras.layers.Layer):
         if training and keras.backend.backend() == "tensorflow":
             # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
             # registers one of its own per `fit`, and TensorFlow keeps it, and the model.
-            y = ops.take(self.embeddings, ops.arange(self.first, end), axis=0)
+            positions = ops.arange(self.first, end)
+            y = kops.embedding_lookup(ops.convert_to_tensor(self.embeddings), positions)
         else:
             y = self.embeddings[self.first : end]
         return x + y  # (B, S, H)

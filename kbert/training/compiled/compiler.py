@@ -30,10 +30,14 @@ _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",  # nobody to ask which TPU this machine is part of
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-# Without a GPU nothing can be tried out, and products by Triton need that.
+# Without a GPU nothing can be tried out, and products by Triton need that; training is
+# deterministic, see `runner.make_deterministic`.
 _FLAGS = {
     "TPU": {},
-    "GPU": {"XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"},
+    "GPU": {
+        "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false "
+        "--xla_gpu_deterministic_ops=true"
+    },
 }
 # "Used 20.1G of 15.75G hbm", "… temporaries (327.73G) exceeds available HBM (15.75G)"
 _TOO_LARGE = re.compile(r"([\d.]+[KMGT])\)? (?:of|exceeds available HBM) \(?([\d.]+[KMGT])")

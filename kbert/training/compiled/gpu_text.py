@@ -87,19 +87,40 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
             sizes[name] = min(sizes[name], size)
         moved = sum(sizes.values()) + hlo_text.size_of(result)
         kind, flops, share = _product(one, target[1] if target else "", operands)
+        if sort := next(
+            (line for line in (one, *_body(one, bodies)) if line.opcode == "sort"), None
+        ):
+            kind, times = "sort", times * _count_passes(sort)
         peak = accelerator.peak_flops * share / (1 if operands and operands[0][:3] != "f32" else 2)
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
         yield Kernel(kind, one.find_part(scopes), times, moved, flops, seconds, one.name)
+
+
+def _body(one: Instruction, bodies: Mapping[str, list[Instruction]]) -> list[Instruction]:
+    return bodies[one.called[0]] if one.opcode == "fusion" else []
+
+
+def _count_passes(sort: Instruction) -> int:
+    """Return the number of kernels in which XLA sorts; each passes over all operands.
+
+    A bitonic network: comparisons over a distance below 2,048 share a kernel, any other is one
+    (openxla/xla, xla/service/gpu/ir_emitter_unnested.cc, EmitSort).
+    """
+    axis = re.search(r"dimensions=\{(\d+)\}", sort.arguments)
+    size = _dimensions(sort.shape)[0][int(axis[1]) if axis else 0]
+    stages = (size - 1).bit_length()
+    return 1 + sum(stage - 9 for stage in range(11, stages))
 
 
 def _find_operands(one: Instruction) -> list[str]:
     return _OPERANDS.findall(one.arguments.split(")", 1)[0])
 
 
-def _sizes_of_parts(one: Instruction, bodies: Mapping) -> Iterator[tuple[str, int]]:
+def _sizes_of_parts(
+    one: Instruction, bodies: Mapping[str, list[Instruction]]
+) -> Iterator[tuple[str, int]]:
     """Yield the operands of which a fusion reads only slices or rows, and the bytes of those."""
-    body = bodies[one.called[0]] if one.opcode == "fusion" else []
-    operands = _find_operands(one)
+    body, operands = _body(one, bodies), _find_operands(one)
     for parameter in (line for line in body if line.opcode == "parameter"):
         readers = [line for line in body if parameter.name in _find_operands(line)]
         if {line.opcode for line in readers} <= _READS_PART:

@@ -104,7 +104,7 @@ def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
     def walk(name, times):
         for one in bodies.get(name, ()):
             products = one.opcode in _PRODUCTS or not multiplying.isdisjoint(one.called)
-            if one.cycles or not one.called or one.opcode == "fusion" or one.collective:
+            if one.cycles or not one.called or one.opcode in ("fusion", "sort") or one.collective:
                 yield one, times, products
             else:  # a loop, a branch, a call: what it calls is run
                 for called in one.called:

@@ -42,7 +42,7 @@ _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
-COMPUTATION = 3
+COMPUTATION = 4
 
 _SETTINGS_FILE = js.fields(
     {
