@@ -144,23 +144,19 @@ def run_texts(
     truncated; a warning counts them. `check` sees every encoding before it is computed.
     """
     tokenizer, limit = require_tokenizer(bert, task), longest(bert)
-    truncated = 0
     results: list = [None] * len(texts)
 
     def encode(part: slice) -> list[list[Encoding]]:
-        nonlocal truncated
         second = None if pairs is None else pairs[part]
         encodings = tokenizer.encode_batch(texts[part], second, max_length=limit).encodings
-        truncated += sum(encoding.truncated for encoding in encodings)
         for index, encoding in enumerate(encodings, part.start):
             check(index, encoding)
         return [[encoding] for encoding in encodings]
 
     for index, (encoding,), (outputs,) in run_windows(
-        bert, function, [texts, pairs or texts], encode, batch_size, progress
+        bert, task, function, [texts, pairs or texts], encode, batch_size, progress
     ):
         results[index] = convert(index, encoding, outputs)
-    warn_of_truncated(task, truncated, len(texts), limit)
     return results
 
 
@@ -194,10 +190,12 @@ class Window(NamedTuple):
     ids: Sequence[int]
     segment_ids: Sequence[int]
     note: Any = None
+    truncated: bool = False
 
 
 def run_windows(
     bert: Bert,
+    task: str,
     function: Callable,
     columns: Sequence[Sequence[str]],
     encode: Callable[[slice], list[list]],
@@ -207,11 +205,14 @@ def run_windows(
     """Yield each text's index, its windows, and the outputs of each window; in any order.
 
     `columns` are the texts, and their pairs if there are any. `encode` returns the windows of each
-    text of a slice, one or more, with `ids` and `segment_ids`. `function` is from `get_function`.
+    text of a slice, one or more, with `ids`, `segment_ids` and `truncated`; a warning counts those
+    that are. `function` is from `get_function`.
     """
+    truncated: list[int] = []  # their lengths
     with progress_bar(len(columns[0]), " texts", progress) as bar:
         for part in split_by_size(*columns, most=CHUNK):
             windows = encode(part)
+            truncated += [len(one.ids) for each in windows for one in each if one.truncated]
             owners = [(text, n) for text, each in enumerate(windows) for n in range(len(each))]
             sequences = [(one.ids, one.segment_ids) for each in windows for one in each]
             outputs: list[list] = [[None] * len(each) for each in windows]
@@ -224,6 +225,7 @@ def run_windows(
                     yield part.start + text, windows[text], outputs[text]
                     outputs[text] = []  # they may be large
                     bar.update()
+    warn_of_truncated(task, len(truncated), len(columns[0]), max(truncated, default=0))
 
 
 def run_sequences(

@@ -130,7 +130,7 @@ def answer(
     function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
     answers: list = [None] * len(records)
     for index, windows, outputs in run_windows(
-        bert, function, [questions, contexts], encode, batch_size, progress
+        bert, "answer", function, [questions, contexts], encode, batch_size, progress
     ):
         notes = [window.note._replace(record=0) for window in windows]
         starts, ends = zip(*outputs, strict=True)

@@ -33,7 +33,6 @@ from kbert.tasks.running import (
     get_function,
     run_sequences,
     run_windows,
-    warn_of_truncated,
 )
 
 _LAYERS = 4  # that "last" concatenates by default
@@ -118,7 +117,14 @@ def embed(
     method = own.pooling if pooling is None else check_pooling(pooling, POOLINGS)
     if method != own.pooling:  # dense layers and dimensions belong to the checkpoint's pooling
         own = dataclasses.replace(own, dense=(), dimensions=None)
-    _check(bert, method, layers, long)
+    check_choice(long, LONG_TEXTS, "long")
+    if layers is not None and method != "last":
+        raise ValueError(f"layers goes with pooling='last', got pooling={method!r}: leave it out")
+    depth = require_positive("layers", _LAYERS if layers is None else layers)
+    if method == "last" and depth > bert.config.num_hidden_layers:
+        raise ValueError(
+            f"layers must be at most the model's {bert.config.num_hidden_layers}, got {depth}"
+        )
     check_max_length(bert, max_length)
     limit = longest(bert, own.max_length if max_length is None else max_length)
     if limit < 3:
@@ -130,7 +136,7 @@ def embed(
         raise ValueError("long='window' needs a model that pools its prompt's tokens too")
     if skip >= limit:
         raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
-    depth = 1 if method != "last" else layers or _LAYERS
+    depth = depth if method == "last" else 1
     function = _get_function(bert, method, own.dense, precision, depth, skip)
     embeddings = _embed_texts(bert, function, texts, limit, long == "window", batch_size, progress)
     if own.normalize and normalize is not False:
@@ -149,7 +155,6 @@ def embed_ids(
     The checkpoint's pooling is used, else the mean; `prepare_texts` has added its prompt.
     """
     own = settings_of(bert, "evaluate")
-    _check(bert, own.pooling, None, "truncate")
     function = _get_function(bert, own.pooling, own.dense, precision)
     embeddings: list = [None] * len(ids)
     sequences = [(list(sequence), [0] * len(sequence)) for sequence in ids]
@@ -214,22 +219,11 @@ def _normalize(embeddings: np.ndarray) -> np.ndarray:
     return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
 
 
-def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
-    check_choice(long, LONG_TEXTS, "long")
-    if layers is not None and pooling != "last":
-        raise ValueError(f"layers goes with pooling='last', got pooling={pooling!r}: leave it out")
-    layers = require_positive("layers", _LAYERS if layers is None else layers)
-    if pooling == "last" and layers > bert.config.num_hidden_layers:
-        raise ValueError(
-            f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
-        )
-    if pooling == "pooler" or "pooler" in tuple(pooling):
-        require_pooler(bert, "pooling='pooler'")
-
-
 def _get_function(
     bert: Bert, pooling, dense, precision: str | None, depth: int = 1, skip: int = 0
 ) -> Callable:
+    if pooling == "pooler" or "pooler" in tuple(pooling):
+        require_pooler(bert, "pooling='pooler'")
     return get_function(
         bert,
         ("embed", pooling, depth, dense, skip),
@@ -242,25 +236,23 @@ def _embed_texts(
     bert: Bert, function, texts, limit: int, in_windows: bool, batch_size: int, progress: bool
 ) -> np.ndarray:
     """Return float32 (N, D): the mean over each text's windows; most texts have one."""
-    embeddings, truncated = np.zeros((len(texts), 0), "float32"), 0
+    embeddings = np.zeros((len(texts), 0), "float32")
     tokenizer = require_tokenizer(bert, "embed")
 
     def encode(part: slice) -> list[list]:
-        nonlocal truncated
         if in_windows:
             encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
             return [_split_windows(tokenizer, encoding.ids, limit) for encoding in encodings]
-        encodings = tokenizer.encode_batch(texts[part], max_length=limit)
-        truncated += sum(encoding.truncated for encoding in encodings)
-        return [[encoding] for encoding in encodings]
+        return [[encoding] for encoding in tokenizer.encode_batch(texts[part], max_length=limit)]
 
-    for index, _, outputs in run_windows(bert, function, [texts], encode, batch_size, progress):
+    for index, _, outputs in run_windows(
+        bert, "embed", function, [texts], encode, batch_size, progress
+    ):
         weighted = [window / len(outputs) for (window,) in outputs]
         embedding = sum(weighted[1:], start=weighted[0])
         if not embeddings.size:
             embeddings = np.zeros((len(texts), len(embedding)), "float32")
         embeddings[index] = embedding
-    warn_of_truncated("embed", truncated, len(texts), limit)
     return embeddings
 
 

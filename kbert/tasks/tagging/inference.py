@@ -14,7 +14,6 @@ from kbert.tasks.running import (
     get_output_function,
     run_windows,
     softmax,
-    warn_of_truncated,
 )
 from kbert.tasks.tagging.windows import (
     Span,
@@ -90,16 +89,13 @@ def tag(
     if known is not None and limit < 3:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
     spans: list[list[Span]] = list(known or [[]] * len(texts))
-    truncated = 0
 
     def encode(part: slice) -> list[list[Window]]:
-        nonlocal truncated
         if known is not None:  # windows, as in training
             encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
             pairs = zip(encodings, known[part], strict=True)
             return [split_windows(tokenizer, encoding, own, limit) for encoding, own in pairs]
         encodings = tokenizer.encode_batch(texts[part], max_length=limit)
-        truncated += sum(encoding.truncated for encoding in encodings)
         spans[part], windows = zip(*map(read_words, encodings), strict=True)
         return [[window] for window in windows]
 
@@ -108,7 +104,7 @@ def tag(
     outside = "O" if "O" in labels else labels[0]
     results: list[list[Word]] = [[] for _ in texts]
     for index, windows, outputs in run_windows(
-        bert, function, [texts], encode, batch_size, progress
+        bert, "tag", function, [texts], encode, batch_size, progress
     ):
         predictions: dict[int, tuple[str, float]] = {}
         for window, (logits,) in zip(windows, outputs, strict=True):
@@ -119,7 +115,6 @@ def tag(
             Word(texts[index][a:b], *predictions.get(word, (outside, 0.0)), a, b)
             for word, (a, b) in enumerate(spans[index])
         ]
-    warn_of_truncated("tag", truncated, len(texts), limit)
     return results[0] if is_single else results
 
 

@@ -23,12 +23,14 @@ class Window(NamedTuple):
         words: indices of the words.
         tokens: the index of each word's first token in `ids`.
         record: index of the sentence.
+        truncated: whether the sentence goes on, but in no window.
     """
 
     ids: list[int]
     words: tuple[int, ...]
     tokens: tuple[int, ...]
     record: int = 0
+    truncated: bool = False
 
     @property
     def segment_ids(self) -> list[int]:
@@ -80,7 +82,8 @@ def read_words(encoding: Encoding) -> tuple[list[Span], Window]:
             tokens.setdefault(word, []).append(token)
     spans = [(encoding.offsets[own[0]][0], encoding.offsets[own[-1]][1]) for own in tokens.values()]
     first = tuple(own[0] for own in tokens.values())
-    return spans, Window(encoding.ids, tuple(range(len(spans))), first)
+    words = tuple(range(len(spans)))
+    return spans, Window(encoding.ids, words, first, truncated=encoding.truncated)
 
 
 def split_windows(
