@@ -232,7 +232,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
 
 
 def test_too_long_sentences_are_reported_once(data, caplog):
-    from kbert.tasks.pretraining.held_out import open_batches
+    from kbert.tasks.pretraining.recipe import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
     settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, dev_ratio=0.2)

@@ -5,9 +5,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import get_config, is_preset
@@ -18,12 +22,14 @@ from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation.distillation import Distillation, open_teacher
 from kbert.tasks.distillation.settings import check_teacher
-from kbert.tasks.pretraining.held_out import evaluate_held_out, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
 from kbert.training.loop.history import History
 from kbert.training.loss import LOSSES
 from kbert.training.recipe import Recipe, choose_variant
 from kbert.training.run.run_folder import RunFolder
+
+SHARE = 0.05  # of the documents, where there are enough to spare them
+ENOUGH_DOCUMENTS = 100
 
 
 @dataclass(frozen=True)
@@ -174,8 +180,21 @@ class Pretraining(Recipe):
         return never & set(untrained_weights.find_untrained(bert))
 
     def evaluate(self, engine):
+        """Return each output's loss and accuracy over held-out batches, and the losses' sum.
+
+        Examples and masks are the same every time: those of one pass, at least one batch.
+        """
         assert self.held_out is not None
-        return evaluate_held_out(engine, self.held_out, self.settings.evaluation_batches), dict
+        batches = self.held_out
+        count = max(1, batches.examples_per_epoch(0) // batches.batch_size)
+        part = engine.slice_examples(batches.batch_size)
+        sums: dict[str, np.ndarray] = {}
+        for step in range(min(self.settings.evaluation_batches, count)):
+            for name, pair in engine.evaluate(batches.batch(step, part)).items():
+                sums[name] = sums.get(name, 0.0) + np.array(pair)
+        metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
+        losses = [value for name, value in metrics.items() if name.endswith("_loss")]
+        return {"loss": sum(losses)} | metrics, dict
 
     def choose_weights(self, best, history: History) -> dict:
         last = history.updates[-1]
@@ -204,6 +223,37 @@ class Pretraining(Recipe):
     def make_result(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:
         assert folder is not None  # `pretrain` asks for one
         return Trained(bert, history, folder)
+
+
+def open_batches(
+    paths: dict, settings: PretrainingSettings
+) -> tuple[PretrainingBatches, PretrainingBatches | None]:
+    """Return the batches to train with, and those to evaluate with or None.
+
+    `paths` are the folders of "shards" and "dev"; the latter may be None.
+    """
+    shards, dev = open_shards(paths["shards"]), None
+    share = settings.dev_ratio
+    if paths.get("dev") is not None:
+        if share:
+            raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
+        dev = open_shards(paths["dev"])
+        if dev.tokenizer.tokens != shards.tokenizer.tokens:
+            raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
+    elif share is None and shards.documents >= ENOUGH_DOCUMENTS:
+        share = SHARE
+    opened = [shards] if dev is None else [shards, dev]
+    if share:
+        shards, dev = shards.split(share)
+    names = ["batch_size", "seq_len", "max_predictions", "seed", "mlm_probability"]
+    names += ["short_seq_probability", "whole_word", "mlm_only"]
+    options = {name: getattr(settings, name) for name in names}
+    train = PretrainingBatches(shards, **options)
+    batches = train, None if dev is None else PretrainingBatches(dev, **options)
+    if not settings.mlm_only:
+        for whole in opened:
+            warn_of_long(whole, settings.seq_len)
+    return batches
 
 
 def _amount(shards) -> str:
