@@ -53,36 +53,27 @@ def head_statistics(
 
     `special` has the indices of [CLS], which is the first token, and of [SEP].
     """
-    return [
-        _describe_head(layer, head, one, special)
-        for layer, of_layer in zip(layers, weights, strict=True)
-        for head, one in zip(heads, of_layer.astype("float64"), strict=True)
-    ]
-
-
-def _describe_head(
-    layer: int, head: int, weights: np.ndarray, special: Sequence[int]
-) -> HeadStatistics:
-    bits = -np.log2(weights, where=weights > 0, out=np.zeros_like(weights))  # 0 log 0 = 0
-    tokens = np.arange(len(weights))
+    results = []
+    tokens = np.arange(weights.shape[-1])
     distances = np.abs(tokens[:, None] - tokens)
-    columns = (
-        np.diagonal(weights, 1),
-        np.diagonal(weights, -1),
-        np.diagonal(weights),
-        weights[:, [token for token in special if token != 0]].sum(-1),
-        weights[:, [token for token in special if token == 0]].sum(-1),
-    )
-    return HeadStatistics(
-        layer,
-        head,
-        entropy=float((weights * bits).sum(-1).mean()),
-        distance=float((weights * distances).sum(-1).mean()),
-        shares={
-            name: float(column.mean()) if column.size else 0.0
-            for name, column in zip(TARGETS, columns, strict=True)
-        },
-    )
+    for layer, of_layer in zip(layers, weights, strict=True):
+        for head, one in zip(heads, of_layer.astype("float64"), strict=True):
+            bits = -np.log2(one, where=one > 0, out=np.zeros_like(one))  # 0 log 0 = 0
+            columns = (
+                np.diagonal(one, 1),
+                np.diagonal(one, -1),
+                np.diagonal(one),
+                one[:, [token for token in special if token != 0]].sum(-1),
+                one[:, [token for token in special if token == 0]].sum(-1),
+            )
+            shares = {
+                name: float(column.mean()) if column.size else 0.0
+                for name, column in zip(TARGETS, columns, strict=True)
+            }
+            entropy = float((one * bits).sum(-1).mean())
+            distance = float((one * distances).sum(-1).mean())
+            results.append(HeadStatistics(layer, head, entropy, distance, shares))
+    return results
 
 
 def index_of(numbers: tuple[int, ...], number, name: str) -> int:

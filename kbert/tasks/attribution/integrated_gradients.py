@@ -54,21 +54,17 @@ def integrate(
         values, gradients = function(points, masks, *shared)
         return values[: len(alphas)], gradients[: len(alphas)]
 
-    def integrate_points(count: int) -> np.ndarray:
-        """Return float64 (S, H): (x − x') times the mean gradient on the way."""
-        points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
-        total = np.zeros(x.shape)
-        for start in range(0, count, size):
-            chunk = slice(start, start + size)
-            _, gradients = evaluate(0.5 * (1 + points[chunk]))
-            total += np.einsum("k,ksh->sh", 0.5 * weights[chunk], gradients.astype("float64"))
-        return (x - baseline) * total
-
     baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[0])
     relative, absolute = _TOLERANCE
     count, most = (STEPS, MOST_STEPS) if steps is None else (steps, steps)
     while True:
-        attributions = integrate_points(count)
+        points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
+        mean = np.zeros(x.shape)  # float64, of the gradients on the way
+        for start in range(0, count, size):
+            chunk = slice(start, start + size)
+            _, gradients = evaluate(0.5 * (1 + points[chunk]))
+            mean += np.einsum("k,ksh->sh", 0.5 * weights[chunk], gradients.astype("float64"))
+        attributions = (x - baseline) * mean
         error = float(attributions.sum() - (value - baseline_value))
         is_near = abs(error) <= relative * abs(value - baseline_value) + absolute
         if is_near or 2 * count > most:
