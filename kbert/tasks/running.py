@@ -288,9 +288,9 @@ def compile_model(model: keras.Model) -> Callable:
     count = len(model.inputs)  # one where there are no segments
     if keras.backend.backend() == "jax":
         forward = compile_forward(model)
-        return lambda *ids: [np.asarray(one) for one in _as_list(forward(list(ids[:count])))]
+        return lambda *ids: [np.asarray(x) for x in keras.tree.flatten(forward(list(ids[:count])))]
     if keras.backend.backend() == "torch":
-        return lambda *ids: _as_list(model.predict_on_batch(list(ids[:count])))
+        return lambda *ids: keras.tree.flatten(model.predict_on_batch(list(ids[:count])))
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
     traced = tf.function(
@@ -301,12 +301,8 @@ def compile_model(model: keras.Model) -> Callable:
     # The concrete function: TensorFlow warns of retracing where one process opens five models.
     concrete = traced.get_concrete_function()
     return lambda *ids: [
-        value.numpy() for value in _as_list(concrete(*map(tf.constant, ids[:count])))
+        value.numpy() for value in keras.tree.flatten(concrete(*map(tf.constant, ids[:count])))
     ]
-
-
-def _as_list(outputs) -> list:
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def pad_length(bert: Bert, tokens: int) -> int:

@@ -30,21 +30,20 @@ _RARE = 0.2  # share of examples with a label of their own: above it one more pr
 
 
 class Columns(NamedTuple):
-    """Indices of the columns of one or several texts, and of a label or a score, if any."""
+    """Indices of the columns of one or several texts, of a label, a score and choices, if any."""
 
     texts: tuple[int, ...]
     label: int | None = None
     score: int | None = None
+    choices: tuple[int, ...] = ()  # one column of lists, or one per choice
 
     def __contains__(self, column: object) -> bool:
         """Return whether a column is read."""
-        return column in (*self.texts, self.label, self.score)
+        return column in (*self.texts, self.label, self.score, *self.choices)
 
 
 class TableTask(Task):
     """A task that says which columns its data have, and what the record of a row is.
-
-    `find_columns` returns `Columns`, or another object with `label` and `in`.
 
     Attributes:
         record: the class of the records. Rows in memory may be records already.
@@ -159,10 +158,10 @@ class TableTask(Task):
         )
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Any:
-        """Return the columns of a header or a dict; raise a ValueError if some are missing."""
+        """Return the `Columns` of a header or a dict; a ValueError if some are missing."""
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Any:
-        """Return the columns of lines without a header."""
+        """Return the `Columns` of lines without a header."""
 
     def name_cells(self, row, location: str) -> tuple[Sequence, list]:
         """Return the names of the columns, and the cells, of a row in memory."""
@@ -174,13 +173,13 @@ class TableTask(Task):
         self,
         cells: Sequence,
         names: Sequence,
-        columns: Any,
+        columns: Columns,
         location: str,
         class_names: Sequence[str] | None = None,
     ) -> Any:
         """Return the record of a row's cells; `class_names` are the names of numbered labels."""
 
-    def check_cells(self, cells: Sequence[str], columns: Any, location: str) -> None:
+    def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
         """Raise a ValueError for a line of a table that is no record."""
 
     def check_record(self, record: Any, first: Any, location: str) -> None:
@@ -226,7 +225,7 @@ class TableTask(Task):
     ) -> in_memory.LabelledRecords:
         """Return the records of (location, row); `class_names` go by the column's name."""
         records = in_memory.LabelledRecords()
-        layouts: dict[tuple, Any] = {}
+        layouts: dict[tuple, Columns] = {}
         for location, row in rows:
             record = row
             if not isinstance(row, self.record):
@@ -246,7 +245,7 @@ class TableTask(Task):
         return records
 
 
-def _warn_of_ignored(names: Sequence, columns: Any, location: str) -> None:
+def _warn_of_ignored(names: Sequence, columns: Columns, location: str) -> None:
     """Report the columns that nothing is read from, except those that number the examples."""
     others = [str(name) for index, name in enumerate(names) if index not in columns]
     ignored = [name for name in others if name.strip().lower() not in NUMBERS]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kbert.graph.names import CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import TableTask
+from kbert.tasks.table_task import Columns, TableTask
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
@@ -42,19 +42,6 @@ class Question(NamedTuple):
     def texts(self) -> tuple[str, ...]:
         """The prompt, and the second text of each choice."""
         return self.prompt, *join_start(self.start, self.choices)
-
-
-class _Layout(NamedTuple):
-    """Indices of the columns; `choices` is one column of lists, or one per choice."""
-
-    prompt: int
-    start: int | None
-    choices: tuple[int, ...]
-    label: int
-
-    def __contains__(self, column: object) -> bool:
-        """Return whether a column is read."""
-        return column in (self.prompt, self.start, *self.choices, self.label)
 
 
 def join_start(start: str, choices: Iterable[str]) -> list[str]:
@@ -85,11 +72,11 @@ class Choosing(TableTask):
             raise ValueError(f"{lines[0][0]}: {self.expected}: leave no_header out")
         return True
 
-    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> _Layout:
+    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
         roles = options.rename(names, location)
         matches = [_CHOICE.fullmatch(role) for role in roles]
         numbers = sorted((int(found[1]), n) for n, found in enumerate(matches) if found)
-        indices = [
+        prompt, start, label, lists = (
             next((roles.index(name) for name in known if name in roles), None)
             for known in (
                 _PROMPTS if options.text is None else ("text",),
@@ -97,8 +84,7 @@ class Choosing(TableTask):
                 LABELS,
                 _LISTS,
             )
-        ]
-        prompt, start, label, lists = indices
+        )
         choices = tuple(n for _, n in numbers) if lists is None else (lists,)
         if prompt is None or label is None or not choices:
             listed = ", ".join(map(str, names))[:80]
@@ -108,23 +94,27 @@ class Choosing(TableTask):
             raise ValueError(
                 f"{location}: choices must be numbered 0, 1, …, each once, got {found}"
             )
-        return _Layout(prompt, start, choices, label)
+        texts = (prompt,) if start is None else (prompt, start)
+        return Columns(texts, label, choices=choices)
 
     def make_record(
-        self, cells, names, columns: _Layout, location: str, class_names=None
+        self, cells, names, columns: Columns, location: str, class_names=None
     ) -> Question:
         choices = [cells[column] for column in columns.choices]
         if isinstance(choices[0], list):
             choices = choices[0]
         while choices and (choices[-1] is None or not str(choices[-1]).strip()):  # fewer choices
             choices = choices[:-1]
-        label = label_of(cells[columns.label], str(names[columns.label]), location)
+        at = cast(int, columns.label)
+        label = label_of(cells[at], str(names[at]), location)
         _check_label(label, choices, location)
-        prompt = text_of(cells[columns.prompt], str(names[columns.prompt]), location)
+        first, *second = columns.texts
+        prompt = text_of(cells[first], str(names[first]), location)
         choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
-        start = None if columns.start is None else cells[columns.start]
-        start = "" if start in (None, "") else text_of(start, str(names[columns.start]), location)
-        return Question(prompt, tuple(choices), int(label), start, location)
+        starts = [
+            text_of(cells[n], str(names[n]), location) for n in second if cells[n] not in (None, "")
+        ]
+        return Question(prompt, tuple(choices), int(label), "".join(starts), location)
 
     def check_record(self, record: Question, first: Question, location: str) -> None:
         texts = (record.prompt, record.start, *record.choices)
