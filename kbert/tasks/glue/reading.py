@@ -49,10 +49,16 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
         if not line.strip():
             continue
         location, cells = f"{path}, line {number}", [cell.strip() for cell in line.split("\t")]
+        if layout is None and set(task.columns) <= set(cells):
+            layout = Layout(len(cells), *map(cells.index, task.columns))
+            continue
+        layout = layout or task.headless
         if layout is None:
-            layout = _find_layout(task, cells, location)
-            if set(task.columns) <= set(cells):
-                continue
+            label, *texts = task.columns
+            raise ValueError(
+                f"{location}: expected a header of {task.name} with {', '.join([*texts, label])} "
+                f"between tabs, got {', '.join(cells)[:80]!r}"
+            )
         try:
             records.append(_read_record(task, layout, cells, location))
         except ValueError as error:
@@ -66,19 +72,6 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
     if not records:
         raise ValueError(f"{path}: expected lines of texts and labels, got none")
     return records
-
-
-def _find_layout(task: GlueTask, names: list[str], location: str) -> Layout:
-    """Return the layout of a file by its first line, which may be a header."""
-    if set(task.columns) <= set(names):
-        return Layout(len(names), *map(names.index, task.columns))
-    if task.headless is None:
-        label, *texts = task.columns
-        raise ValueError(
-            f"{location}: expected a header of {task.name} with {', '.join([*texts, label])} "
-            f"between tabs, got {', '.join(names)[:80]!r}"
-        )
-    return task.headless
 
 
 def _read_record(task: GlueTask, layout: Layout, cells: list[str], location: str) -> Labelled:
