@@ -128,8 +128,15 @@ def _encode_weights(attention) -> tuple[dict[str, np.ndarray], dict, list[str]]:
     """Return the weights' arrays, facts about them, and notes on what is left out."""
     if attention.weights.size <= WHOLE:
         return {"weights": _round(attention.weights, WEIGHT_STEPS, "<u2")}, {"largest": None}, []
-    columns, weights = find_largest(attention.weights)
-    count, side = columns.shape[-1], min(SIDE, len(attention.tokens))
+    count, side = (min(most, len(attention.tokens)) for most in (LARGEST, SIDE))
+    # (L, A, S, count): the columns of each row's largest weights, the largest first
+    columns = np.empty((*attention.weights.shape[:-1], count), "int64")
+    for one in np.ndindex(columns.shape[:2]):  # head by head: the indices take twice the memory
+        some = np.argpartition(-attention.weights[one], count - 1, axis=-1)[:, :count]
+        values = np.take_along_axis(attention.weights[one], some, -1)
+        order = np.argsort(-values, axis=-1, kind="stable")
+        columns[one] = np.take_along_axis(some, order, -1)
+    weights = np.take_along_axis(attention.weights, columns, -1)
     note = (
         f"{len(attention.tokens)} tokens are many: here are the {count} largest weights of each "
         f"row, {weights.sum(-1).mean():.0%} of the attention on average. The rest of a row is left "
@@ -148,20 +155,6 @@ def _encode_weights(attention) -> tuple[dict[str, np.ndarray], dict, list[str]]:
 def _round(weights: np.ndarray, steps: int, dtype: str) -> np.ndarray:
     """Return weights, from 0 to 1, as whole numbers up to `steps`."""
     return np.clip(np.rint(np.asarray(weights, "float64") * steps), 0, steps).astype(dtype)
-
-
-def find_largest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns and values of each row's k largest weights, the largest first.
-
-    `weights` are float (L, A, S, S); the results (L, A, S, k), k = `LARGEST`, or S if that is less.
-    """
-    count = min(LARGEST, weights.shape[-1])
-    columns = np.empty((*weights.shape[:-1], count), "int64")
-    for one in np.ndindex(weights.shape[:2]):  # head by head: the indices take twice the memory
-        some = np.argpartition(-weights[one], count - 1, axis=-1)[:, :count]
-        order = np.argsort(-np.take_along_axis(weights[one], some, -1), axis=-1, kind="stable")
-        columns[one] = np.take_along_axis(some, order, -1)
-    return columns, np.take_along_axis(weights, columns, -1)
 
 
 def draw_thumbnails(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> np.ndarray:
