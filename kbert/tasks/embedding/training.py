@@ -194,10 +194,8 @@ class SentenceEmbeddings(TableTask):
         if records[0].score is not None:
             targets["scores"] = np.array([record.score for record in records], np.float32)
         elif records[0].label is not None:
-            labels = sorted({str(record.label) for record in records})
-            numbers = {label: number for number, label in enumerate(labels)}
-            groups = [numbers[str(record.label)] for record in records]
-            targets["groups"] = np.array(groups, np.int32)
+            names = np.array([str(record.label) for record in records], object)
+            targets["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int32)
         return TextColumns.from_texts(ids, columns, **targets)
 
     def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
