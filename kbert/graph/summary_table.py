@@ -118,7 +118,16 @@ def format_table(
     ]
     full = sum(natural) + _GAP * (len(natural) - 1)
     if positions:
-        widths = _widths_at(positions, width or full, len(header))
+        share = width or full if positions[-1] <= 1 else 1  # shares of the width, or characters
+        ends = [int(end * share) for end in positions]
+        if len(ends) < len(header):
+            ends.append(ends[-1] + len("Trainable") + _GAP)
+        widths = [end - start - _GAP for start, end in zip([-_GAP, *ends], ends, strict=False)]
+        if len(ends) != len(header) or min(widths) < 1:
+            raise ValueError(
+                f"positions must be {len(header)} rising ends of columns at least {_GAP + 1} "
+                f"characters apart, got {list(positions)!r}"
+            )
         width = sum(widths) + _GAP * (len(widths) - 1)
     elif width is None or width >= full:
         widths = natural
@@ -169,16 +178,3 @@ def _draw_rules(blocks: Sequence[str], width: int) -> str:
     header, *body_blocks = blocks
     body = f"\n{'_' * width}\n".join(body_blocks)
     return f"{'_' * width}\n{header}\n{'=' * width}\n{body}\n{'=' * width}\n"
-
-
-def _widths_at(positions: Sequence[float], width: int, columns: int) -> list[int]:
-    ends = [int(end * width) if positions[-1] <= 1 else int(end) for end in positions]
-    if len(ends) < columns:
-        ends.append(ends[-1] + len("Trainable") + _GAP)
-    widths = [end - start - _GAP for start, end in zip([-_GAP, *ends], ends, strict=False)]
-    if len(ends) != columns or min(widths) < 1:
-        raise ValueError(
-            f"positions must be {columns} rising ends of columns at least {_GAP + 1} characters "
-            f"apart, got {list(positions)!r}"
-        )
-    return widths

@@ -161,17 +161,22 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     outside = blocks.pop(0, [])
     count = len(blocks)
     last = names.encoder_output(count)
-    alike = {_rename_to_block_n(block, number) for number, block in blocks.items()}
+    alike = set()
+    for number, block in blocks.items():  # as block n, which reads the output of block n-1
+        own = names.encoder(number, "")
+        new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
+        new[names.encoder_output(number - 1)] = _PREVIOUS
+        alike.add(tuple(_rename(row, new) for row in block))
     if count < 2 or len(alike) > 1:
         return tuple(layers), 0
-    (block,) = alike
+    (block_n,) = alike
     read = {source for row in outside for source, _ in sources(row) if names.block_of(source)}
-    inputs = {source for row in block for source, _ in sources(row)}
+    inputs = {source for row in block_n for source, _ in sources(row)}
     if _PREVIOUS not in inputs or read - {last}:
         return tuple(layers), 0
     inside = [
-        Row(_INPUT_N, _HIDDEN_STATES, block[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
-        *(_rename(row, {_PREVIOUS: _INPUT_N}) for row in block),
+        Row(_INPUT_N, _HIDDEN_STATES, block_n[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
+        *(_rename(row, {_PREVIOUS: _INPUT_N}) for row in block_n),
     ]
     outside = [_rename(row, {last: _OUTPUT_N}) for row in outside]
     first = next(first for first, row in enumerate(layers) if names.block_of(row.layer))
@@ -226,14 +231,6 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     for kind, (fill, line, *_) in _COLOURS.items():
         lines.append(f"classDef {kind} fill:{fill},stroke:{line},color:{_INK}")
     return "\n".join(lines) + "\n"
-
-
-def _rename_to_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
-    """Return one block's rows as those of block n, which reads the output of block n-1."""
-    own = names.encoder(number, "")
-    new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
-    new[names.encoder_output(number - 1)] = _PREVIOUS
-    return tuple(_rename(row, new) for row in block)
 
 
 def _rename(row: Row, new: dict[str, str]) -> Row:
@@ -291,8 +288,8 @@ def _dot_node(row: Row, block_width: float) -> str:
     kind, name = kind_of(row.layer, row.type), _quote(row.layer)
     fill, line, *_ = _COLOURS[kind]
     width = block_width if _is_in_block(row) else _width(row)
-    label = f'<b><font point-size="10">{_escape(row.layer)}</font></b>'
-    label += "".join(f"<br/>{_escape(fact)}" for fact in _facts(row))
+    title, *facts = (html.escape(text, quote=False) for text in (row.layer, *_facts(row)))
+    label = "<br/>".join([f'<b><font point-size="10">{title}</font></b>', *facts])
     looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
     return f"{name} [id={name} {looks} label=<{label}>]"
 
@@ -326,15 +323,11 @@ def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:
 
 def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
     name, *facts = (
-        _escape(text.replace("#", "#35;")).replace('"', "#quot;")
+        html.escape(text.replace("#", "#35;"), quote=False).replace('"', "#quot;")
         for text in (row.layer, *_facts(row))
     )
     text = "<br/>".join([f"<b>{name}</b>", *facts])
     return f'{ids[row.layer]}["{text}"]:::{kind_of(row.layer, row.type)}'
-
-
-def _escape(text: str) -> str:
-    return html.escape(text, quote=False)
 
 
 def _quote(text: str) -> str:

@@ -85,6 +85,7 @@ class ColumnBatches(BucketedBatches):
         self._output = output
         labelled = len(examples.groups) > 0
         self.count = texts_per_record if labelled else examples.columns.shape[1]
+        self._widths = np.full(len(examples), self.count)
         self.fingerprint |= {"columns": self.count}
         if labelled:
             self._by_label = np.argsort(examples.groups, kind="stable")
@@ -108,10 +109,6 @@ class ColumnBatches(BucketedBatches):
             {self._output: labels[part]},
             {self._output: weights[part]},
         )
-
-    def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Return (rows, tokens) of each batch of an epoch, in order."""
-        return [(self.batch_size * self.count, length) for length in self.lengths_in(epoch)]
 
     def find_batch_without_negatives(self, epochs: int) -> np.ndarray | None:
         """Return the records of the first batch in which no text is a negative of another's.

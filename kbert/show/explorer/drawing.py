@@ -90,7 +90,9 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     for source, target, tensor in drawing.edges:
         if drawing.curved:
             ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
-            points = _read_points(positions[ends].pop(0), height)
+            tip, *rest = positions[ends].pop(0).split(" ")  # the arrow's tip is the last point
+            pairs = [map(float, at.split(",")) for at in (*rest, tip.removeprefix("e,"))]
+            points = [number for x, y in pairs for number in _round(x, height - y)]
         else:
             # the other boxes, and the frames that neither end is in
             obstacles = [box for name, box in nodes.items() if name not in (source, target)]
@@ -99,13 +101,6 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
             points = right_angles(nodes[source], nodes[target], obstacles)
         edges.append([source, target, tensor, points])
     return {"size": _round(width, height), "nodes": nodes, "frames": frames, "edges": edges}
-
-
-def _read_points(position: str, height: float) -> list[float]:
-    """Read an edge's Bézier points from Graphviz's text; the arrow's tip is the last."""
-    tip, *rest = position.split(" ")
-    points = [tuple(map(float, point.split(","))) for point in (*rest, tip.removeprefix("e,"))]
-    return [number for x, y in points for number in _round(x, height - y)]
 
 
 def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[float]:
