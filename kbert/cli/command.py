@@ -168,7 +168,7 @@ class Group(click.Group):
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
             known = [*self.commands, *aliases.table()["command"]]
-            way = aliases.no_command(name) or hint(name, known, "")
+            way = aliases.find_way("no command", name) or hint(name, known, "")
             text = f"No such command {name!r}: {way or 'kbert --help lists the commands.'}"
             raise click.UsageError(text, ctx)
         return super().resolve_command(ctx, args)

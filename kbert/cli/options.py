@@ -94,7 +94,7 @@ class AliasedChoice(Choice):
 
     def convert(self, value, param, ctx):
         value = aliases.resolve(self._noun, value)
-        if self._noun == "task" and (way := aliases.no_task(value)):
+        if self._noun == "task" and (way := aliases.find_way("no task", value)):
             self.fail(f"{value!r} is not a task of fine-tuning: {way}", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -13,18 +13,14 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.names import PACKED_FIRSTS, PACKED_POSITIONS, PACKED_TEXTS, TOKEN_IDS
 
-# Inputs of the packed graph besides those of the plain one.
-POSITIONS = PACKED_POSITIONS  # int32 (R, S): of a token in its text
-TEXTS = PACKED_TEXTS  # int32 (R, S): which text of its row, from 1; 0: padding
-FIRSTS = PACKED_FIRSTS  # int32 (B,): where texts begin, in a micro-batch's rows end to end
-
 
 @dataclass(frozen=True)
 class PackedBatch(TrainingBatch):
     """The examples of a step, several per row.
 
     Attributes:
-        inputs: the model's inputs, int32 (R, S), and those named above.
+        inputs: the model's inputs, int32: those of the plain graph, PACKED_POSITIONS and
+            PACKED_TEXTS (R, S), and PACKED_FIRSTS (B,), within a micro-batch's rows end to end.
         labels, weights: as in a `TrainingBatch` if each example has a label, (B,); if each token
             has one, (R, S).
         alone: the same examples, one per row.
@@ -48,7 +44,8 @@ def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, 
     positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
     texts = (ids != pad_id).astype(np.int32)
     firsts = np.arange(count, dtype=np.int32) * length
-    return {**inputs, POSITIONS: positions.copy(), TEXTS: texts, FIRSTS: firsts}
+    packed = {PACKED_POSITIONS: positions.copy(), PACKED_TEXTS: texts, PACKED_FIRSTS: firsts}
+    return {**inputs, **packed}
 
 
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
@@ -123,9 +120,9 @@ def pack_batch(
         }
 
     packed_inputs = {
-        POSITIONS: pack(position.astype(np.int32)),
-        TEXTS: pack(numbers[text].astype(np.int32)),
-        FIRSTS: (starts % (count * row_length)).astype(np.int32),
+        PACKED_POSITIONS: pack(position.astype(np.int32)),
+        PACKED_TEXTS: pack(numbers[text].astype(np.int32)),
+        PACKED_FIRSTS: (starts % (count * row_length)).astype(np.int32),
     }
     return PackedBatch(
         pack_each(batch.inputs) | packed_inputs,

@@ -38,14 +38,9 @@ def resolve(noun: str, name: Any) -> Any:
     return table()[noun].get(_plain(name), name) if isinstance(name, str) else name
 
 
-def no_task(name: Any) -> str | None:
-    """Return what to call for what is no task of fine-tuning, such as "fill-mask"."""
-    return table()["no task"].get(_plain(name)) if isinstance(name, str) else None
-
-
-def no_command(name: str) -> str | None:
-    """Return what to type for what is no command, such as "resume"."""
-    return table()["no command"].get(_plain(name))
+def find_way(noun: str, name: Any) -> str | None:
+    """Return what to do for "no task" such as "fill-mask", or "no command" such as "resume"."""
+    return table()[noun].get(_plain(name)) if isinstance(name, str) else None
 
 
 def no_option(command: str | None, name: str, has_config: bool) -> str | None:

@@ -6,9 +6,9 @@ from helpers.sizes import SIZES
 
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
-from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS, first_fit, pack_batch
+from kbert.data.packed_batch import first_fit, pack_batch
 from kbert.graph import names
-from kbert.graph.names import CLASSIFIER
+from kbert.graph.names import CLASSIFIER, PACKED_FIRSTS, PACKED_POSITIONS, PACKED_TEXTS
 
 ROW = 17
 LENGTHS = [3, 11, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8, 17]
@@ -42,11 +42,11 @@ def test_first_fit_places_each_text_once_and_whole():
 def test_packed_rows_hold_the_texts_with_positions_from_zero():
     batch = batch_of(examples(), least_rows=8)
     shape = (8, ROW)
-    texts, positions = batch.inputs[TEXTS], batch.inputs[POSITIONS]
+    texts, positions = batch.inputs[PACKED_TEXTS], batch.inputs[PACKED_POSITIONS]
     assert texts.shape == positions.shape == shape
     tokens, segments = (batch.inputs[name] for name in (names.TOKEN_IDS, names.SEGMENT_IDS))
     found = []
-    for place, first in enumerate(batch.inputs[FIRSTS]):
+    for place, first in enumerate(batch.inputs[PACKED_FIRSTS]):
         row, start = divmod(int(first), ROW)
         mine = np.flatnonzero(texts[row] == texts[row, start])
         np.testing.assert_array_equal(positions[row, mine], np.arange(len(mine)))
@@ -89,7 +89,7 @@ def test_packed_epoch_has_each_text_once_in_even_batches(micro_batches):
             real = batch.weights[CLASSIFIER] > 0
             assert batch.weights[CLASSIFIER].sum() == pytest.approx(1)
             seen += [tuple(row[row > 0]) for row in batch.alone.inputs[names.TOKEN_IDS][real]]
-            totals.append((batch.inputs[TEXTS] > 0).sum())
+            totals.append((batch.inputs[PACKED_TEXTS] > 0).sum())
             rows = batch.inputs[names.TOKEN_IDS].shape
             assert rows == batches.shapes_in(epoch)[step]
         assert sorted(seen) == sorted(map(tuple, given.ids))

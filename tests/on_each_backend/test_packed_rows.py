@@ -12,9 +12,9 @@ from helpers.sizes import SIZES
 
 import kbert
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.packed_batch import FIRSTS, TEXTS, pack_batch
+from kbert.data.packed_batch import pack_batch
 from kbert.graph import names
-from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
+from kbert.graph.names import CLASSIFIER, PACKED_FIRSTS, PACKED_TEXTS, TOKEN_CLASSIFIER
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.training.engine import Engine
@@ -56,7 +56,7 @@ def engine_of(head, packing, **options):
 def outputs(engine, given) -> np.ndarray:
     """The logits of a packed batch, (B, labels), or those of the tokens, text after text."""
     (found,) = engine.predict(given.inputs)
-    return found if found.ndim == 2 else found[given.inputs[TEXTS] > 0]
+    return found if found.ndim == 2 else found[given.inputs[PACKED_TEXTS] > 0]
 
 
 @functools.cache
@@ -106,7 +106,7 @@ def test_packed_outputs_equal_unpacked_and_texts_are_separate(head):
     tokens = tokens_of(given.alone)
     found = outputs(engine, given)
     if head == "tokens":
-        order = np.argsort(given.inputs[FIRSTS])  # texts as they stand in the rows
+        order = np.argsort(given.inputs[PACKED_FIRSTS])  # texts as they stand in the rows
         expected = np.concatenate([expected[text, : tokens[text]] for text in order])
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(found).max() > 0.1

@@ -112,8 +112,11 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     del settings["tokenizer_class"]
     sources = (arguments, settings, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    added = _join_added(arguments.get("added", ()), settings["added"])
-    arguments |= settings | {"added": added} | rules | {"special_tokens": names}
+    listed = arguments.get("added", ())
+    ids = {(entry["content"], entry["id"]) for entry in listed}
+    ids |= {(entry["content"], None) for entry in listed}  # without an id it is the same
+    others = (e for e in settings["added"] if (e["content"], e.get("id")) not in ids)
+    arguments |= settings | {"added": (*listed, *others)} | rules | {"special_tokens": names}
     if arguments.get("lowercase") is None:
         raise UnknownCasing(
             f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
@@ -147,13 +150,6 @@ def _find_file(path: str | os.PathLike) -> Path:
             "vocab.txt, or one of these files (kbert vocab trains one)"
         )
     return path
-
-
-def _join_added(listed: tuple[dict, ...], others: tuple[dict, ...]) -> tuple[dict, ...]:
-    """Return a tokenizer.json's added tokens, and those of the settings that are not among them."""
-    ids = {(entry["content"], entry["id"]) for entry in listed}
-    ids |= {(entry["content"], None) for entry in listed}  # without an id it is the same
-    return (*listed, *(e for e in others if (e["content"], e.get("id")) not in ids))
 
 
 def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords:

@@ -125,7 +125,7 @@ class Task(Protocol):
 def task_of(name: str) -> Task:
     """Return the task of a name or an alias; a ValueError lists those that there are."""
     name = aliases.resolve("task", name)
-    check_choice(name, TASKS, "task", aliases.no_task(name))
+    check_choice(name, TASKS, "task", aliases.find_way("no task", name))
     return pkgutil.resolve_name(TASKS[name][0])
 
 
