@@ -25,7 +25,7 @@ def examples(count=13) -> Examples:
 def batch_of(given: Examples, row=ROW, **options):
     """All examples as one packed batch."""
     batches = BucketedBatches(given, batch_size=len(given), pool=1, lengths=(19,))
-    lengths = [len(given.ids[place]) for place in batches._indices(0)]
+    lengths = [len(given.ids[place]) for place in batches._pad_step(0)[0]]
     return pack_batch(batches.batch(0), lengths, row, **options)
 
 

@@ -160,7 +160,8 @@ class BucketedBatches:
             S). All labels of an output weigh the same, and 1 / (number of outputs) together.
         """
         indices, count = self._pad_step(step)
-        chosen, length = indices[part], self._length(indices)
+        chosen = indices[part]
+        length = pick_length(self.lengths, int(self._tokens[indices].max()))
         real = (np.arange(len(indices)) < count)[part]
         labels, weights = {}, {}
         for name, values in self.examples.labels.items():
@@ -187,12 +188,15 @@ class BucketedBatches:
 
     def lengths_in(self, epoch: int) -> list[int]:
         """Return the length of each batch of an epoch, in tokens, in order."""
-        return [self._length(indices) for indices in self._plan_epoch(epoch)]
+        return [length for _, length in self.shapes_in(epoch)]
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
         return [
-            (self.batch_size * int(self._widths[indices].max()), self._length(indices))
+            (
+                self.batch_size * int(self._widths[indices].max()),
+                pick_length(self.lengths, int(self._tokens[indices].max())),
+            )
             for indices in self._plan_epoch(epoch)
         ]
 
@@ -208,25 +212,17 @@ class BucketedBatches:
             inputs[name] = padded.reshape(*sequences.shape, length)
         return inputs
 
-    def _length(self, indices: np.ndarray) -> int:
-        return pick_length(self.lengths, int(self._tokens[indices].max()))
-
     def _pad_step(self, step: int) -> tuple[np.ndarray, int]:
         """Return a step's examples, padded with its first one, and how many of them count."""
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        indices = self._indices(step)
-        count = len(indices)
-        return np.concatenate([indices, np.full(self.batch_size - count, indices[0])]), count
-
-    def _indices(self, step: int) -> np.ndarray:
-        """Return the indices of a step's examples: batch_size of them, or fewer in the last."""
         epoch, turn = divmod(step, self.steps_per_epoch)
         known, plan = self._plan  # one pair: the loop asks for batches in a thread of its own
         if known != epoch:
             plan = self._plan_epoch(epoch)
             self._plan = epoch, plan
-        return plan[turn]
+        indices, count = plan[turn], len(plan[turn])  # batch_size, or fewer in the last
+        return np.concatenate([indices, np.full(self.batch_size - count, indices[0])]), count
 
     def _plan_epoch(self, epoch: int) -> list[np.ndarray]:
         """Return the indices of all batches of an epoch, in order."""

@@ -68,12 +68,11 @@ class PackedBatches(BucketedBatches):
 
         `part` must be all of it.
         """
-        alone = super().batch(step, part)
-        tokens = self._tokens[self._indices(step)]
-        nothing = np.zeros(len(alone) - len(tokens), tokens.dtype)
+        indices, count = self._pad_step(step)
+        tokens = np.where(np.arange(len(indices)) < count, self._tokens[indices], 0)
         return pack_batch(
-            alone,
-            np.concatenate([tokens, nothing]).tolist(),
+            super().batch(step, part),
+            tokens.tolist(),
             self.row_length,
             least_rows=self.least_rows,
             micro_batches=self.micro_batches,

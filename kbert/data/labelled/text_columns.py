@@ -117,11 +117,11 @@ class ColumnBatches(BucketedBatches):
         is 0 just once.
         """
         for step in range(epochs * self.steps_per_epoch):
-            indices = self._indices(step)
-            _, labels = self._columns(indices, step // self.steps_per_epoch)
-            whole = len(indices) == self.batch_size or self.steps_per_epoch == 1
+            indices, count = self._pad_step(step)
+            _, labels = self._columns(indices[:count], step // self.steps_per_epoch)
+            whole = count == self.batch_size or self.steps_per_epoch == 1
             if whole and any(len(np.unique(column)) == 1 for column in labels.T[:2]):
-                return indices
+                return indices[:count]
         return None
 
     def _columns(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
