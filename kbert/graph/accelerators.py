@@ -81,7 +81,7 @@ def accelerators() -> dict[str, Accelerator]:
 def tpu(name: str) -> Devices:
     """Return a slice by its name, "v5e:4x4"; a ValueError for an unknown one names the nearest."""
     kind, _, shape = name.partition(":")
-    chip = _find(kind, "TPU", "tpu")
+    chip = _find(kind, "TPU")
     if shape not in chip.slices:
         near = hint(name, [f"{kind}:{known}" for known in chip.slices], "there are")
         raise ValueError(f"tpu must be a slice that there is, got {name!r}: {near}")
@@ -100,7 +100,7 @@ def gpu(name: str, own: bool = False) -> Devices:
     chip = names.get(_plain(kind))
     if chip is None and own:
         chip = Accelerator(kind, "GPU", 0, 0, None, None, True, (), "")
-    chip = chip or _find(kind, "GPU", "gpu")
+    chip = chip or _find(kind, "GPU")
     if colon and not (count.isdecimal() and int(count)):
         raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
     return Devices(name, chip, int(count or 1))
@@ -110,13 +110,13 @@ def _plain(name: str) -> str:
     return re.sub(r"nvidia|geforce|tesla|rtx|[\s_-]", "", name.lower())
 
 
-def _find(name: str, kind: str, argument: str) -> Accelerator:
+def _find(name: str, kind: str) -> Accelerator:
     names = [one.name for one in accelerators().values() if one.kind == kind]
     if name not in names:
         way = "for any other GPU give --peak-flops and --memory, in Python peak_flops= and memory="
         also = f" ({way})" if kind == "GPU" else ""
         raise ValueError(
-            f"{argument} must be a {kind} that is known, got {name!r}: "
+            f"{kind.lower()} must be a {kind} that is known, got {name!r}: "
             f"{hint(name, names, 'there are')}{also}"
         )
     return accelerators()[name]

@@ -203,10 +203,18 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
         *(_dot_node(row, width) for row in others),
     ]
     if framed:
+        count, which, each, total = _frame_facts(framed, blocks)
+        left = width * POINTS / 2 + 16  # two columns, and space for the block's incoming edge
+        label = (
+            '<table border="0" cellspacing="0" cellpadding="0"><tr>'
+            f'<td width="{left:.0f}" align="left" balign="left">'
+            f'<b><font point-size="16">{count}</font></b><br/>{which}</td>'
+            f'<td align="left" balign="left">{each}<br/>{total}</td></tr></table>'
+        )
         lines += [
             "subgraph cluster_block {",
             f'graph [style="rounded,filled" color="{_LINE}" fillcolor="{_FRAME}" margin=12 '
-            f"labelloc=t labeljust=l label=<{_dot_frame_label(framed, blocks, width)}>]",
+            f"labelloc=t labeljust=l label=<{label}>]",
             *(_dot_node(row, width) for row in framed),
             "}",
         ]
@@ -292,18 +300,6 @@ def _dot_node(row: Row, block_width: float) -> str:
     label = "<br/>".join([f'<b><font point-size="10">{title}</font></b>', *facts])
     looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
     return f"{name} [id={name} {looks} label=<{label}>]"
-
-
-def _dot_frame_label(framed: Sequence[Row], blocks: int, width: float) -> str:
-    """Return a label of two columns, with space between them for the block's incoming edge."""
-    count, which, each, total = _frame_facts(framed, blocks)
-    left = width * POINTS / 2 + 16
-    return (
-        '<table border="0" cellspacing="0" cellpadding="0"><tr>'
-        f'<td width="{left:.0f}" align="left" balign="left">'
-        f'<b><font point-size="16">{count}</font></b><br/>{which}</td>'
-        f'<td align="left" balign="left">{each}<br/>{total}</td></tr></table>'
-    )
 
 
 def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:

@@ -19,10 +19,6 @@ _KINDS = 10  # of kernels that are shown
 
 def plan_text(title: str, result: Plan) -> str:
     """Memory by part, FLOPs, time, and what would make it fit."""
-    return "\n\n".join([_head(title, result), _memory(result), _update(result)]) + "\n"
-
-
-def _head(title: str, result: Plan) -> str:
     chip, chips = result.devices.accelerator, result.devices.chips
     steps, rank = result.accumulation_steps, result.lora_rank
     options = {
@@ -38,7 +34,8 @@ def _head(title: str, result: Plan) -> str:
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
         f"{result.seq_len} tokens per sequence, {result.max_predictions} predicted; "
-        f"{result.batch_size:,} sequences per step, {result.batch_size // chips:,} per chip"
+        f"{result.batch_size:,} sequences per step, {result.batch_size // chips:,} per chip\n\n"
+        f"{_memory(result)}\n\n{_update(result)}\n"
     )
 
 

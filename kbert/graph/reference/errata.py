@@ -79,9 +79,9 @@ def _count_parameters() -> dict[str, int]:
         name: sum(numel for key, numel in base.items() if key.startswith(name))
         for name in ("embeddings", "encoder", "pooler")
     }
-    both_heads = sum(groups.values()) + _count_heads(30_522, 768)
+    both_heads = sum(groups.values()) + _count_heads(768)
     large = sum(entry.numel for entry in named_parameters("large_uncased"))
-    large_heads = _count_heads(30_522, 1024)
+    large_heads = _count_heads(1024)
     return {
         "W_q": base["encoder.layer.0.attention.self.query.weight"],
         "embeddings": groups["embeddings"],
@@ -96,6 +96,6 @@ def _count_parameters() -> dict[str, int]:
     }
 
 
-def _count_heads(tokens: int, hidden: int) -> int:
+def _count_heads(hidden: int) -> int:
     """Return the parameters of the MLM and NSP heads: dense, norm, bias; two labels."""
-    return (hidden * hidden + hidden) + 2 * hidden + tokens + (2 * hidden + 2)
+    return (hidden * hidden + hidden) + 2 * hidden + 30_522 + (2 * hidden + 2)
