@@ -45,7 +45,7 @@ SPAN = "Span"
 SPAN_START = "Span-Start"
 SPAN_END = "Span-End"
 
-TEACHER = "Teacher-"  # what a student learns of its teacher, beside the graph's own outputs
+TEACHER = "Teacher-"  # and an output: what a student learns of its teacher's, beside its own
 
 
 def encoder(block: int | str, part: str, step: str = "") -> str:
@@ -68,11 +68,6 @@ def encoder_output(block: int) -> str:
     return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM
 
 
-def teacher_output(output: str) -> str:
-    """Return the name of the distillation target for the teacher's output of that name."""
-    return f"{TEACHER}{output}"
-
-
 def hidden_target(block: int) -> str:
     """Return the name of the target for hidden state `block`, numbered as in `encoder_output`."""
-    return teacher_output(f"Hidden-{block}")
+    return f"{TEACHER}Hidden-{block}"

@@ -61,12 +61,14 @@ def compare_heads(
         whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
         by_head = [x @ kernel[:, head] for head in range(heads)]  # A times (S, D)
         projected.append(by_head)
-        differences[f"W_{name[0].upper()}"] = _gap(whole, np.concatenate(by_head, axis=-1))
+        differences[f"W_{name[0].upper()}"] = float(
+            np.abs(whole - np.concatenate(by_head, -1)).max()
+        )
     summed = sum(
         _attend(*parts) @ output_kernel[head]
         for head, parts in enumerate(zip(*projected, strict=True))
     )
-    differences["layer"] = _gap(output, summed)  # a new layer's biases are 0
+    differences["layer"] = float(np.abs(output - summed).max())  # a new layer's biases are 0
     slices = tuple((head + 1, head * size, (head + 1) * size - 1) for head in range(heads))
     return HeadsReport(config, slices, differences, built)
 
@@ -104,7 +106,3 @@ def _attend(query, key, value):
     scores = query @ key.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # (…, S, S)
     return weights / weights.sum(-1, keepdims=True) @ value
-
-
-def _gap(a, b) -> float:
-    return float(np.abs(a - b).max())

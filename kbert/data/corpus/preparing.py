@@ -29,11 +29,12 @@ from kbert.data.corpus import tokenizing
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
-from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
+from kbert.data.corpus.text_files import FORMATS, describe, find_files, format_of, read_blocks
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
+from kbert.io.wording import check_choice
 
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 
@@ -87,7 +88,7 @@ def prepare(
             holds shards of something else (the message names the difference); `processes` together
             with an `executor`.
     """
-    check_format(format)
+    check_choice("sentences" if format is None else format, FORMATS, "format")
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
     files, folder = find_files(corpus), Path(output)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kbert.data.corpus import text_files
 from kbert.data.corpus.text_files import Block, decode_line
+from kbert.io.wording import check_choice
 
 _TIED = re.compile(r" @([-,])@(?: |$)")  # WikiText writes "two @-@ part", "1 @,@ 000", "0 @.@ 5"
 _POINT = "\ue000"  # a decimal point while sentences are cut: "3.<unk>" looks like two of them
@@ -60,7 +61,7 @@ def parse_corpus(
 
     The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.
     """
-    text_files.check_format(format)
+    check_choice("sentences" if format is None else format, text_files.FORMATS, "format")
     for path in text_files.find_files(corpus):
         for block in text_files.read_blocks(path, format or text_files.format_of(path)):
             yield path, parse(block, text_field=text_field, language=language)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.data.corpus.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
+from kbert.data.corpus.shards import DOCUMENTS, INDEX, SENTENCES, TOKENS, VERSION, VOCABULARY
 from kbert.data.corpus.text_files import hash_file
 from kbert.data.corpus.tokenizing import Tokens
 from kbert.data.npy_files import read_npy
@@ -83,7 +83,7 @@ class ShardWriter:
         begins = np.unique(np.cumsum(~is_end, dtype=np.int64)[is_end])  # after each end
         begins = begins[begins < len(sentences)]
         before = sum(shard["sentences"] for shard in self._shards)
-        digest = _save(self.folder / tokens_name(number), np.concatenate(self._ids))
+        digest = _save(self.folder / TOKENS.format(number), np.concatenate(self._ids))
         _save(self._temporary(number, SENTENCES), sentences)
         _save(self._temporary(number, DOCUMENTS), before + begins)
         shard = {
@@ -110,7 +110,7 @@ class ShardWriter:
             for kind in ("tokens", "sentences", "documents")
         }
         files = [
-            {"name": tokens_name(number), "tokens": shard["tokens"], "sha256": shard["sha256"]}
+            {"name": TOKENS.format(number), "tokens": shard["tokens"], "sha256": shard["sha256"]}
             for number, shard in enumerate(self._shards)
         ]
 

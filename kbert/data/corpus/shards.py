@@ -18,6 +18,7 @@ from kbert.io import printable
 
 VERSION = 1
 INDEX, VOCABULARY = "index.json", "vocabulary"
+TOKENS = "tokens-{:05d}.npy"
 SENTENCES, DOCUMENTS = "sentences.npy", "documents.npy"
 
 
@@ -41,10 +42,6 @@ _INDEX = js.fields(
     }
 )
 _SPLIT = 0x5B117  # the key of `Shards.split`: a constant, so that every run splits alike
-
-
-def tokens_name(number: int) -> str:
-    return f"tokens-{number:05d}.npy"
 
 
 class Shards:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbert.io import bounds
 from kbert.io import json_schema as js
-from kbert.io.wording import check_choice, hint_of_path
+from kbert.io.wording import hint_of_path
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -156,11 +156,6 @@ def hash_file(path: Path) -> str:
     """Return a file's SHA-256 in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def check_format(form: str | None) -> None:
-    if form is not None:
-        check_choice(form, FORMATS, "format")
 
 
 def _is_text(file: Path, folder: Path) -> bool:

@@ -42,7 +42,7 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
 
 
 def _dot(drawing: Drawing) -> str:
-    ids = _number_nodes(drawing)
+    ids = {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
     # dot's own searches, bounded: they would take minutes for a thousand boxes
     limits = " nslimit=2 nslimit1=2 mclimit=0.5 maxiter=50" if drawing.curved else ""
     lines = [
@@ -59,10 +59,6 @@ def _dot(drawing: Drawing) -> str:
     return "\n".join([*lines, *["}"] * len(drawing.frames), *_dot_edges(drawing, ids), "}"]) + "\n"
 
 
-def _number_nodes(drawing: Drawing) -> dict[str, str]:
-    return {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
-
-
 def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
     """Edges from one step to the next are short and straight, the others go around."""
     step: dict[str, int] = {}
@@ -77,7 +73,8 @@ def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
 def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     _, _, width, height = map(float, layout["bb"].split(","))
     objects = {entry["name"]: entry for entry in layout["objects"]}
-    ids, nodes, frames, edges = _number_nodes(drawing), {}, {}, []
+    ids = {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
+    nodes, frames, edges = {}, {}, []
     for name, (wide, high) in drawing.nodes.items():
         x, y = map(float, objects[ids[name]]["pos"].split(","))
         nodes[name] = _round(x - wide / 2, height - y - high / 2, wide, high)

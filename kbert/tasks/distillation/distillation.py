@@ -52,7 +52,7 @@ class Distillation:
             assert loss.teacher is not None
             # the logits of classes are divided by the temperature; numbers have none
             options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
-            losses_of_teacher[names.teacher_output(name)] = make_loss(loss.teacher, name, **options)
+            losses_of_teacher[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
         for block in self._states:
             losses_of_teacher[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
         self.losses: Mapping[str, Loss] = losses_of_teacher
@@ -80,7 +80,7 @@ class Distillation:
         labels = dict(batch.labels) if alpha < 1 else {}
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
         for name, loss in self._outputs.items():
-            target = names.teacher_output(name)
+            target = f"{names.TEACHER}{name}"
             is_number = loss.name == "squared_error"
             labels[target] = outputs[name][:, 0] if is_number else outputs[name]
             weights[target] = alpha * batch.weights[name]
