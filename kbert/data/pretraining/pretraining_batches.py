@@ -141,13 +141,18 @@ class PretrainingBatches:
                 self._ends.append(count + (self._ends[-1] if self._ends else 0))
         return self._ends[epoch] - (self._ends[epoch - 1] if epoch else 0)
 
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch, from 0, of the first example of a step."""
+        example = step * self.batch_size
+        while not self._ends or self._ends[-1] <= example:
+            self.examples_per_epoch(len(self._ends))
+        return bisect.bisect_right(self._ends, example)
+
     def _select_examples(self, step: int):
         """Return all examples of a step as slices, of one epoch or more."""
         example, end = step * self.batch_size, (step + 1) * self.batch_size
         groups: list = []  # of `PairExamples`, or of `PackedExamples`
-        while not self._ends or self._ends[-1] <= example:
-            self.examples_per_epoch(len(self._ends))
-        epoch = bisect.bisect_right(self._ends, example)
+        epoch = self.epoch_of(step)
         while example < end:
             count = self.examples_per_epoch(epoch)
             first = self._ends[epoch] - count
