@@ -52,7 +52,7 @@ class Template:
 
     part: str  # of the graph, one of `PARTS`
     names: Mapping[str, str]  # by column; formats without such a parameter are left out
-    shape: tuple[str, ...]  # in transformers, in formula letters; G segments, N labels
+    shape: tuple[str, ...]  # in transformers: formula letters, G segments, N labels, or numbers
     layer: str
     variable: str  # its path within the layer
 
@@ -64,8 +64,8 @@ class Template:
 
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
-        letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
-        shape = tuple(letters[letter] for letter in self.shape)
+        letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels}
+        shape = tuple(letters[one] if one in letters else int(one) for one in self.shape)
         name, is_kernel = self.names[column], self.variable.endswith("kernel")
         outputs_first = column in _OUTPUTS_FIRST or name.endswith("output_weights")
         if is_kernel and not outputs_first:

@@ -111,7 +111,7 @@ MISTAKES += [
     ("account folder.json", "folder.json", "directory"),
     ("account --nope", "No such option '--nope': kbert account --help lists the options."),
     ("account --seqlen 3", "No such option '--seqlen': did you mean --seq-len?"),
-    ("account --head token_", "'qa', 'choice': did you mean tokens?"),
+    ("account --head token_", "'qa', ", "': did you mean tokens?"),
     ("account base large", "large"),
     ("account --seq-len", "--seq-len"),
     ("account --seq-len 0", "seq_len", "at least 1", "got 0"),
