@@ -56,7 +56,7 @@ class Head:
             `build_bert` does, given its name.
         layers: its layers, which have its weights; the one with an output per label is the last.
         has_labels: whether `num_labels` sets its number of outputs.
-        num_outputs: numbers of each of its outputs, per text or token, if it has no labels.
+        num_outputs: width of the layer that computes its outputs, if it has no labels.
         families: the model types that have it; (): all.
         loss: the name of its outputs' loss in `kbert.training.loss`, unless a task has its own.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
