@@ -8,7 +8,6 @@ worker needs a disk.
 import contextlib
 import functools
 import importlib.metadata
-import itertools
 import os
 import pickle
 import subprocess
@@ -143,19 +142,23 @@ def tokenize(
         size = sum(len(block.data) for block, _ in waiting)
         return len(waiting) >= limit or size >= IN_FLIGHT * BLOCK
 
+    def next_answer() -> tuple[Block, Tokens]:  # a function, so that nothing keeps the future
+        block, future = waiting[0]
+        with explain(block):
+            answer = future.result(timeout)
+        waiting.popleft()
+        if isinstance(answer, str):
+            raise ValueError(answer)
+        return block, answer
+
     try:
-        for block in itertools.chain(blocks, [None]):
-            if block is not None:
-                with explain(block):
-                    waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
-            while waiting and (is_full() or block is None):
-                first, future = waiting[0]
-                with explain(first):
-                    answer = future.result(timeout)
-                waiting.popleft()
-                if isinstance(answer, str):
-                    raise ValueError(answer)
-                yield first, answer
+        for block in blocks:
+            with explain(block):
+                waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
+            while is_full():
+                yield next_answer()
+        while waiting:
+            yield next_answer()
     finally:
         for _, future in waiting:
             future.cancel()
