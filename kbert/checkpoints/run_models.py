@@ -19,6 +19,11 @@ def is_run(path: Path) -> bool:
         return False
 
 
+def is_model_of_run(path: Path) -> bool:
+    """Return whether a path is that of a model in a run's folder."""
+    return path.name in _MODELS and is_run(path.parent)
+
+
 def find_card(model: Path) -> str | None:
     """Return the card of a model in a run's folder, whichever of its two files it is."""
     from kbert.checkpoints.hub.model_card import README  # Keras-free, but slow for --help

@@ -189,21 +189,24 @@ def convert(
     """Read a checkpoint of any format and write it in another.
 
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). With
-    --overwrite, a model of the same format there is replaced. A folder with another format, or
-    with a run, is refused.
+    --overwrite, what is there may be a model of the same format, which is replaced, or a folder
+    with files. A folder with another format, or a run, is refused.
     """
-    from kbert.checkpoints import formats
+    from kbert.checkpoints import formats, run_models
     from kbert.checkpoints.hub import fetching
+    from kbert.io import folders
 
     to = to or formats.format_for(destination)
     options = {name: value for name, value in options.items() if value not in (None, False)}
     _check_options(to, options, vocab)
     formats.check_destination(destination, to)
+    if run_models.is_model_of_run(destination.absolute()):
+        raise ValueError(f"{destination} must not be the model of a run: choose another place")
     replaced = formats.is_there(destination, to)
-    if replaced and not overwrite:
-        raise FileExistsError(
-            f"{destination} holds a model: replace it with --overwrite, or choose another place"
-        )
+    if not overwrite and (replaced or folders.has_files(destination)):
+        state = "holds a model: replace it" if destination.is_dir() else "exists: replace it"
+        state = state if replaced else "holds files: write into it"
+        raise FileExistsError(f"{destination} {state} with --overwrite, or choose another place")
     check_writable(destination)
     check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")

@@ -17,6 +17,7 @@ from kbert.io import printable
 from kbert.io import progress as progress_bars
 from kbert.io.wording import naming_commands
 
+_called: dict[str, str] = {}  # paths and what messages call them
 _A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
 
 
@@ -95,7 +96,18 @@ class _LineHandler(logging.StreamHandler):
 
     def format(self, record: logging.LogRecord) -> str:
         blank = f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
-        return f"{blank}kbert: {printable.line(record.getMessage())}"
+        return f"{blank}kbert: {printable.line(_call_paths(record.getMessage()))}"
+
+
+def call_in_messages(path: os.PathLike, name: str) -> None:
+    """Call a temporary file by a name that the user knows, in errors and in the log."""
+    _called[os.fspath(path)] = name
+
+
+def _call_paths(message: str) -> str:
+    for path, name in _called.items():
+        message = message.replace(path, name)
+    return message
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -156,7 +168,7 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    line = printable.line(" ".join(message.split()))
+    line = printable.line(" ".join(_call_paths(message).split()))
     click.echo(f"{name} {line}", err=True, color=colour())
     sys.exit(status)
 

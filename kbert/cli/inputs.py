@@ -12,11 +12,12 @@ from typing import BinaryIO
 
 import click
 
-from kbert.cli.console import progress, starting, starting_keras
+from kbert.cli.console import call_in_messages, progress, starting, starting_keras
 from kbert.cli.options import Input, casing
 from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
+from kbert.io.atomic_write import part_folder_of
 
 _STDIN = "kbert.stdin"  # in click's context
 
@@ -134,7 +135,7 @@ def read_lines(path: str) -> list[str]:
 def open_stdin() -> BinaryIO:
     """Return standard input, for `-` in place of a file of texts."""
     if sys.stdin is None or sys.stdin.closed:
-        raise ValueError("stdin must have one text per line, but it is closed: give a file")
+        raise ValueError("stdin is closed: give a file in place of -")
     return sys.stdin.buffer
 
 
@@ -146,11 +147,17 @@ class TextInput(Input):
             return super().convert(value, param, ctx)
         if _STDIN in ctx.meta:
             self.fail("- is standard input, which can be given once", param, ctx)
-        folder = ctx.find_root().with_resource(tempfile.TemporaryDirectory(prefix="kbert-"))
-        ctx.meta[_STDIN] = Path(folder, "stdin")
-        with open(ctx.meta[_STDIN], "wb") as file:
-            shutil.copyfileobj(open_stdin(), file)
-        return ctx.meta[_STDIN]
+        source, place = open_stdin(), Path(tempfile.gettempdir())
+        folder = ctx.find_root().with_resource(part_folder_of(Path("kbert-stdin"), place))
+        path = ctx.meta[_STDIN] = folder / "stdin"
+        call_in_messages(path, "stdin")
+        try:
+            with open(path, "wb") as file:
+                shutil.copyfileobj(source, file)
+        except OSError as error:
+            text = f"standard input is copied there: {error.strerror}. Set TMPDIR to another folder"
+            raise OSError(error.errno, text, str(place)) from None
+        return path
 
 
 def _warn_of_header(line: bytes, name: str) -> None:

@@ -28,18 +28,18 @@ def write_atomically(path: str | os.PathLike, data: bytes) -> None:
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a path to write a file to; without an error, it replaces `path` at the end.
 
-    An OSError names `path`.
+    A link stays one: what it leads to is replaced. An OSError names `path`.
     """
-    path = Path(path)
+    path, target = Path(path), Path(os.path.realpath(path))
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
     try:
-        _clear(path.parent, path.name)
-        part = path.parent / f".{path.name}{owner()}part"
+        _clear(target.parent, target.name)
+        part = target.parent / f".{target.name}{owner()}part"
         with _use(part):
             yield part
-            os.replace(part, path)
+            os.replace(part, target)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 

@@ -133,6 +133,11 @@ def _move(new: Path, path: Path) -> None:
     shutil.rmtree(new)
 
 
+def has_files(path: Path) -> bool:
+    """Return whether a path is a folder with entries that are no writer's temporary files."""
+    return path.is_dir() and not all(is_own(entry.name) for entry in path.iterdir())
+
+
 def is_own(name: str) -> bool:
     """Return whether a folder's entry is a writer's temporary file."""
     return name.startswith(f"{_NAME}.")

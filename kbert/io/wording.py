@@ -28,6 +28,11 @@ def way_to_resume(task: str, folder: str | os.PathLike) -> str:
     return f"kbert.resume({os.fspath(folder)!r})"
 
 
+def name_call(name: str) -> str:
+    """Return the name of one of kbert's commands and calls: as a command where one is running."""
+    return f"kbert {name}" if _on_command_line[0] else f"kbert.{name}"
+
+
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""

@@ -135,6 +135,15 @@ def test_partial_files_of_other_writers_are_kept(tmp_path):
     assert there == {"x", *(name for name, stays in names.items() if stays)}
 
 
+def test_file_write_keeps_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real/file")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "file").read_bytes() == b"new"
+    assert [entry.name for entry in (tmp_path / "real").iterdir()] == ["file"]
+
+
 def test_folder_write_keeps_links_and_inode(old_and_new, tmp_path, monkeypatch):
     real = shutil.copytree(old_and_new["old"], tmp_path / "real")
     (tmp_path / "link").symlink_to(real, target_is_directory=True)

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,19 @@ def test_closed_stream_gives_one_line(run, tmp_path):
     assert "stdout is closed" in one_line(run("kbert account base >&-"))
     done = run("kbert account tiny 2>&- && kbert account basse 2>&-")
     assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
+
+
+def test_copy_of_standard_input_that_was_killed_is_removed(tmp_path):
+    command = [sys.executable, "-m", "kbert", *["vocab", "-", "--size", "99", "-o", "v"]]
+    options = {"env": {**os.environ, "TMPDIR": str(tmp_path)}, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path, **options) as process:
+        until = time.monotonic() + 100
+        while not list(tmp_path.glob(".kbert-stdin.*")) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.kill()
+    assert list(tmp_path.glob(".kbert-stdin.*"))
+    subprocess.run(command, input=b"a", cwd=tmp_path, **options)
+    assert not list(tmp_path.glob(".kbert-stdin.*"))
 
 
 def test_python_m_kbert_equals_kbert(run):

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -82,6 +83,24 @@ def test_dash_is_standard_input(line, name, type_in):
         path = path[0] if name == "corpus" else path
         assert path.read_bytes() == b"a\tb\n"
     assert not path.exists()
+
+
+def test_mistake_in_standard_input_names_it(call, type_in):
+    type_in(b"\xff\xfe")
+    done = call("vocab", "-", "--size", 99, "-o", "v")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("kbert: stdin, line 1: must be UTF-8"), done.err
+
+
+def test_full_disk_names_the_folder_of_the_copy(call, type_in, monkeypatch):
+    def fail(*files):
+        raise OSError(28, "No space left on device")
+
+    type_in(b"a\tb\n")
+    monkeypatch.setattr("shutil.copyfileobj", fail)
+    done = call("vocab", "-", "-o", "v")
+    assert done.status == 2 and "No space left on device. Set TMPDIR to another folder" in done.err
+    assert done.err.startswith(f"kbert: {tempfile.gettempdir()}: standard input is copied there")
 
 
 def test_standard_input_is_given_once(call, type_in):

@@ -167,7 +167,15 @@ MISTAKES += [
     ("convert encoder encoder --to google", "another checkpoint"),
     ("convert encoder google", "must not hold another checkpoint, got one of google"),
     ("convert encoder qa", "qa holds a model: replace it with --overwrite, or choose another"),
-    ("convert encoder encoder.keras", "encoder.keras holds a model: replace it with --overwrite"),
+    (
+        "convert encoder encoder.keras",
+        "encoder.keras exists: replace it with --overwrite, or choose",
+    ),
+    ("convert encoder .", ". holds files: write into it with --overwrite, or choose another place"),
+    (
+        "convert encoder tuning/model --overwrite",
+        "tuning/model must not be the model of a run: choose",
+    ),
     ("convert nowhere out", "nowhere"),
     ("convert encoder=", "DST"),
     ("convert encoder out.keras --architecture BertModel", "architecture is an option of the"),

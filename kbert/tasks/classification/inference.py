@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
+from kbert.io.wording import name_call
 from kbert.tasks.running import (
     BATCH_SIZE,
     InferenceOptions,
@@ -176,6 +177,6 @@ def regress(
     if logits.shape[1] != 1:
         raise ValueError(
             f"regress needs a model with one output, got {logits.shape[1]}: for labels use "
-            "kbert.classify"
+            f"{name_call('classify')}"
         )
     return float(logits[0, 0]) if is_single else logits[:, 0]
