@@ -81,7 +81,7 @@ def test_convert_replaces_a_model_only_if_told_to(capsys, both, tmp_path, form, 
     said = command(capsys, *words).out
     assert said.startswith(f"wrote {tmp_path / name} ({form}, pretraining, ")
     done = command(capsys, *words)
-    assert (done.status, done.out) == (2, "") and "holds a model: replace it with" in done.err
+    assert (done.status, done.out) == (2, "") and ": replace it with --overwrite" in done.err
     done = command(capsys, *words, "--overwrite")
     assert done.out == said.rstrip("\n") + ", in place of the old one\n"
 
@@ -115,6 +115,8 @@ def test_save_refuses_a_folder_with_other_weight_files(capsys, both, tmp_path, n
     out.mkdir()
     (out / name).write_text("[]")
     done = command(capsys, "convert", both, out)
+    assert done.status == 2 and "out holds files: write into it with --overwrite" in done.err
+    done = command(capsys, "convert", both, out, "--overwrite")
     assert done.status == 2 and said in done.err and "choose another folder" in done.err
     assert read_files(out) == {name: b"[]"}
 
