@@ -175,7 +175,7 @@ def inspect(source, config, from_format, every_tensor, form):
     "Texts for --quantize int8: a file with one per line; - reads standard input.",
 )
 @option("--text", bool, "Write a saved_model that takes texts; it needs tensorflow-text.")
-@option("--overwrite", bool, "Replace the model that is at DST.")
+@option("--overwrite", bool, "Write over a model or file at DST, or into a folder with files.")
 @option(
     "--vocab FILE",
     str,
@@ -188,9 +188,9 @@ def convert(
 ):
     """Read a checkpoint of any format and write it in another.
 
-    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). With
-    --overwrite, what is there may be a model of the same format, which is replaced, or a folder
-    with files. A folder with another format, or a run, is refused.
+    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). --overwrite
+    replaces a model of the same format there, and files of the same names. A folder with another
+    format, a run and its model are always refused.
     """
     from kbert.checkpoints import formats, run_models
     from kbert.checkpoints.hub import fetching
