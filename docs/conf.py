@@ -21,8 +21,13 @@ project = "kbert"
 author = copyright = "The kbert developers"
 version = release = kbert.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
-exclude_patterns = ["_generated/*.md"]  # parts of pages
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 nitpicky = True
 nitpick_ignore_regex = [  # other projects' names: there is no network to look them up by
     (r"py:.*", r"(?!kbert\b).*"),
@@ -41,6 +46,12 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 smartquotes = False  # messages, options and code are searched for and copied as they are
+
+# A button copies what a reader types: commands and code, without prompts and what they print.
+_COPIED = ("python", "ipython3", "bash", "console")
+copybutton_selector = ", ".join(f"div.highlight-{language} pre" for language in _COPIED)
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
 html_title = "kbert"

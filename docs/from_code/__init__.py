@@ -1,26 +1,17 @@
-"""Parts of the site that are made from the code at build time, in docs/_generated.
+"""Parts of the documentation that are made from the code.
 
-There is one module per kind of page. Its functions return Markdown, SVG or HTML as text and write
-nothing. Numbers on these pages are computed, never typed. The folder is not committed.
+There is one module per kind of part. Its functions return Markdown, SVG or HTML as text and write
+nothing. Numbers in them are computed, never typed.
+
+Tables stand in the pages themselves, so that a code host shows them: see `tables.py`. Pictures, the
+explorer, and copies of files beside docs/ are written when the site is built, not committed.
 """
 
 import re
 import shutil
 from pathlib import Path
 
-from from_code import (
-    aliases,
-    api,
-    commands,
-    environment,
-    mermaid,
-    names,
-    pictures,
-    presets,
-    records,
-    settings_of_files,
-    versions,
-)
+from from_code import mermaid, pictures
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,27 +21,40 @@ PAGES_OF_FILES = {
     "CONTRIBUTING.md": "contributing/contributing.md",
     "benchmarks/LOG.md": "benchmarks/log.md",
 }
+# Long records of what was done: a search for a function should not find them.
+NOT_SEARCHED = ("CHANGELOG.md", "benchmarks/LOG.md")
+_NOT_SEARCHED_MARK = "---\nnosearch: true\n---\n\n"
 
 
 def write(docs: Path) -> None:
-    """Writes every part and page: only what has changed, so that Sphinx reads again only that."""
-    for name, text in parts().items():
+    """Write every part and page: only what has changed, so that Sphinx reads again only that."""
+    for name, text in make_parts().items():
         _write(docs / "_generated" / name, text)
+
     for source, page in PAGES_OF_FILES.items():
-        _write(docs / page, (ROOT / source).read_text(encoding="utf-8"))
+        text = (ROOT / source).read_text(encoding="utf-8")
+        if source in NOT_SEARCHED:
+            text = _NOT_SEARCHED_MARK + text
+        _write(docs / page, text)
+
     (docs / "notebooks").mkdir(exist_ok=True)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         shutil.copy2(notebook, docs / "notebooks")
 
 
 def with_links_of_the_site(text: str) -> str:
-    """Links as GitHub has them, to files beside docs/, as links to the site's pages."""
+    """Return a page with links that the site has: a code host has others.
+
+    Files beside docs/ are pages of the site, and a function's link leads to the function.
+    """
     text = re.sub(r"\]\((?:\.\./)+notebooks/", "](/notebooks/", text)
     text = re.sub(r"\]\((?:\.\./)*docs/", "](/", text)
     for source, page in PAGES_OF_FILES.items():
         name = re.escape(Path(source).name)
         text = re.sub(rf"\]\((?:\.\./)*(?:benchmarks/)?{name}", f"](/{page}", text)
-    return text
+
+    function = r"\[`(\w+)`\]\([\w/]+\.md#(kbert\.\w+)\)"
+    return re.sub(function, r"{py:obj}`\1 <\2>`", text)
 
 
 def _write(path: Path, text: str) -> None:
@@ -59,19 +63,9 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def parts() -> dict[str, str]:
-    """The parts by the names of their files."""
+def make_parts() -> dict[str, str]:
+    """Return the parts that are not committed, by the names of their files."""
     return {
-        "aliases.md": aliases.page(),
-        "api.md": api.page(),
-        "commands.md": commands.page(),
-        "environment.md": environment.page(),
-        "names.md": names.page(),
-        "presets.md": presets.page(),
-        "records.md": records.page(),
-        "settings.md": settings_of_files.page(),
-        "published.md": presets.published(),
-        "versions.md": versions.page(),
         "architecture.svg": mermaid.drawn(ROOT / "docs" / "contributing" / "architecture.md"),
         **pictures.of_steps(),
         "explorer.html": pictures.explorer(),

@@ -1,17 +1,17 @@
-"""The public names of kbert, by what they are for; Sphinx takes the rest from their docstrings."""
+"""The pages of the Python API: a page per group of public names.
+
+Each page begins with a table of its names, which a code host shows. Below it, Sphinx takes each
+name's signature and docstring.
+"""
+
+import inspect
+import re
+from dataclasses import dataclass
 
 import kbert
+from from_code.table import table
 from from_code.types_of import classes_of
 
-_SECTIONS = {
-    "Configurations and counts": "kbert.graph",
-    "Models": "kbert.model",
-    "Pictures and checks": "kbert.show",
-    "Checkpoints": "kbert.checkpoints",
-    "Tasks": "kbert.tasks",
-    "Text and batches": "kbert.data",
-    "Training on slices": "kbert.training",
-}
 _VALUES = {
     "PRESETS": "Every preset's `BertConfig` by its name.",
     "base": "The `BertConfig` of the paper's base, with 30,000 tokens.",
@@ -19,30 +19,95 @@ _VALUES = {
 }
 
 
-def page() -> str:
-    """Every public name under the part of kbert that it is of, then the types that they give."""
-    homes = {name: _home(name) for name in kbert.__all__ if name != "__version__"}
-    parts = []
-    for heading, folder in _SECTIONS.items():
-        names = sorted((name for name in homes if homes[name] == folder), key=str.lower)
-        parts.append(_section(heading, map(_directive, names)))
-    objects = [getattr(kbert, name) for name in homes if name not in _VALUES]
-    parts.append(
-        _section("Types of arguments, results and exceptions", map(_of_type, classes_of(objects)))
+@dataclass(frozen=True)
+class Group:
+    """A page of the API: its title, and the folder of kbert whose public names it has."""
+
+    title: str
+    folder: str
+
+
+# By the name of the page in docs/reference/api.
+GROUPS = {
+    "counts": Group("Configurations and counts", "kbert.graph"),
+    "models": Group("Models", "kbert.model"),
+    "pictures": Group("Pictures and checks", "kbert.show"),
+    "checkpoints": Group("Checkpoints", "kbert.checkpoints"),
+    "tasks": Group("Tasks", "kbert.tasks"),
+    "text": Group("Text and batches", "kbert.data"),
+    "training": Group("Training on slices", "kbert.training"),
+    "types": Group("Types of arguments, results and exceptions", ""),
+}
+
+
+def index() -> str:
+    """Return a table of all public names, in the order of the alphabet, with links."""
+    lines = []
+    for name in sorted(_public_names(), key=str.lower):
+        page = _find_group(name)
+        title = GROUPS[page].title
+        lines.append(
+            (
+                f"[`{name}`](api/{page}.md#kbert.{name})",
+                _describe(name),
+                f"[{title}](api/{page}.md)",
+            )
+        )
+    return table(("name", "what it does", "page"), lines)
+
+
+def page(group: str) -> str:
+    """Return a group's names: the table, then what Sphinx makes of the docstrings."""
+    if group == "types":
+        return _types_page()
+
+    names = [name for name in _public_names() if _find_group(name) == group]
+    names.sort(key=str.lower)
+    summary = table(
+        ("name", "what it does"),
+        [(f"[`{name}`]({group}.md#kbert.{name})", _describe(name)) for name in names],
     )
-    return "\n".join(parts)
+    return f"{summary}\n{_for_sphinx([_directive(name) for name in names])}"
 
 
-def _section(heading: str, directives) -> str:
+def _types_page() -> str:
+    objects = [getattr(kbert, name) for name in _public_names() if name not in _VALUES]
+    classes = classes_of(objects)
+    lines = [
+        (f"`{found.__name__}`", _find_first_sentence(inspect.getdoc(found))) for found in classes
+    ]
+    summary = table(("class", "what it is"), lines)
+    return f"{summary}\n{_for_sphinx([_directive_of_type(found) for found in classes])}"
+
+
+def _for_sphinx(directives: list[str]) -> str:
     text = "\n\n".join(directives)
-    return f"## {heading}\n\n```{{eval-rst}}\n{text}\n```\n"
+    return f"```{{eval-rst}}\n{text}\n```\n"
 
 
-def _home(name: str) -> str:
-    """The folder of kbert that a name is of; the values are presets."""
+def _public_names() -> list[str]:
+    return [name for name in kbert.__all__ if name != "__version__"]
+
+
+def _find_group(name: str) -> str:
+    """Return the group of a name: that of the folder it comes from. The values are presets."""
     if name in _VALUES:
-        return "kbert.graph"
-    return ".".join(getattr(kbert, name).__module__.split(".")[:2])
+        folder = "kbert.graph"
+    else:
+        folder = ".".join(getattr(kbert, name).__module__.split(".")[:2])
+
+    pages = [page for page, group in GROUPS.items() if group.folder == folder]
+    return pages[0]
+
+
+def _describe(name: str) -> str:
+    return _VALUES.get(name) or _find_first_sentence(inspect.getdoc(getattr(kbert, name)))
+
+
+def _find_first_sentence(docstring: str | None) -> str:
+    paragraph = " ".join((docstring or "").partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.:])\s", paragraph)[0]
+    return sentence.rstrip(".:") + "."
 
 
 def _directive(name: str) -> str:
@@ -53,11 +118,13 @@ def _directive(name: str) -> str:
     return f".. autofunction:: kbert.{name}"
 
 
-def _of_type(found: type) -> str:
+def _directive_of_type(found: type) -> str:
+    name = f"{found.__module__}.{found.__name__}"
     if issubclass(found, BaseException):
-        return f".. autoexception:: {found.__module__}.{found.__name__}"
-    members = "" if issubclass(found, dict) or not _is_ours(found) else "\n   :members:"
-    return f".. autoclass:: {found.__module__}.{found.__name__}{members}"
+        return f".. autoexception:: {name}"
+    if issubclass(found, dict) or not _is_ours(found):
+        return f".. autoclass:: {name}"
+    return f".. autoclass:: {name}\n   :members:"
 
 
 def _is_ours(found: type) -> bool:

@@ -23,7 +23,7 @@ def _command(name: str, command: click.Command) -> str:
     examples = "\n".join(command.examples)
     return "\n\n".join(
         [
-            f"(command-{name})=\n### kbert {name}",
+            f"### kbert {name}",
             f"```text\nkbert {name} {usage}\n```",
             _paragraphs(command.help or command.short_help),
             f"Examples:\n\n```text\n{examples}\n```",

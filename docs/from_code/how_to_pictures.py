@@ -219,7 +219,7 @@ def draw(work: Path) -> None:
 
 
 def draw_similarity(cosines: np.ndarray, path: Path) -> None:
-    figure = Figure((6.4, 4.2), layout="constrained")
+    figure = Figure((6.4, 4.2))
     axes = figure.add_subplot()
     axes.imshow(cosines, vmin=0, vmax=1, cmap="Blues")
     axes.set_yticks(range(len(SENTENCES)), [f"{n}  {s}" for n, s in enumerate(SENTENCES, 1)])
@@ -228,7 +228,7 @@ def draw_similarity(cosines: np.ndarray, path: Path) -> None:
     for (row, column), cosine in np.ndenumerate(cosines):
         colour = "white" if cosine > 0.6 else "black"
         axes.text(column, row, f"{cosine:.2f}", ha="center", va="center", color=colour)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=100, bbox_inches="tight")  # else the longest sentences are cut off
 
 
 def draw_memory(rows: dict[str, dict], path: Path) -> None:

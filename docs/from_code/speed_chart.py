@@ -23,7 +23,11 @@ BARS = {  # rows of the table, with what a reader needs to know of each
     "10 of 1, transformers": "Memory of pretraining, vs transformers",
 }
 _COLOURS = ("#1f5fa8", "#4c9be8", "#a9cdf3")
-_LEFT, _UNIT, _WIDTH, _BAR = 400, 85, 780, 9  # pixels; _UNIT for a ratio of 1
+# Pixels. The chart is as narrow as a phone, so that its letters are not made smaller there.
+_WIDTH, _MARGIN = 400, 10
+_UNIT = 90  # for a ratio of 1
+_BAR, _LETTERS = 13, 13
+_ORANGE = "#c2410c"
 
 
 def ratios() -> tuple[list[str], dict[str, list[str]]]:
@@ -34,39 +38,57 @@ def ratios() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def chart() -> str:
-    """Draw the bars, one per processor that a row was measured on; the line is at 1."""
+    """Draw the bars, one per processor that a row was measured on, below the row's label."""
     processors, table = ratios()
-    bars, texts, y = [], [], 64
+    bars, texts = [], []
+
+    title = ("Time or memory of the other library ÷ kbert's.", "Above 1, kbert is better.")
+    y = 20
+    for line in title:
+        texts.append(_text(_MARGIN, y, line))
+        y += 18
+    for colour, processor in zip(_COLOURS, processors, strict=True):
+        bars.append(_box(_MARGIN, y - 10, 11, 11, colour))
+        texts.append(_text(_MARGIN + 18, y, processor))
+        y += 18
+
+    equal = _MARGIN + _UNIT
+    top = y + 4
+    texts.append(_text(equal, top, "1: equal", anchor="middle", colour=_ORANGE))
+    y = top + 22
+
     for row, label in BARS.items():
-        shown = [
-            (colour, value)
-            for colour, value in zip(_COLOURS, table[row], strict=True)
-            if value != "–"
-        ]
-        height = len(shown) * (_BAR + 1)
-        texts.append(_text(_LEFT - 8, y + height / 2 + 4, label, anchor="end"))
-        for colour, value in shown:
-            bars.append(_box(_LEFT, y, float(value) * _UNIT, _BAR, colour))
-            texts.append(_text(_LEFT + float(value) * _UNIT + 4, y + 8.5, value, size=9))
-            y += _BAR + 1
-        y += 9
-    line = f'<path d="M{_LEFT + _UNIT} 48V{y - 4}" stroke="#c2410c" stroke-dasharray="4 3"/>'
-    texts.append(_text(_LEFT + _UNIT, 42, "1: equal", anchor="middle", colour="#c2410c"))
-    for place, (colour, processor) in enumerate(zip(_COLOURS, processors, strict=True)):
-        bars.append(_box(16 + place * 135, 33, 10, 10, colour))
-        texts.append(_text(31 + place * 135, 42, processor))
-    title = "Time (or memory) of the other library ÷ that of kbert: above 1, kbert is better"
-    texts.append(_text(16, 20, title, size=13))
-    size = f'width="{_WIDTH}" height="{y}" viewBox="0 0 {_WIDTH} {y}"'
+        texts.append(_text(_MARGIN, y, label))
+        y += 6
+        for colour, ratio in zip(_COLOURS, table[row], strict=True):
+            if ratio == "–":
+                continue
+            end = _MARGIN + float(ratio) * _UNIT
+            bars.append(_box(_MARGIN, y, float(ratio) * _UNIT, _BAR, colour))
+            texts.append(_text(end + 4, y + _BAR - 2, ratio, size=12))
+            y += _BAR + 2
+        y += 20
+
+    line = f'<path d="M{equal} {top + 5}V{y - 20}" stroke="{_ORANGE}" stroke-dasharray="4 3"/>'
+    size = f'width="{_WIDTH}" height="{y - 10}" viewBox="0 0 {_WIDTH} {y - 10}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
-    return "\n".join([begin, _box(0, 0, _WIDTH, y, "#ffffff"), *bars, line, *texts, "</svg>\n"])
+    paper = _box(0, 0, _WIDTH, y, "#ffffff")
+    return "\n".join([begin, paper, *bars, line, *texts, "</svg>\n"])
 
 
 def _box(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x}" y="{y}" width="{width:.1f}" height="{height}" fill="{colour}"/>'
 
 
-def _text(x, y, text, size=11, anchor="start", colour="#24292f") -> str:
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = _LETTERS,
+    anchor: str = "start",
+    colour: str = "#24292f",
+) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
     halo = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # where it crosses the line
     return f'<text {place} fill="{colour}" {halo}>{html.escape(text)}</text>'

@@ -50,6 +50,38 @@ def test_no_page_overflows_or_asks_the_network(open_page, width, scheme, each):
         assert dark is (scheme == "dark"), (name, paper)
 
 
+# The characters of the longest line of text: the width of a paragraph by that of its letters.
+LONGEST_LINE = """() => {
+  const context = document.createElement("canvas").getContext("2d");
+  const sample = "The quick brown fox jumps over the lazy dog, and both go home to sleep.";
+  const lines = [...document.querySelectorAll("article p")]
+    .filter((paragraph) => paragraph.textContent.length > 150 && !paragraph.closest("td"))
+    .map((paragraph) => {
+      context.font = getComputedStyle(paragraph).font;
+      return paragraph.clientWidth / context.measureText(sample).width * sample.length;
+    });
+  return Math.max(...lines);
+}"""
+
+
+@pytest.mark.parametrize("width", [1024, 1313, 1366, 1439, 1920])
+def test_a_wide_page_has_lines_of_70_to_90_characters_and_fits(open_page, width):
+    pages()
+    for name in ("how_to/finetune", "concepts/steps"):
+        page = open_page(SITE / f"{name}.html", width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") == width, name
+        assert 70 <= page.evaluate(LONGEST_LINE) <= 91, name
+
+
+def test_code_has_a_button_that_copies_it_without_prompts(open_page):
+    pages()
+    page = open_page(SITE / "how_to" / "embed.html")
+    console = page.locator(".highlight-console").first
+    copied = console.locator("button.copybtn").get_attribute("data-clipboard-target")
+    assert "$ kbert embed" in page.locator(copied).inner_text()
+    assert page.locator(".highlight-text button.copybtn").count() == 0  # what code prints
+
+
 # What a page says in words, without its code: options and quotes are there as they are typed.
 WORDS = """[...document.querySelectorAll("article :is(p, li, td, dd)")]
   .flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3))
@@ -75,9 +107,9 @@ ON_DARK = """[...document.querySelectorAll("article img")]
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-DARK = ["reference/api", "reference/commands"]
+DARK = ["reference/api/tasks", "reference/commands"]
 DARK += ["concepts/steps", "how_to/glue", "how_to/family"]
-NAMES = ["how_to/coming_from", "reference/api", "reference/environment"]
+NAMES = ["how_to/coming_from", "reference/api/tasks", "reference/environment"]
 NAMES += ["benchmarks/equality", "benchmarks/kills"]
 
 
@@ -125,3 +157,19 @@ def test_the_search_finds_without_a_server(open_page):
     page = open_page(SITE / "search.html", "?q=gradient_checkpointing")
     # results come one after the other
     page.locator("#search-results li a", has_text="Train with less memory").first.wait_for()
+
+
+@pytest.mark.parametrize("name", ["finetune", "load", "fill_mask", "BertConfig"])
+def test_the_search_finds_a_function_by_its_name(open_page, name):
+    pages()
+    page = open_page(SITE / "search.html", f"?q={name}")
+    first = page.locator("#search-results li > a").first
+    assert first.get_attribute("href").endswith(f"#kbert.{name}")
+
+
+def test_the_search_leaves_out_the_changelog_and_the_log(open_page):
+    """The log of experiments alone says "jax2tf"."""
+    pages()
+    assert "jax2tf" in (SITE / "benchmarks" / "log.html").read_text(encoding="utf-8")
+    page = open_page(SITE / "search.html", "?q=jax2tf")
+    page.get_by_text("did not match any documents").wait_for()
