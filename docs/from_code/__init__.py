@@ -38,9 +38,18 @@ def write(docs: Path) -> None:
         _write(docs / "_generated" / name, text)
     for source, page in PAGES_OF_FILES.items():
         _write(docs / page, (ROOT / source).read_text(encoding="utf-8"))
-    (docs / "notebooks").mkdir(exist_ok=True)
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        shutil.copy2(notebook, docs / "notebooks")
+    _copy_notebooks(docs / "notebooks")
+
+
+def _copy_notebooks(folder: Path) -> None:
+    """Copy the notebooks, and delete copies of those that were renamed since the last build."""
+    notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
+    folder.mkdir(exist_ok=True)
+    for copied in folder.glob("*.ipynb"):
+        if copied.name not in {notebook.name for notebook in notebooks}:
+            copied.unlink()
+    for notebook in notebooks:
+        shutil.copy2(notebook, folder)
 
 
 def with_links_of_the_site(text: str) -> str:
