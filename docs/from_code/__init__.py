@@ -37,9 +37,20 @@ def write(docs: Path) -> None:
             text = _NOT_SEARCHED_MARK + text
         _write(docs / page, text)
 
-    (docs / "notebooks").mkdir(exist_ok=True)
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        shutil.copy2(notebook, docs / "notebooks")
+    _copy_notebooks(docs / "notebooks")
+
+
+def _copy_notebooks(folder: Path) -> None:
+    """Copy the notebooks, and delete copies of those that were renamed since the last build."""
+    notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
+    names = {notebook.name for notebook in notebooks}
+
+    folder.mkdir(exist_ok=True)
+    for copied in folder.glob("*.ipynb"):
+        if copied.name not in names:
+            copied.unlink()
+    for notebook in notebooks:
+        shutil.copy2(notebook, folder)
 
 
 def with_links_of_the_site(text: str) -> str:

@@ -68,7 +68,7 @@ STEPS = (
     Step(
         "Feed-forward",
         names.encoder(1, names.FEED_FORWARD),
-        "Each token is processed on its own: from 768 numbers to 3,072 and back. Two thirds of a "
+        "Each token is processed separately: from 768 numbers to 3,072 and back. Two thirds of a "
         "block's parameters are here. The activation between the two is GELU. The article says "
         "ReLU; the count is the same, because neither has parameters.",
         _BLOCKS,
@@ -93,7 +93,7 @@ STEPS = (
         names.MLM_SIMILARITY,
         "Each vector is multiplied with all 30,000 rows of the table of step 2. The more similar a "
         "row, the more likely that token. The table is shared, so the only new parameters are "
-        "one bias per token: how frequent the token is in any context.",
+        "one bias per token. It says how frequent the token is, whatever the context.",
     ),
     Step(
         "NSP: the pooler",

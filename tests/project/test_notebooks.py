@@ -1,7 +1,10 @@
 """The notebooks run, and print what they are committed with."""
 
+import ast
 import contextlib
 import copy
+import itertools
+import json
 import os
 import re
 from pathlib import Path
@@ -9,6 +12,8 @@ from pathlib import Path
 import pytest
 from helpers.hub_cache import MINILM, add_minilm, use_cache
 from helpers.sizes import ROOT, SHARED
+
+import kbert
 
 BUDGET = "KBERT_STEPS"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -105,11 +110,66 @@ def test_notebook_prints_its_committed_output(path, executed):
 
 
 def test_files_that_notebooks_name_exist():
-    named = [re.findall(r"\.\./[\w./-]+", path.read_text(encoding="utf-8")) for path in NOTEBOOKS]
+    paths = r"\.\./[\w./-]+|(?<=\]\()\w+\.ipynb"
+    named = [re.findall(paths, path.read_text(encoding="utf-8")) for path in NOTEBOOKS]
     ours = {name for names in named for name in names if not name.startswith("../../shared")}
     assert len(ours) > 10 and not [
         name for name in ours if not (NOTEBOOKS[0].parent / name).exists()
     ]
+
+
+def read_cells(path: Path, kind: str) -> list[dict]:
+    """Return a notebook's cells of one kind, "code" or "markdown"; a source is one string."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    chosen = [cell for cell in cells if cell["cell_type"] == kind]
+    return [cell | {"source": "".join(cell["source"])} for cell in chosen]
+
+
+def find_kbert_names(source: str) -> set[str]:
+    """Return what code takes from kbert: "kbert", "kbert.load", "kbert.tasks.resume.resume"."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "kbert":
+            names.add(f"kbert.{node.attr}")
+    return {name for name in names if name.partition(".")[0] == "kbert"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_uses_only_public_names(path):
+    code = "\n".join(cell["source"] for cell in read_cells(path, "code"))
+    public = {"kbert"} | {f"kbert.{name}" for name in kbert.__all__}
+    used = find_kbert_names(code)
+    assert len(used) > 2 and used <= public
+
+
+def test_page_of_notebooks_has_the_title_of_each():
+    page = (ROOT / "docs" / "concepts" / "notebooks.md").read_text(encoding="utf-8")
+    links = re.findall(r"\[([^\]]+)\]\(../../notebooks/([^)]+)\)", page)
+    titles = [read_cells(path, "markdown")[0]["source"].splitlines()[0] for path in NOTEBOOKS]
+    assert links == [
+        (title.removeprefix("# "), path.name) for title, path in zip(titles, NOTEBOOKS, strict=True)
+    ]
+
+
+def test_first_notebook_reads_its_picture_in_the_direction_of_the_picture():
+    """Its explanation has steps; the boxes of each step are above those of the step before."""
+    cells = read_cells(NOTEBOOKS[0], "code")
+    outputs = [output.get("data", {}) for cell in cells for output in cell["outputs"]]
+    (picture,) = ("".join(data["image/svg+xml"]) for data in outputs if "image/svg+xml" in data)
+    texts = re.findall(r'<text [^>]*y="(-?[\d.]+)"[^>]*>([\w-]+)<', picture)
+    height = {name: -float(y) for y, name in texts}
+
+    explanations = [cell["source"] for cell in read_cells(NOTEBOOKS[0], "markdown")]
+    (numbered,) = (text for text in explanations if re.search(r"^1\. ", text, re.MULTILINE))
+    steps = re.split(r"^\d\. ", numbered, flags=re.MULTILINE)[1:]
+    boxes = [re.findall(r"`([\w-]+)`", step) for step in steps]
+    assert len(boxes) == 3 and all(boxes)
+    for below, above in itertools.pairwise(boxes):
+        assert max(height[name] for name in below) < min(height[name] for name in above)
 
 
 @pytest.mark.nightly
@@ -141,7 +201,7 @@ def test_notebook_without_data_makes_up_a_sample(path, monkeypatch, tmp_path, ca
             break
         exec(cell.source, names)
         read += printed(cell).count("\n")
-    names["place"].cleanup()  # what a kernel's end does
-    told = capsys.readouterr()
-    assert "made up" in told.err and read > 2
-    assert told.out.count("\n") == read
+    names["temporary"].cleanup()  # what a kernel's end does
+    captured = capsys.readouterr()
+    assert "made up" in captured.err and read > 2
+    assert captured.out.count("\n") == read
