@@ -7,7 +7,7 @@ from fractions import Fraction
 from kbert.graph import aliases, closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
-from kbert.graph.presets import get_config
+from kbert.graph.sources import resolve_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
@@ -118,7 +118,8 @@ class Account:
     """Account of one graph, the result of `account`.
 
     Attributes:
-        config, head, seq_len, batch_size, max_predictions, dtype, packed_texts: the arguments.
+        config, head, seq_len, batch_size, max_predictions, dtype, packed_texts, num_labels: the
+            arguments.
         rows: one per layer.
         trained: what is trained; None: everything.
         selected: number of positions of a sequence that the last block computes; None: all.
@@ -134,6 +135,7 @@ class Account:
     trained: TrainedParts | None = None
     selected: int | None = None
     packed_texts: int | None = None
+    num_labels: int = 2
 
     def __repr__(self) -> str:
         trained = "" if self.trained is None else f"{self.trainable_params:,} trained, "
@@ -231,9 +233,9 @@ def account(
     seq_len: int | None = None,
     batch_size: int = 1,
     *,
-    head: str = "pretraining",
+    head: str | None = None,
     max_predictions: int | None = None,
-    num_labels: int = 2,
+    num_labels: int | None = None,
     selected_positions: bool = False,
     packed_texts: int | None = None,
     dtype: str = "float32",
@@ -244,14 +246,16 @@ def account(
     """Count the parameters, FLOPs and bytes of a BERT from its configuration alone.
 
     Args:
-        config: a `BertConfig`, a preset's name or a path to a JSON file.
+        config: a `BertConfig`, a preset's name, a path to a JSON file or a model's folder.
         seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
             preset.
         batch_size: sequences in a batch (B).
-        head: one of `kbert.heads.HEADS`, such as "classifier".
+        head: one of `kbert.heads.HEADS`, such as "classifier"; None: the head of the model in the
+            folder, "encoder" if it has none; without a folder "pretraining".
         max_predictions: predicted positions per sequence (M), if the MLM head sees only these;
             None: the head sees every position, as in keras_bert's graph.
-        num_labels: number of labels of the heads "classifier" and "tokens".
+        num_labels: number of labels of the heads "classifier" and "tokens"; None: that of the
+            folder or the JSON file, else 2.
         selected_positions: whether the last block computes only the positions that the heads read,
             as in `kbert.build_bert`.
         packed_texts: number of texts (X) that the batch's sequences, as rows, hold together; None:
@@ -269,7 +273,7 @@ def account(
     Raises:
         ValueError: an argument out of range; the message says which one and what was expected.
     """
-    config = get_config(config)
+    config, head, num_labels = resolve_graph(config, head, num_labels)
     seq_len = config.positions if seq_len is None else seq_len
     spec = GraphSpec(
         config,
@@ -312,6 +316,7 @@ def account(
         trained,
         spec.selected,
         packed_texts,
+        spec.num_labels,
     )
 
 

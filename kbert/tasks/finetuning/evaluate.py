@@ -186,8 +186,9 @@ def require_kind(bert: Bert, function: str, task: Task) -> None:
     """Raise a ValueError for a regression where a task has classes: its outputs are numbers."""
     if bert.problem_type == "regression" and task.problem_type not in (None, "regression"):
         raise ValueError(
-            f"{function} of the task {task.name} needs a classifier, got a model whose problem_type "
-            "is regression: it predicts numbers. Take the task regress, or another checkpoint"
+            f"{function} of the task {task.name} needs a classifier, got a model with "
+            "problem_type regression, which predicts numbers: take the task regress, or another "
+            "checkpoint"
         )
 
 

@@ -163,9 +163,10 @@ def rank(
         query: the query.
         texts: some dozens or hundreds of texts, such as the results of `search`.
         label: the label of a classifier whose probability is the score, or the output of a
-            regression; None: the second of two labels. A model with one output needs no label: its score is the output after the
-            checkpoint's activation, else after the sigmoid, as in sentence-transformers'
-            `CrossEncoder`; for a regression by `kbert.finetune` it is the number.
+            regression; None: the second of two labels. A model with one output needs no label: its
+            score is the output after the checkpoint's activation, else after the sigmoid, as in
+            sentence-transformers' `CrossEncoder`; for a regression by `kbert.finetune` it is the
+            number.
         query_prompt_name, text_prompt_name: for a model that compares embeddings, as for `search`.
         batch_size, precision, progress: as for `kbert.embed`.
 
