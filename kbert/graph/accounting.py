@@ -11,6 +11,7 @@ from kbert.graph.sources import resolve_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
+from kbert.heads import HEADS
 from kbert.io.wording import check_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
@@ -23,9 +24,9 @@ DTYPES = {
     "float16": (2, 2, 4, 2),
 }
 
-CONVENTIONS = (
-    "Letters: B sequences per batch, S tokens per sequence, M predicted positions per sequence, w "
-    "bytes per number.",
+_LETTERS = "Letters: B sequences per batch, S tokens per sequence, {more}w bytes per number."
+_PREDICTED = "M predicted positions per sequence, "  # of a head that predicts tokens
+_CONVENTIONS = (
     "FLOPs: matrix products only; a multiply-add counts as 2. Training is 3 × forward: once "
     "forward and twice backward (PaLM, arXiv 2204.02311, appendix B).",
     "Not counted as FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
@@ -213,7 +214,8 @@ class Account:
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
         texts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
-        return (*CONVENTIONS, *(text for text, is_used in texts.items() if is_used))
+        used = (text for text, is_used in texts.items() if is_used)
+        return (*list_conventions(self.head), *used)
 
     @property
     def _training_cost(self) -> tuple[int, int]:
@@ -225,6 +227,12 @@ class Account:
             queries = (self.packed_texts or self.batch_size) * self.selected
         width = DTYPES[self.dtype][3]
         return training_cost(self.rows, self.trained, tokens, queries, width)
+
+
+def list_conventions(head: str) -> tuple[str, ...]:
+    """Return the conventions of every graph with a head; its letters come first."""
+    more = _PREDICTED if HEADS[head].predicts_tokens else ""
+    return (_LETTERS.format(more=more), *_CONVENTIONS)
 
 
 @aliases.answer_old_names
