@@ -22,6 +22,19 @@ HEAD_SETTINGS = {
 }
 
 
+def choose_activation(problem_type: str | None, num_labels: int) -> str:
+    """Return the activation of a classifier's outputs, by Keras's name, as in transformers.
+
+    These are the rules of its text-classification pipeline: "linear" for a regression, which
+    predicts numbers; "sigmoid" for several labels or a single one; else "softmax".
+    """
+    if problem_type == "regression":
+        return "linear"
+    if problem_type == "multi_label_classification" or num_labels == 1:
+        return "sigmoid"
+    return "softmax"
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor of a checkpoint, not read yet; `name` and `dtype` are as the file says."""

@@ -98,8 +98,8 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
 @shared.output_format("json", "csv", "markdown")
 def account(config, every_row, form, trained, head, num_labels, **options):
     """Count parameters, FLOPs and bytes with formulas, without Keras."""
-    options |= trained | {"head": head, "num_labels": shared.check_labels(head, num_labels)}
-    result = kbert.account(config, **options)
+    result = kbert.account(config, head=head, num_labels=num_labels, **options, **trained)
+    shared.check_labels(result.head, num_labels)
     if form == "text":
         from kbert.show.texts import account_text
 
@@ -194,8 +194,8 @@ def explore(source, output, batch_size, head, num_labels, **options):
     else:
         if options["seq_len"] is None:
             del options["seq_len"]
-        labels = shared.check_labels(head, num_labels)
-        graph, title = create_spec(source, head=head, num_labels=labels, **options), source
+        graph = shared.get_spec(source, head, num_labels, create_spec, **options)
+        title = source
     with progress(f"exploring {source}"):
         page = kbert.explore(graph, output, batch_size=batch_size, title=title)
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")

@@ -131,8 +131,17 @@ PRECISION = option(
 )
 
 HEAD_NAMES = AliasedChoice("head", HEADS)
-HEAD = option("--head", HEAD_NAMES, "Head on top of the encoder.", default="pretraining")
-LABELS = option("--num-labels", int, "Number of labels, for classifier and tokens. Default: 2.")
+HEAD = option(
+    "--head",
+    HEAD_NAMES,
+    "Head on top of the encoder. Default: that of the model if CONFIG is a folder, else "
+    "pretraining.",
+)
+LABELS = option(
+    "--num-labels",
+    int,
+    "Number of labels, for classifier and tokens. Default: that of CONFIG, else 2.",
+)
 PREDICTIONS = option(
     "--max-predictions M", int, "Number of positions that the MLM head predicts. Default: all."
 )
@@ -167,14 +176,17 @@ def JSON(command):
     return output_format("json")(run)
 
 
-def get_spec(config, head: str, num_labels: int | None, **options) -> GraphSpec:
+def get_spec(
+    config, head: str | None, num_labels: int | None, create=GraphSpec.of, **options
+) -> GraphSpec:
     """Return the graph that a configuration and the options of `GRAPH` mean."""
-    return GraphSpec.of(config, head, num_labels=check_labels(head, num_labels), **options)
+    spec = create(config, head=head, num_labels=num_labels, **options)
+    check_labels(spec.head, num_labels)
+    return spec
 
 
-def check_labels(head: str, num_labels: int | None) -> int:
-    """Return the number of labels; a UsageError where one is given to a head that has none."""
+def check_labels(head: str, num_labels: int | None) -> None:
+    """Raise a UsageError where a number of labels is given to a head that has none."""
     if num_labels is not None and head not in HEADS_WITH_LABELS:
         heads = " or ".join(HEADS_WITH_LABELS)
         raise click.UsageError(f"--num-labels goes with --head {heads}, got {head}")
-    return 2 if num_labels is None else num_labels

@@ -64,16 +64,26 @@ def next_sentence(source, a, b, precision):
 @takes(shared.SOURCE, shared.TEXTS, shared.LINES, PAIRS)
 @takes(shared.BATCH, shared.PRECISION, shared.JSON)
 def classify(source, **options):
-    """Print every label of a text with its probability; of several texts, the most likely label."""
+    """Print every label of a text with its probability; of several texts, the most likely label.
+
+    A regression predicts numbers: they are printed unchanged, as by `kbert regress`.
+    """
     rows = _run_classifier("classify", source, **options)
     yield [{**text, "labels": labels} for text, labels in rows]
     if len(rows) == 1:
         for label in rows[0][1]:
-            say(f"{label.probability:.4f}  {label.label}")
+            say(_result_line(label))
     else:
-        for text, (best, *_) in rows:
-            line = f"{best.probability:.4f}  {best.label}  {'  '.join(text.values())}"
-            click.echo(printable.cut(line))
+        for text, labels in rows:
+            shown = labels if hasattr(labels[0], "value") else labels[:1]
+            results = [_result_line(label) for label in shown]
+            click.echo(printable.cut("  ".join((*results, *text.values()))))
+
+
+def _result_line(label) -> str:
+    """Return a `Label` or a `Value` as text: its number and its name."""
+    number = label.value if hasattr(label, "value") else label.probability
+    return f"{number:.4f}  {label.label}"
 
 
 def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> list[tuple]:
@@ -95,14 +105,20 @@ def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> li
 @takes(shared.SOURCE, shared.TEXTS, shared.LINES, PAIRS)
 @takes(shared.BATCH, shared.PRECISION, shared.JSON)
 def regress(source, **options):
-    """Print the number that a regression model predicts, such as the similarity of two texts."""
+    """Print the number that a regression model predicts, such as the similarity of two texts.
+
+    A model with several outputs predicts as many numbers, in their order.
+    """
     if len(options["texts"]) == 2 and not options["are_pairs"]:
         logging.getLogger("kbert").warning("each text gets a number of its own: --pairs reads two")
     rows = _run_classifier("regress", source, **options)
-    yield [{**text, "number": float(number)} for text, number in rows]
-    for text, number in rows:
-        shown = text.values() if len(rows) > 1 else ()
-        click.echo(printable.cut("  ".join((f"{number:.4f}", *shown))))
+    results = [(text, result.tolist()) for text, result in rows]  # a number, or one per output
+    name = "numbers" if isinstance(results[0][1], list) else "number"
+    yield [{**text, name: numbers} for text, numbers in results]
+    for text, numbers in results:
+        shown = text.values() if len(results) > 1 else ()
+        printed = [f"{n:.4f}" for n in (numbers if name == "numbers" else [numbers])]
+        click.echo(printable.cut("  ".join((*printed, *shown))))
 
 
 @command(

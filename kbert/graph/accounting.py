@@ -7,10 +7,11 @@ from fractions import Fraction
 from kbert.graph import aliases, closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
-from kbert.graph.presets import get_config
+from kbert.graph.sources import resolve_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
+from kbert.heads import HEADS
 from kbert.io.wording import check_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
@@ -23,9 +24,9 @@ DTYPES = {
     "float16": (2, 2, 4, 2),
 }
 
-CONVENTIONS = (
-    "Letters: B sequences per batch, S tokens per sequence, M predicted positions per sequence, w "
-    "bytes per number.",
+_LETTERS = "Letters: B sequences per batch, S tokens per sequence, {more}w bytes per number."
+_PREDICTED = "M predicted positions per sequence, "  # of a head that predicts tokens
+_CONVENTIONS = (
     "FLOPs: matrix products only; a multiply-add counts as 2. Training is 3 × forward: once "
     "forward and twice backward (PaLM, arXiv 2204.02311, appendix B).",
     "Not counted as FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
@@ -118,7 +119,8 @@ class Account:
     """Account of one graph, the result of `account`.
 
     Attributes:
-        config, head, seq_len, batch_size, max_predictions, dtype, packed_texts: the arguments.
+        config, head, seq_len, batch_size, max_predictions, dtype, packed_texts, num_labels: the
+            arguments.
         rows: one per layer.
         trained: what is trained; None: everything.
         selected: number of positions of a sequence that the last block computes; None: all.
@@ -134,6 +136,7 @@ class Account:
     trained: TrainedParts | None = None
     selected: int | None = None
     packed_texts: int | None = None
+    num_labels: int = 2
 
     def __repr__(self) -> str:
         trained = "" if self.trained is None else f"{self.trainable_params:,} trained, "
@@ -211,7 +214,8 @@ class Account:
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
         texts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
-        return (*CONVENTIONS, *(text for text, is_used in texts.items() if is_used))
+        used = (text for text, is_used in texts.items() if is_used)
+        return (*list_conventions(self.head), *used)
 
     @property
     def _training_cost(self) -> tuple[int, int]:
@@ -225,15 +229,21 @@ class Account:
         return training_cost(self.rows, self.trained, tokens, queries, width)
 
 
+def list_conventions(head: str) -> tuple[str, ...]:
+    """Return the conventions of every graph with a head; its letters come first."""
+    more = _PREDICTED if HEADS[head].predicts_tokens else ""
+    return (_LETTERS.format(more=more), *_CONVENTIONS)
+
+
 @aliases.answer_old_names
 def account(
     config: BertConfig | str | os.PathLike,
     seq_len: int | None = None,
     batch_size: int = 1,
     *,
-    head: str = "pretraining",
+    head: str | None = None,
     max_predictions: int | None = None,
-    num_labels: int = 2,
+    num_labels: int | None = None,
     selected_positions: bool = False,
     packed_texts: int | None = None,
     dtype: str = "float32",
@@ -244,14 +254,16 @@ def account(
     """Count the parameters, FLOPs and bytes of a BERT from its configuration alone.
 
     Args:
-        config: a `BertConfig`, a preset's name or a path to a JSON file.
+        config: a `BertConfig`, a preset's name, a path to a JSON file or a model's folder.
         seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
             preset.
         batch_size: sequences in a batch (B).
-        head: one of `kbert.heads.HEADS`, such as "classifier".
+        head: one of `kbert.heads.HEADS`, such as "classifier"; None: the head of the model in the
+            folder, "encoder" if it has none; without a folder "pretraining".
         max_predictions: predicted positions per sequence (M), if the MLM head sees only these;
             None: the head sees every position, as in keras_bert's graph.
-        num_labels: number of labels of the heads "classifier" and "tokens".
+        num_labels: number of labels of the heads "classifier" and "tokens"; None: that of the
+            folder or the JSON file, else 2.
         selected_positions: whether the last block computes only the positions that the heads read,
             as in `kbert.build_bert`.
         packed_texts: number of texts (X) that the batch's sequences, as rows, hold together; None:
@@ -269,7 +281,7 @@ def account(
     Raises:
         ValueError: an argument out of range; the message says which one and what was expected.
     """
-    config = get_config(config)
+    config, head, num_labels = resolve_graph(config, head, num_labels)
     seq_len = config.positions if seq_len is None else seq_len
     spec = GraphSpec(
         config,
@@ -312,6 +324,7 @@ def account(
         trained,
         spec.selected,
         packed_texts,
+        spec.num_labels,
     )
 
 

@@ -17,7 +17,9 @@ from kbert.io.wording import hint
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # and what it is for
+_CLASS = re.compile(
+    r"(?:\w*?[Bb]erta?|Data2VecText|Auto)(?:(?:Model)?For)?([A-Z]\w+)"
+)  # and what it is for
 
 
 @cache

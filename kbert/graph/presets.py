@@ -82,15 +82,11 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     text = os.fspath(config)
     if text in PRESETS:
         return PRESETS[text]
-    if text.endswith(".json"):
-        return BertConfig.from_json(text)
-    if text and Path(text).is_dir():
-        file = find_config(Path(text)) or find_config(Path(text, "model"))  # the second: a run's
-        if file is None:
-            raise ValueError(
-                f"{text} must have a config.json or bert_config.json in it, got neither"
-            )
+    file = find_file(text)
+    if file is not None:
         return BertConfig.from_json(file)
+    if text and Path(text).is_dir():
+        raise ValueError(f"{text} must have a config.json or bert_config.json in it, got neither")
     released = _resolve_release(text)
     if released in PRESETS:
         return PRESETS[released]
@@ -102,6 +98,18 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
         raise FileNotFoundError(f"{text}: no such file: give {expected}")
     near = hint(released, PRESETS, "") or f"the presets are {first_few(list(PRESETS), 12)}"
     raise ValueError(f"unknown preset {text!r}: {near}")
+
+
+def find_file(config: str | os.PathLike) -> Path | None:
+    """Return the JSON file that a path or a folder means; None for a preset and other names."""
+    text = os.fspath(config)
+    if text in PRESETS:
+        return None
+    if text.endswith(".json"):
+        return Path(text)
+    if not text or not Path(text).is_dir():
+        return None
+    return find_config(Path(text)) or find_config(Path(text, "model"))  # the second: a run's
 
 
 def is_preset(text: str) -> bool:

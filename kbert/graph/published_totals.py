@@ -19,36 +19,43 @@ class Step:
 def reconcile_totals(config: BertConfig) -> list[Step]:
     """Return the published totals around base and large; for another configuration its heads."""
     base_uncased, large_uncased = get_config("base_uncased"), get_config("large_uncased")
-    if config not in (base, large, base_uncased, large_uncased):
+    if config == large:
+        return _add_tokens(large, large_uncased, "large", "large, T = 30,000, both heads")
+    if config not in (base, base_uncased, large_uncased):
         if config.family.next_sentence:
             return _add_heads(config, "encoder and pooler", "both heads")
         return _add_heads(config, "encoder", "encoder and MLM head")
-    tokens, hidden = base_uncased.vocab_size - base.vocab_size, base.hidden_size
-    both, *heads, without = reversed(
-        _add_heads(
-            base_uncased,
-            "base_uncased, encoder and pooler: transformers' BertModel",
-            "base_uncased, both heads",
-        )
-    )
+    article = 'base, T = 30,000, both heads: "Understanding BERT architecture"'
     return [
-        Step(
-            "",
-            f"{account(base).params:,}",
-            'base, T = 30,000, both heads: "Understanding BERT architecture"',
-        ),
-        Step("+", f"{tokens * hidden:,}", f"embeddings of {tokens} more tokens: {tokens}·{hidden}"),
-        Step("+", f"{tokens:,}", f"their biases in MLM-Sim: {tokens}"),
-        both,
-        *(replace(step, sign="−") for step in reversed(heads)),
-        without,
-        Step("", "110M", "the paper's base: any of the three above, rounded"),
+        *_add_tokens(base, base_uncased, "base", article),
         *_add_heads(
             large_uncased,
             "large_uncased, encoder and pooler: transformers' BertModel",
             "large_uncased, both heads",
         ),
         Step("", "340M", "the paper's large: either of the two above, rounded"),
+    ]
+
+
+def _add_tokens(paper: BertConfig, released: BertConfig, name: str, first: str) -> list[Step]:
+    """Return the steps from the paper's vocabulary to a released model without the heads."""
+    tokens, hidden = released.vocab_size - paper.vocab_size, paper.hidden_size
+    both, *heads, without = reversed(
+        _add_heads(
+            released,
+            f"{name}_uncased, encoder and pooler: transformers' BertModel",
+            f"{name}_uncased, both heads",
+        )
+    )
+    rounded = {"base": "110M", "large": "340M"}[name]
+    return [
+        Step("", f"{account(paper).params:,}", first),
+        Step("+", f"{tokens * hidden:,}", f"embeddings of {tokens} more tokens: {tokens}·{hidden}"),
+        Step("+", f"{tokens:,}", f"their biases in MLM-Sim: {tokens}"),
+        both,
+        *(replace(step, sign="−") for step in reversed(heads)),
+        without,
+        Step("", rounded, f"the paper's {name}: any of the three above, rounded"),
     ]
 
 

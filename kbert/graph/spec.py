@@ -6,7 +6,7 @@ from typing import Self
 
 from kbert.graph import aliases, names
 from kbert.graph.config import BertConfig, require_positive
-from kbert.graph.presets import get_config
+from kbert.graph.sources import resolve_graph
 from kbert.heads import HEADS
 from kbert.heads.head import Variant
 from kbert.io.wording import check_choice
@@ -78,17 +78,20 @@ class GraphSpec:
     def of(
         cls,
         config: BertConfig | str | os.PathLike,
-        head: str = "pretraining",
+        head: str | None = None,
         *,
         seq_len: int | str | None = POSITIONS,
+        num_labels: int | None = None,
         **others,
     ) -> Self:
-        """Return the spec that a user's arguments mean: a preset's name, a path, `POSITIONS`."""
-        config = get_config(config)
-        others["seq_len"] = seq_len
+        """Return the spec that a user's arguments mean: a preset's name, a path, `POSITIONS`.
+
+        The head and the number of labels may be a folder's: see `resolve_graph`.
+        """
+        sizes, head, num_labels = resolve_graph(config, head, num_labels)
         if isinstance(seq_len, str) and seq_len == POSITIONS:
-            others["seq_len"] = config.positions
-        return cls(config, head, **others)
+            seq_len = sizes.positions
+        return cls(sizes, head, seq_len=seq_len, num_labels=num_labels, **others)
 
     def for_training(self) -> Self:
         """Return the variant that trains fastest: selected positions, if they are few.

@@ -35,24 +35,26 @@ _POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
 def build_bert(
     config: BertConfig | str | os.PathLike = "base",
     *,
-    head: str = "pretraining",
+    head: str | None = None,
     seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
-    num_labels: int = 2,
+    num_labels: int | None = None,
     selected_positions: bool = False,
     dtype: str | None = None,
 ) -> BertModel:
     """Build BERT, by default with both pretraining heads, the graph that keras_bert built.
 
     Args:
-        config: a `BertConfig`, a preset's name or a path to a JSON file.
-        head: the name or an alias of another head, one of `kbert.heads`.
+        config: a `BertConfig`, a preset's name, a path to a JSON file or a model's folder.
+        head: the name or an alias of another head, one of `kbert.heads`; None: the head of the
+            model in the folder, "encoder" if it has none; without a folder "pretraining".
         seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
         max_predictions: None: keras_bert's graph, which projects every position onto the
             vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
             M), the positions to predict (0: none), and the MLM head sees only these. The weights
             are the same.
-        num_labels: number of labels, of a head that has them.
+        num_labels: number of labels, of a head that has them; None: that of the folder or the JSON
+            file, else 2.
         selected_positions: True: the last encoder block computes only the positions that the heads
             read, the first and those to predict; it needs `max_predictions`. `kbert.pretrain`
             trains this graph. Outputs and weights are the same, and a training step of base at 128
@@ -68,9 +70,16 @@ def build_bert(
     Raises:
         ValueError: an impossible configuration, length, number of predictions or dtype.
     """
-    variant: dict = {"max_predictions": max_predictions, "selected_positions": selected_positions}
-    variant["num_labels"] = num_labels
-    return build(GraphSpec.of(config, head, seq_len=seq_len, dtype=dtype, **variant))
+    spec = GraphSpec.of(
+        config,
+        head,
+        seq_len=seq_len,
+        max_predictions=max_predictions,
+        num_labels=num_labels,
+        selected_positions=selected_positions,
+        dtype=dtype,
+    )
+    return build(spec)
 
 
 def build_encoder(
@@ -93,7 +102,7 @@ def build_encoder(
 def build_classifier(
     config: BertConfig | str | os.PathLike = "base",
     *,
-    num_labels: int = 2,
+    num_labels: int | None = None,
     seq_len: int | str | None = POSITIONS,
     selected_positions: bool = False,
     dtype: str | None = None,
@@ -101,7 +110,7 @@ def build_classifier(
     """Build the encoder, the pooler and a sequence classifier (the paper, section 4.1).
 
     Args:
-        config, seq_len, dtype: as in `build_bert`.
+        config, num_labels, seq_len, dtype: as in `build_bert`.
         selected_positions: whether the last encoder block computes only the first position, which
             the pooler reads. Outputs and weights are the same.
 
@@ -116,7 +125,7 @@ def build_classifier(
 def build_token_classifier(
     config: BertConfig | str | os.PathLike = "base",
     *,
-    num_labels: int = 2,
+    num_labels: int | None = None,
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
 ) -> BertModel:

@@ -140,7 +140,9 @@ def _training(full: Account) -> str:
 
 
 def _change(full: Account, **changes) -> Account:
-    arguments = {name: getattr(full, name) for name in ("head", "max_predictions", "dtype")}
+    names = ("head", "max_predictions", "num_labels", "packed_texts", "dtype")
+    arguments = {name: getattr(full, name) for name in names}
+    arguments["selected_positions"] = full.selected is not None
     variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
     return dataclasses.replace(variant, trained=full.trained)
 

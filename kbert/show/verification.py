@@ -18,6 +18,9 @@ from kbert.graph.spec import GraphSpec
 if TYPE_CHECKING:
     import keras
 
+# What the sources are called in a sentence; the others are tables that someone published.
+_OWN = {"graph": "the built graph", "closed forms": "the closed forms"}
+_OWN["transformers' parameters"] = "transformers' parameters"
 _ARTICLE = '"Understanding BERT architecture"'  # its summary of 112 rows
 
 
@@ -107,9 +110,27 @@ class VerificationReport:
             lines.append(paragraph(f"correct: {entry.true}", 4))
             verdict = "ok" if entry.holds else "DOES NOT HOLD"
             lines.append(paragraph(f"{entry.arithmetic} … {verdict}", 4))
+        return "\n".join([*lines, "", paragraph(self.verdict, 0)]) + "\n"
+
+    @property
+    def verdict(self) -> str:
+        """Statement of what agrees with what, or of how much differs."""
         wrong = len(self.differences) + sum(not entry.holds for entry in self.errata)
-        verdict = f"{wrong} difference{'s' * (wrong > 1)}." if wrong else "All sources agree."
-        return "\n".join([*lines, "", verdict]) + "\n"
+        if wrong:
+            return f"{wrong} difference{'s' * (wrong > 1)}."
+        compared = dict.fromkeys(
+            name for part in self.comparisons for name in (part.found, part.expected)
+        )
+        sources = [_OWN[name] for name in compared if name in _OWN]
+        if tables := len(set(compared) - set(_OWN)):
+            sources.append(f"{tables} published table{'s' * (tables > 1)}")
+        text = f"{', '.join(sources[:-1])} and {sources[-1]} agree."
+        if self.errata:
+            text += (
+                f" {len(self.errata)} statements of published texts do not: they are corrected "
+                "above, with the arithmetic."
+            )
+        return text[0].upper() + text[1:]
 
 
 def verify(

@@ -97,6 +97,19 @@ def test_a_slider_and_a_field_recount_everything(open_page, base):
     assert page.locator("#total").inner_text() == f"{totals(page)['params']:,}"
 
 
+def test_header_has_the_chosen_measure_with_its_unit(open_page, base):
+    """FLOPs in thousands, bytes in steps of 1024."""
+    page, account = open_page(base), kbert.account("base")
+    header = page.locator(".sum")
+    assert header.inner_text() == f"{account.params:,} parameters"
+    page.locator("input[value=flops]").check(force=True)
+    assert header.inner_text() == f"{account.flops / 1e9:.0f} GFLOPs forward"
+    page.locator("input[value=kept]").check(force=True)
+    assert header.inner_text() == f"{account.activation_bytes / 2**20:.0f} MiB of activations"
+    page.reload()
+    assert header.inner_text() == f"{account.activation_bytes / 2**20:.0f} MiB of activations"
+
+
 def test_bad_configuration_is_marked_in_its_field(open_page, base):
     with pytest.raises(ValueError) as refused:
         kbert.base.replace(num_attention_heads=11)

@@ -192,6 +192,19 @@ def test_a_regression_gives_its_value(small, tmp_path):
     assert_allclose(found["value"], kbert.regress(bert, TEXTS), atol=1e-5)
 
 
+def test_a_regression_of_several_outputs_gives_its_values(berts, tmp_path):
+    import tensorflow as tf
+
+    bert = dataclasses.replace(berts["classifier"], problem_type="regression")
+    _, answers = signatures(bert, tmp_path / "saved")
+    found = answers["serving_default"](texts=tf.constant(TEXTS))
+    assert sorted(found) == ["labels", "values"]
+    assert [label.decode() for label in found["labels"][0].numpy()] == [
+        f"LABEL_{number}" for number in range(5)
+    ]
+    assert_allclose(found["values"], kbert.regress(bert, TEXTS), atol=1e-5)
+
+
 def test_served_masks_and_next_sentences_are_kberts(berts, tmp_path):
     import tensorflow as tf
 

@@ -1,6 +1,7 @@
 """verify accepts what agrees; otherwise it names the row, the expected and the found value."""
 
 import dataclasses
+import re
 
 import keras
 import pytest
@@ -30,6 +31,21 @@ def test_graph_closed_form_and_documents_agree_on_base(report):
         ("closed forms", "published totals"),
         ("graph", "transformers' parameters"),
     } <= pairs
+
+
+def test_verdict_counts_what_agrees_and_what_is_corrected(report):
+    """Its numbers are those of the report; nothing is said to agree that was not compared."""
+    published = {"document 004": '"Understanding BERT architecture"', "totals": "published totals"}
+    published |= {"001": "bert-base-uncased", "002": "bert-large-uncased"}
+    compared = {name for part in report.comparisons for name in (part.found, part.expected)}
+    assert set(published.values()) < compared
+    assert re.findall(r"\d+", report.verdict) == [str(len(published)), str(len(report.errata))]
+    assert str(report).rstrip().endswith(report.verdict.split()[-1])
+    assert max(map(len, str(report).splitlines())) <= 80
+    for title in re.findall(r"[^\x00-\u2fff]", str(report)):
+        pytest.fail(f"{title} needs a font that a terminal may not have")
+    small = kbert.verify("tiny")
+    assert not re.search(r"\d|published", small.verdict) and "agree" in small.verdict
 
 
 def test_report_has_every_erratum_of_the_shared_list(report, shared):

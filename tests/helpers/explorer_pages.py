@@ -44,6 +44,55 @@ function ask(name, config, ...rest) {
 """
 
 
+# As much of a document as the panel's functions need; `text` is what a reader sees.
+_DOCUMENT = """
+const DOM = () => ({
+  children: [],
+  classList: { add() {}, toggle() {} },
+  append(...more) { this.children.push(...more); },
+  setAttribute() {},
+  addEventListener() {},
+  get content() { return { firstChild: DOM() }; },
+  get text() {
+    return this.children.map((one) => one.text ?? String(one)).join(" ").replace(/ +/g, " ");
+  },
+});
+const document = { createElement: DOM, createElementNS: DOM };
+"""
+_PANELS = """
+function panels(config) {
+  state.configs = [config];
+  settle();
+  const counted = count(config);
+  const whole = [["", overview(config, counted)], ["encoder", encoderPanel(config, counted)]];
+  const ids = [...everyLayer(config)].filter(({ n }) => n <= 1 || n === config.L)
+    .map(({ name }) => name);
+  const parts = DATA.parts.map((part) => `${NAMES.attention.replace("{n}", 1)}/${part.name}`);
+  const layers = [...ids, ...parts]
+    .map((id) => [id, layerPanel(layerOf(id, config), config, counted)]);
+  const joined = [...whole, ...layers].map(([id, sections]) =>
+    [id, sections.map((one) => one.text).join("\\n")]);
+  return JSON.stringify(Object.fromEntries(joined));
+}
+"""
+
+
+@functools.cache
+def panel_engine(head: str):
+    """Returns the texts of every panel: panels(config) by the layer's name, without a browser."""
+    from py_mini_racer import MiniRacer
+
+    context = MiniRacer()
+    data = counting_data(GraphSpec.of("base", head)) | {"title": "base"}
+    formulas = counting.list_formulas(counting.graphs(GraphSpec.of("base", head)))
+    mathml = f"const MATHML = {json.dumps(dict.fromkeys(formulas, ''))};"
+    files = ("dom.js", "state.js", "drawn.js", "panel.js", "weights.js")
+    scripts = [(writing.FOLDER / name).read_text(encoding="utf-8") for name in files]
+    script = [_DOCUMENT, mathml, writing.counting_script(data, formulas), *scripts, _PANELS]
+    context.eval("\n".join(script))
+    return lambda config: json.loads(context.eval(f"panels({json.dumps(config)})"))
+
+
 @functools.cache
 def engine(head: str = "pretraining"):
     """Asks the page's own functions, in V8 without a browser: ask(name, config, …)."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import label_names
+from kbert.checkpoints.checkpoint import choose_activation
 from kbert.checkpoints.exports import serving
 from kbert.checkpoints.exports.text_graph import TextGraph
 from kbert.checkpoints.sentence_settings import DEFAULT, settings_of
@@ -83,21 +84,24 @@ def answer_embedding(bert, model):
 
 
 def answer_labels(bert, model):
-    """Return the functions that answer texts and pairs with probabilities, or with a value."""
+    """Return the functions that answer texts and pairs with probabilities, or with values."""
     _require_trained(bert, [names.POOLER, names.CLASSIFIER])
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]
     labels = tf.constant(label_names(bert, count))
-    each = count == 1 or bert.problem_type == "multi_label_classification"
+    activation = choose_activation(bert.problem_type, count)
 
     def answer(*ids):
         (logits,) = _outputs(view, ids)
-        if bert.problem_type == "regression" and count == 1:
+        if activation == "linear" and count == 1:
             return {"value": logits[:, 0]}
-        probabilities = tf.sigmoid(logits) if each else tf.nn.softmax(logits)
         named = tf.broadcast_to(labels, tf.shape(logits))
-        results = {"probabilities": probabilities, "labels": named}
-        return results if each else results | {"label": tf.gather(labels, tf.argmax(logits, 1))}
+        if activation == "linear":
+            return {"values": logits, "labels": named}
+        if activation == "sigmoid":
+            return {"probabilities": tf.sigmoid(logits), "labels": named}
+        best = tf.gather(labels, tf.argmax(logits, 1))
+        return {"probabilities": tf.nn.softmax(logits), "labels": named, "label": best}
 
     return answer, answer if _tells_two_texts(bert) else None
 

@@ -17,7 +17,7 @@ from kbert.io.row_formats import read_package_table
 TEXTS = {
     "000": 'The forum thread "Understanding BERT from huggingface"',
     "001": "A notebook on transformers' BertModel",
-    "002": 'The article "BERTのAttention重みの形状を確認する"',
+    "002": 'The Japanese article "Checking the shapes of BERT\'s attention weights"',
     "003": 'The notebook "Understanding BERT Architecture"',
     "004": 'The article "Understanding BERT architecture"',
     "paper": "BERT's paper",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from kbert.checkpoints import weight_names
 from kbert.graph import closed_form
-from kbert.graph.accounting import CONVENTIONS, DTYPES
+from kbert.graph.accounting import DTYPES, list_conventions
 from kbert.graph.closed_form import Layer
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS
@@ -147,7 +147,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
         "pad": config.pad_token_id,
         "presets": {name: _letters(preset) for name, preset in PRESETS.items()},
         "dtypes": DTYPES,
-        "conventions": CONVENTIONS,
+        "conventions": list_conventions(spec.head),
     }
 
 

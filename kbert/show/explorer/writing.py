@@ -11,7 +11,7 @@ from kbert.io import pages, printable
 from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
-_FOLDER = files(__package__) / "page"
+FOLDER = files(__package__) / "page"
 _STYLES = ("style.css", "dark.css", "figure.css", "print.css")
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
@@ -27,20 +27,20 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
 
     Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
-    font = base64.b64encode((_FOLDER / _FONT).read_bytes()).decode()
+    font = base64.b64encode((FOLDER / _FONT).read_bytes()).decode()
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
-        pages.read_files(_FOLDER, *_SCRIPTS),
+        pages.read_files(FOLDER, *_SCRIPTS),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": pages.read_files(_FOLDER, *_STYLES),
+        "STYLE": pages.read_files(FOLDER, *_STYLES),
         "FONT": f"data:font/woff;base64,{font}",
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }
-    return pages.fill_page(_FOLDER, slots)
+    return pages.fill_page(FOLDER, slots)
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
@@ -51,7 +51,7 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     return (
         f"const DATA = {pages.to_script(data, _COMPACT)};\n"
         f"const FORMULAS = {{\n{functions}\n}};\n"
-        f"{pages.read_files(_FOLDER, *_COUNTING)}"
+        f"{pages.read_files(FOLDER, *_COUNTING)}"
     )
 
 

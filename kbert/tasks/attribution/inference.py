@@ -154,9 +154,9 @@ def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, ta
     if with_cosine:
         build, options = targets.build_cosine, targets.choose_settings(bert)
     elif HEADS[bert.head].classifies_texts:
-        build, options = targets.build_labels, targets.choose_activation(bert, value)
+        build, options = targets.build_labels, targets.find_activation(bert, value)
     else:
-        build, options = targets.build_masked, "logit" if value == "logit" else "softmax"
+        build, options = targets.build_masked, "linear" if value == "logit" else "softmax"
     functions = _functions.setdefault(model, {})
     key = build.__name__, options
     if key not in functions:

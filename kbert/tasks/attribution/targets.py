@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from kbert.checkpoints.bert import Bert, label_names
+from kbert.checkpoints.checkpoint import choose_activation
 from kbert.checkpoints.sentence_settings import SentenceSettings, settings_of
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -48,7 +49,7 @@ class Target:
 
 
 def build_labels(model: keras.Model, activation: str) -> Target:
-    """Build the target of a classifier's labels; "softmax", "sigmoid" or "logit"."""
+    """Build the target of a classifier's labels; "softmax", "sigmoid" or "linear"."""
     rest = cut_after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
@@ -97,18 +98,17 @@ def _run(rest: keras.Model, states, mask):
 
 
 def _activate(logits, activation: str):
-    if activation == "logit":
+    if activation == "linear":
         return logits
     return ops.sigmoid(logits) if activation == "sigmoid" else ops.softmax(logits, axis=-1)
 
 
-def choose_activation(bert: Bert, value: str) -> str:
-    """Return the activation of `kbert.classify`; "logit" for a regression."""
+def find_activation(bert: Bert, value: str) -> str:
+    """Return the activation of `kbert.classify`; "linear" for a logit."""
     require_head(bert, "attribute", "classifier", [names.POOLER, names.CLASSIFIER])
-    if value == "logit" or bert.problem_type == "regression":
-        return "logit"
-    several = bert.problem_type == "multi_label_classification" or bert.spec.num_labels == 1
-    return "sigmoid" if several else "softmax"
+    return (
+        "linear" if value == "logit" else choose_activation(bert.problem_type, bert.spec.num_labels)
+    )
 
 
 def choose_settings(bert: Bert) -> SentenceSettings:

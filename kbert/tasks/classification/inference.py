@@ -1,12 +1,13 @@
 """Text classification, regression and next-sentence prediction, for texts and pairs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Unpack, overload
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
+from kbert.checkpoints.checkpoint import choose_activation
 from kbert.graph import names
 from kbert.io.wording import name_call
 from kbert.tasks.running import (
@@ -30,6 +31,19 @@ class Label:
 
     label: str
     probability: float
+
+
+@dataclass(frozen=True)
+class Value:
+    """An output of a regression.
+
+    Attributes:
+        label: the checkpoint's name of the output, else LABEL_0, LABEL_1, …
+        value: the predicted number.
+    """
+
+    label: str
+    value: float
 
 
 @overload
@@ -111,12 +125,14 @@ def classify(
         texts: a str, or a list of them.
         pairs: the second texts, a str or a list of them.
         multi_label: True: an independent probability per label (sigmoid); False: one label per text
-            (softmax); None: the checkpoint's setting. A model with a single label always uses
-            sigmoid, as in transformers.
+            (softmax); None: the checkpoint's `problem_type`, as in transformers. A model with a
+            single label uses sigmoid.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        For one str, every `Label`, the most likely first; for a list, a list of those.
+        For one str, every `Label`, the most likely first; for a list, a list of those. A model
+        whose `problem_type` is "regression" predicts numbers: the result has a `Value` per output
+        instead, the largest first. See `regress`, too.
 
     Raises:
         ValueError: a model with another head or a newly initialized one; something that is not
@@ -125,21 +141,36 @@ def classify(
     texts, pairs, is_single = list_texts(bert, "classify", texts, pairs)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     logits = compute_logits(bert, "classify", "classifier", names.CLASSIFIER, texts, pairs, options)
-    if multi_label is None:
-        multi_label = bert.problem_type == "multi_label_classification"
-    independent = multi_label or logits.shape[1] == 1
-    labels = label_names(bert, logits.shape[1])
+    count = logits.shape[1]
+    problem_type = bert.problem_type
+    if multi_label is not None:
+        problem_type = "multi_label_classification" if multi_label else None
+    function, result = _ACTIVATIONS[choose_activation(problem_type, count)]
+    labels = label_names(bert, count)
     results = [
-        [Label(labels[n], float(row[n])) for n in np.argsort(-row, kind="stable")]
-        for row in (sigmoid(logits) if independent else softmax(logits))
+        [result(labels[n], float(row[n])) for n in np.argsort(-row, kind="stable")]
+        for row in function(logits)
     ]
+    # `Value` is not in the annotation: programs that classify would have to rule it out
     return results[0] if is_single else results
+
+
+def _keep(logits: np.ndarray) -> np.ndarray:
+    """Return the outputs of a regression, which are numbers already."""
+    return logits
+
+
+_ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {  # and what a result is
+    "linear": (_keep, Value),
+    "sigmoid": (sigmoid, Label),
+    "softmax": (softmax, Label),
+}
 
 
 @overload
 def regress(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, texts: str, pairs: str | None = None, **options: Unpack[InferenceOptions]
-) -> float: ...
+) -> float: ...  # an array if the model has several outputs
 @overload
 def regress(
     bert: Bert,
@@ -159,24 +190,33 @@ def regress(
     """Predict a number for each text, or pair of texts, such as their similarity.
 
     Args:
-        bert: from `kbert.load`, with the head "classifier" and one output.
+        bert: from `kbert.load`, with the head "classifier": one output, or several of a checkpoint
+            whose `problem_type` is "regression".
         texts: a str, or a list of them.
         pairs: the second texts, a str or a list of them.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        The unchanged output: a float for one str, float32 (N,) for a list.
+        The unchanged output: a float for one str, float32 (N,) for a list. Of a model with several
+        outputs float32 (outputs,) and (N, outputs), in the order of `bert.labels`.
 
     Raises:
-        ValueError: a model with another head, with several outputs or with a newly initialized
-            head; something that is not text.
+        ValueError: a model with another head or a newly initialized one; a classifier with several
+            outputs; something that is not text.
     """
     texts, pairs, is_single = list_texts(bert, "regress", texts, pairs)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     logits = compute_logits(bert, "regress", "classifier", names.CLASSIFIER, texts, pairs, options)
-    if logits.shape[1] != 1:
+    if logits.shape[1] != 1 and bert.problem_type != "regression":
         raise ValueError(
-            f"regress needs a model with one output, got {logits.shape[1]}: for labels use "
+            "regress needs a model with one output or with problem_type regression, got "
+            f"{logits.shape[1]} outputs and {bert.problem_type}: for labels use "
             f"{name_call('classify')}"
         )
-    return float(logits[0, 0]) if is_single else logits[:, 0]
+    numbers = logits[:, 0] if logits.shape[1] == 1 else logits
+    return _first(numbers) if is_single else numbers
+
+
+def _first(numbers: np.ndarray) -> float | np.ndarray:
+    """Return the numbers of the only text; a single one as a float."""
+    return float(numbers[0]) if numbers.ndim == 1 else numbers[0]

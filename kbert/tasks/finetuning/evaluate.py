@@ -81,6 +81,7 @@ def evaluate(
         return own(bert, records, max_length=max_length, **options)
     outputs = list(bert.model.output_names)
     require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
+    require_kind(bert, "evaluate", chosen)
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = chosen.encode(records, tokenizer, labels, max_length=limit)
@@ -179,6 +180,16 @@ class LabelledEvaluation(Evaluation):
         scores = self.task.scores(self.records, self.examples, logits, self.labels)
         self.scores = {"": scores}
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
+
+
+def require_kind(bert: Bert, function: str, task: Task) -> None:
+    """Raise a ValueError for a regression where a task has classes: its outputs are numbers."""
+    if bert.problem_type == "regression" and task.problem_type not in (None, "regression"):
+        raise ValueError(
+            f"{function} of the task {task.name} needs a classifier, got a model with "
+            "problem_type regression, which predicts numbers: take the task regress, or another "
+            "checkpoint"
+        )
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

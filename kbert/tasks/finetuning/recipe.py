@@ -35,7 +35,12 @@ from kbert.tasks.checks import (
 )
 from kbert.tasks.distillation.distillation import Distillation, open_teacher
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
-from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation, known_labels
+from kbert.tasks.finetuning.evaluate import (
+    Evaluation,
+    LabelledEvaluation,
+    known_labels,
+    require_kind,
+)
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.tasks.intervals import find_intervals
@@ -310,6 +315,7 @@ def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
     if not recipe.settings.alpha:
         return teacher
     require_head(teacher, "a teacher (but with alpha 0)", task.head, HEADS[task.head].layers)
+    require_kind(teacher, "a teacher (but with alpha 0)", task)
     teacher_labels = known_labels(teacher)
     is_number = task.problem_type == "regression" and teacher.spec.num_labels == 1
     if teacher_labels != labels and not is_number:

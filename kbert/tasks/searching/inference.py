@@ -162,10 +162,11 @@ def rank(
         bert: from `kbert.load`.
         query: the query.
         texts: some dozens or hundreds of texts, such as the results of `search`.
-        label: the label of a classifier whose probability is the score; None: the second of two
-            labels. A model with one output needs no label: its score is the output after the
-            checkpoint's activation, else after the sigmoid, as in sentence-transformers'
-            `CrossEncoder`; for a regression by `kbert.finetune` it is the number.
+        label: the label of a classifier whose probability is the score, or the output of a
+            regression; None: the second of two labels. A model with one output needs no label: its
+            score is the output after the checkpoint's activation, else after the sigmoid, as in
+            sentence-transformers' `CrossEncoder`; for a regression by `kbert.finetune` it is the
+            number.
         query_prompt_name, text_prompt_name: for a model that compares embeddings, as for `search`.
         batch_size, precision, progress: as for `kbert.embed`.
 
@@ -224,6 +225,8 @@ def _score_pairs(
         raise ValueError(
             f"label must be one of {known} (the one that says that a text fits), got {label!r}"
         )
+    if bert.problem_type == "regression":
+        return regress(bert, [query] * len(texts), texts, **options)[:, names.index(label)]
     labels = classify(bert, [query] * len(texts), texts, **options)
     return np.array([{one.label: one.probability for one in row}[label] for row in labels])
 

@@ -57,22 +57,28 @@ const bytes = (number) =>
 
 const flops = (number) => `${short(number)}FLOPs`.replace(/^([\d.e+]+)FLOPs$/, "$1 FLOPs");
 
+// How each measure is written; `alone` and `unit` where no title stands beside the number.
 const UNITS = {
-  params: { title: "Parameters", noun: "parameters", text: grouped, short: (n) => short(n) },
-  flops: { title: "FLOPs", noun: "FLOPs, forward", text: (n) => short(n), short: (n) => short(n) },
+  params: { title: "Parameters", noun: "parameters", unit: "parameters", alone: grouped, text: grouped, short: (n) => short(n) },
+  flops: {
+    title: "FLOPs", noun: "FLOPs, forward", unit: "forward", alone: flops,
+    text: (n) => short(n), short: (n) => short(n),
+  },
   kept: {
     title: "Activations", noun: "bytes of activations, kept for the backward pass",
+    unit: "of activations", alone: bytes,
     text: bytes, short: bytes,
   },
 };
 
 function share(part, whole) {
-  return whole ? Number((part * 1000000n) / whole) / 1000000 : 0;
+  return whole ? Number(part) / Number(whole) : 0;
 }
 
 function percent(fraction) {
   const value = fraction * 100;
   if (value === 0) return "0 %";
+  if (value > 99.9 && value < 100) return "> 99.9 %";
   return `${value < 0.01 ? "< 0.01" : value.toFixed(value < 1 ? 2 : 1)} %`;
 }
 

@@ -92,9 +92,15 @@ function layerBox(id, [x, y, width, height], row) {
     if (row.share > 0.009) parts.push(shareBar(row.share, width, height));
   }
   const told = `${row.name}, ${row.type}, output ${row.shape}, ` +
-    `${amount ? `${grouped(amount)} ${UNITS[state.measure].noun}` : "none learned"}`;
+    toldAmount(amount);
   const opener = row.opens ? openerOf(width, height) : null;
   return node(id, row.kind, [x, y], told, parts, opener);
+}
+
+// An amount of the chosen measure, for screen readers.
+function toldAmount(amount) {
+  if (!amount && state.measure === "params") return "nothing learned";
+  return `${grouped(amount)} ${UNITS[state.measure].noun}`;
 }
 
 function shareBar(part, width, height) {
@@ -213,7 +219,7 @@ function partBox(layer, [x, y, width, height], config, counted) {
     heads ? headCells(layer, config, width, head) : null,
   ].filter(Boolean);
   const told = `${titles} of ${layer.row.name.replace("{n}", layer.n)}, ` +
-    (amount ? `${grouped(amount)} ${UNITS[state.measure].noun}` : "nothing learned");
+    toldAmount(amount);
   return node(`${layer.id}`, "attention", [x, y], told, parts, null);
 }
 

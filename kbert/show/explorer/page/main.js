@@ -17,10 +17,11 @@ function render(change = "all") {
     drawTotals();
   }
   if (!generic) {
-    const total = grouped(count(current()).total.params);
-    $("total").textContent = total;
+    const { total } = count(current());
+    $("total").textContent = UNITS[state.measure].alone(total[state.measure]);
+    $("total-unit").textContent = UNITS[state.measure].unit;
     $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
-    document.title = `${modelName()}: BERT with head ${DATA.head}, ${total} parameters`;
+    document.title = `${modelName()}: BERT with head ${DATA.head}, ${grouped(total.params)} parameters`;
   }
   drawTable();
   note();
@@ -39,11 +40,13 @@ function renewPanel(reading) {
   if (reading) $("panel-title").focus({ preventScroll: true });
 }
 
+const amountText = (costs) => `${UNITS[state.measure].alone(costs[state.measure])} ${UNITS[state.measure].unit}`;
+
 // On a narrow page the panel is below the figure: a line on the figure tells of it.
 function note() {
   const layer = generic || !state.chosen || state.chosen === ENCODER ? null : layerOf(state.chosen, current());
   const amount = layer && !layer.head
-    ? ` · ${grouped(count(current()).byRow[layer.partTemplate || layer.template].params)} parameters` : "";
+    ? ` · ${amountText(count(current()).byRow[layer.partTemplate || layer.template])}` : "";
   const name = state.chosen === ENCODER ? `Encoder${state.open ? ` ${state.open}` : ""}` : state.chosen;
   $("note").textContent = state.chosen ? `${name}${amount} ↓` : "";
   $("note").hidden = !state.chosen;

@@ -164,14 +164,16 @@ function broken(name) {
 function documentSection(layer, key, note, config) {
   const printed = layer.part ? null : DATA.document[layer.template];
   const errata = layer.head ? [] : DATA.errata.filter((one) => one.layers.includes(layer.template))
+    .filter((one) => namesOnlyLayersOf(one.true, config))
     .filter((one) => !layer.part || (one.document === "000" && layer.part.name === "query"));
   const lines = [];
   if (note.document) lines.push(h("p", {}, note.document));
   if (printed && (!layer.n || layer.n <= 12)) {
     const counted = count(config).byRow[key].params;
-    const same = printed[0] === shapeOf(layer.row.output_shape, config) && BigInt(printed[1]) === counted;
+    const here = shapeOf(layer.row.output_shape, config);
+    const same = printed[0] === here && BigInt(printed[1]) === counted;
     lines.push(h("p", {}, "Its table, for base with 512 tokens: ", h("code", {}, printed[0]), `, ${grouped(printed[1])}. `,
-      same ? h("span", { class: "ok" }, "The same here.") : h("span", { class: "dim" }, "Other sizes are chosen here.")));
+      same ? h("span", { class: "ok" }, "The same here.") : h("span", { class: "dim" }, `Here: ${here}, ${grouped(counted)}.`)));
   }
   errata.forEach((one) => lines.push(erratum(one)));
   return lines.length ? section('In the article "Understanding BERT architecture"', ...lines) : null;
@@ -181,6 +183,12 @@ function erratum(one) {
   return h("div", { class: "erratum" },
     h("p", {}, h("b", {}, `${one.source_says}: `), one.says, "."),
     h("p", {}, h("b", {}, "Correct: "), one.true, "."), h("p", { class: "dim" }, one.arithmetic));
+}
+
+// Whether the layers that a text names are all in the graph.
+function namesOnlyLayersOf(text, config) {
+  const named = text.match(/\b(?:Input|Embedding|MLM|NSP)-[A-Z]\w+/g) || [];
+  return named.every((name) => layerOf(name, config));
 }
 
 // The layers before and after it in the summary.
@@ -212,7 +220,7 @@ function encoderPanel(config, counted) {
   };
   return [
     heading("encoder", state.open ? `Encoder ${state.open} of ${config.L}` : "Encoder",
-      `${grouped(config.L)} blocks, alike but for their weights`),
+      config.L === 1 ? "1 block" : `${grouped(config.L)} blocks, alike but for their weights`),
     h("p", { class: "does" }, "Each block reads the hidden states of the one below: attention, then a feed-forward " +
       "layer, each with dropout, a residual connection and a normalization."),
     h("table", { class: "sums" }, h("thead", {}, h("tr", {}, h("td"), ["a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
@@ -235,13 +243,14 @@ function keys(element) {
 
 function overview(config, counted) {
   const own = !changedSizes(config).length;
-  const whole = DATA.errata.filter(({ preset }) =>
-    preset && ["L", "H", "A", "FFD"].every((letter) => DATA.presets[preset][letter] === config[letter]));
+  // what is said of published totals, where the total here is one of them
+  const total = grouped(counted.total.params);
+  const whole = DATA.errata.filter(({ preset, arithmetic }) => preset && arithmetic.split(/[^\d,]+/).includes(total));
   return [
     heading("encoder", nameOf(config), `BERT, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
     own && DATA.missing && DATA.missing.length ? h("p", { class: "warning" },
       `Not in the checkpoint: ${DATA.missing.join(", ")}.`) : null,
-    h("p", { class: "big" }, h("b", {}, grouped(counted.total.params)), " parameters"),
+    h("p", { class: "big" }, h("b", {}, total), " parameters"),
     h("p", { class: "does" }, "Choose a layer to see its shape, why it has that many parameters, what it costs, what it is " +
       "called in each format. A number in the encoder opens that block, its attention opens into W_Q, W_K, W_V, " +
       "the heads and W_O. The sliders make another model of it."),
@@ -278,6 +287,6 @@ function genericOverview() {
     heading("other", DATA.title, DATA.origin, false),
     h("p", { class: "warning" }, "This model is not a graph that kbert builds: its layers are drawn as they are, " +
       "without formulas, costs or another configuration."),
-    h("p", { class: "big" }, h("b", {}, grouped(total)), ` parameters in ${grouped(rows.length)} layers`),
+    h("p", { class: "big" }, h("b", {}, grouped(total)), ` parameters in ${grouped(rows.length)} ${rows.length === 1 ? "layer" : "layers"}`),
   ];
 }

@@ -10,7 +10,7 @@ function* searchable() {
     return;
   }
   const config = current();
-  yield { id: ENCODER, text: "Encoder", under: `${config.L} blocks` };
+  yield { id: ENCODER, text: "Encoder", under: config.L === 1 ? "1 block" : `${config.L} blocks` };
   for (const { row, name, n } of everyLayer(config)) {
     yield { id: name, text: name, under: row.type };
     for (const one of variablesOf({ template: row.name, n }, config)) {

@@ -32,8 +32,6 @@ function drawTotals() {
     sumsTable(all));
   $("bars").replaceChildren(
     ...all.flatMap(({ config, counted }, place) => barsOf(config, counted, all.length > 1 ? COLUMNS[place] : "")));
-  const { counted } = all[state.active];
-  $("total").textContent = grouped(counted.total.params);
 }
 
 function sumsTable(all) {
