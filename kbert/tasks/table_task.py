@@ -100,6 +100,13 @@ class TableTask(Task):
         """Return what the last column holds, "label" or "text_pair"."""
         return "label"
 
+    def suggest_label_columns(self, cells: Sequence[str], lines: Sequence[Row]) -> str:
+        """Return the option that makes a header of columns of 0 and 1, where they seem to be some.
+
+        It follows others in an error; "": none.
+        """
+        return ""
+
     def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
         """Return whether the first line is a header; a warning says so.
 
@@ -135,6 +142,7 @@ class TableTask(Task):
                 self.find_columns(cells, location, options)
                 return True
         way = _suggest_options(cells, others, self.last_column([(location, cells), *others]))
+        way += self.suggest_label_columns(cells, others)
         if occurs_again and not any(known[:-1]):
             if known[-1]:
                 _logger.warning(
@@ -255,6 +263,8 @@ class TableTask(Task):
                 names, cells = self.name_cells(row, location)
                 names = tuple(names)
                 if names not in layouts:
+                    if isinstance(row, dict):
+                        in_memory.check_unique(list(map(str, names)), location)
                     layouts[names] = self.find_columns(names, location, options)
                     _warn_of_ignored(names, layouts[names], location)
                 columns = layouts[names]
@@ -306,6 +316,8 @@ def number_label(label: str, numbers: Mapping[str, int], location: str) -> int:
 
 def parse_number(value) -> float | None:
     """Return a finite number; None for anything else."""
+    if isinstance(value, str) and "_" in value:  # which Python takes for 1000 in 1_000
+        return None
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (OverflowError, TypeError, ValueError):

@@ -138,7 +138,8 @@ def label_of(value, what: str, location: str, names: Sequence[str] | None = None
     if names is not None and isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < len(names):
             known = ", ".join(itertools.islice(names, 12))
-            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}')
+            hint = ": leave out rows without a label" if value < 0 else ""
+            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}{hint}')
         return names[value]
     if isinstance(value, int):
         return str(value)

@@ -1,5 +1,6 @@
 """Numbered lines of a text file: JSON lines, and the cells of a table's lines."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from kbert.io import json_schema as js
 from kbert.io.text_bytes import drop_ending, read_text
 
 Row = tuple[str, Sequence[str]]  # file and line, cells
+
+_DECIMAL_COMMA = re.compile(r";\s*-?\d+,\d+$")  # the last column of what Excel writes in Europe
 
 
 def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -56,6 +59,11 @@ def read_rows(path: Path) -> list[Row]:
     else:
         numbered = read_tab_separated(lines, path)
     rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in numbered]
+    if is_csv and len(rows) > 1 and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
+        raise ValueError(
+            f"{rows[0][0]}: the columns seem to be separated by semicolons, with commas in the "
+            "numbers. Save them between commas, with points in the numbers"
+        )
     if rows and (hint := _hint_of_separator(rows)):
         between = "commas" if is_csv else "tabs"
         raise ValueError(f"{rows[0][0]}: expected columns between {between}, got 1 column: {hint}")

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kbert.data.labelled.in_memory import label_of
@@ -49,8 +49,12 @@ def read_label_sets(
     """
     lists = _split_cells(cells, known)
     if (count := _count_flags(lists, known)) is None:
+        _refuse_flags(cells, lists, known)
         pairs = zip(cells, lists, strict=True)
-        return [_read_labels(cell, values) for cell, values in pairs], None
+        return [
+            tuple(label_of(value, cell.column, cell.location) for value in values)
+            for cell, values in pairs
+        ], None
     names = tuple(known) or tuple(map(str, range(count)))
     label_sets = [
         tuple(name for name, value in zip(names, values, strict=True) if _flag_of(value))
@@ -59,6 +63,11 @@ def read_label_sets(
         for values in lists
     ]
     return label_sets, names
+
+
+def are_flags(values: Iterable) -> bool:
+    """Return whether all values are 0 or 1."""
+    return all(_flag_of(value) is not None for value in values)
 
 
 def read_flag(value, column: str, location: str) -> bool:
@@ -107,6 +116,8 @@ def _open_list(cell: Cell) -> list | None:
     text = cell.value.strip()
     if _NUMBERS.fullmatch(text):
         return [_flag_of(value) for value in text.split()]
+    if text == "set()":  # as Python writes an empty one
+        return []
     ends = text[:1] + text[-1:]
     return _parse_list(text, cell.location) if ends in ("[]", "{}", "()") else None
 
@@ -125,7 +136,7 @@ def _parse_list(text: str, location: str) -> list | None:
             continue
         is_list = isinstance(values, (list, tuple, set)) and not _ADJACENT.search(inner)
         if is_list and all(isinstance(value, (str, int, float)) for value in values):
-            return list(values)
+            return sorted(values, key=str) if isinstance(values, set) else list(values)
     if text.startswith("("):  # a label may stand in parentheses
         return None
     raise ValueError(
@@ -138,7 +149,9 @@ def _split_text(cell: Cell, separator: str) -> list[str]:
     labels = [label.strip() for label in cell.value.split(separator)]
     if "" in labels:
         between = "commas" if separator == "," else repr(separator)
-        raise ValueError(f"{cell.location}: expected labels between {between}, got {cell.value!r:.60}")
+        raise ValueError(
+            f"{cell.location}: expected labels between {between}, got {cell.value!r:.60}"
+        )
     return labels
 
 
@@ -175,7 +188,7 @@ def _count_flags(lists: Sequence[list], known: Sequence[str]) -> int | None:
     """Return the number of labels if each list has a 0 or a 1 for each of them; else None."""
     rows = [values for values in lists if values]
     widths = {len(values) for values in rows}
-    if len(widths) != 1 or any(_flag_of(value) is None for values in rows for value in values):
+    if len(widths) != 1 or not all(are_flags(values) for values in rows):
         return None
     (count,) = widths
     if count == 1 or (known and count != len(known)):
@@ -184,15 +197,28 @@ def _count_flags(lists: Sequence[list], known: Sequence[str]) -> int | None:
     return None if are_texts and not any(_repeats(values) for values in rows) else count
 
 
-def _read_labels(cell: Cell, values: list) -> tuple[str, ...]:
-    """Return the labels in a list; raise a ValueError for one of 0 and 1, which others are not."""
-    are_flags = all(_flag_of(value) is not None for value in values)
-    if are_flags and (_repeats(values) or any(isinstance(value, (bool, float)) for value in values)):
+def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], known: Sequence[str]) -> None:
+    """Raise a ValueError for rows of 0 and 1 whose numbers are not those of the labels.
+
+    Such rows repeat a number, which sets of labels do not, or have floats or truth values. A single
+    0 or 1 in each row says whether a text has one label.
+    """
+    if not all(are_flags(values) for values in lists):
+        return
+    if not known and all(len(values) == 1 for values in lists):
+        where, column = data_of(cells[0].location), cells[0].column
         raise ValueError(
-            f'{cell.location}: "{cell.column}" looks like a 0 or 1 for each label, but then all '
-            f"rows must have as many, one for each of two labels or more, got {values!r:.60}"
+            f'{where}: "{column}" must have any number of labels, got a single 0 or 1 in each row. '
+            "If there is such a column for each label, name them: --label-columns A,B,… "
+            "(label_columns). If there is one label alone, take the task classify"
         )
-    return tuple(label_of(value, cell.column, cell.location) for value in values)
+    count = len(known) or "one for each of two labels or more"
+    for cell, values in zip(cells, lists, strict=True):
+        if _repeats(values) or any(isinstance(value, (bool, float)) for value in values):
+            raise ValueError(
+                f'{cell.location}: "{cell.column}" looks like a 0 or 1 for each label, but then '
+                f"all rows must have as many numbers, {count}, got {cell.value!r:.60}"
+            )
 
 
 def _repeats(values: Sequence) -> bool:

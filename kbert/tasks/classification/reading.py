@@ -1,6 +1,7 @@
 """Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
 
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,7 +20,7 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_lines import Row, has_json_lines, is_comma_separated
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
-from kbert.tasks.classification.label_sets import read_flag
+from kbert.tasks.classification.label_sets import are_flags, read_flag
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.table_task import Columns, TableTask, number_label, parse_number
 
@@ -69,6 +70,14 @@ class LabelledTask(TableTask):
     def join_labels(self, labels: Sequence[str], location: str) -> Any:
         """Return the label of a row in which the columns of these labels are 1."""
 
+    def suggest_label_columns(self, cells: Sequence[str], lines: Sequence[Row]) -> str:
+        columns = zip(*(row for _, row in lines if len(row) == len(cells)), strict=True)
+        named = [name for name, column in zip(cells, columns, strict=False) if are_flags(column)]
+        if not self.takes_label_columns or len(named) < 2:
+            return ""
+        listed = shlex.quote(",".join(named)[:80])
+        return f", or its columns of 0 and 1: --label-columns {listed} (label_columns)"
+
     def leaves_out(self, cells: Sequence, names: Sequence, columns: Columns) -> bool:
         """Return whether a row of SNLI's or MultiNLI's layout is without a label."""
         n = columns.label
@@ -106,7 +115,6 @@ class LabelledTask(TableTask):
                 f"{location}: expected a column text (or text and pair) and a column label, got "
                 f"{listed[:80]}: {WAY_TO_NAME}{self.way_to_name_labels}"
             )
-        in_memory.check_unique([str(name) for name in names], location)
         indices = tuple(map(roles.index, texts[0]))
         if label_columns:
             return Columns(indices, labels=label_columns)

@@ -46,15 +46,16 @@ class Classification(LabelledTask):
         if len(labels) != 1:
             got = ", ".join(labels) or "none"
             raise ValueError(
-                f"{location}: one of the label columns must be 1, got {got}: for several labels, or "
-                "none, take the task multilabel"
+                f"{location}: one of the label columns must be 1, got {got}: for several labels, "
+                "or none, take the task multilabel"
             )
         return labels[0]
 
     def finish_records(self, records, names, columns, known) -> LabelledRecords:
         """Name whole numbers that a program wrote as 1.0 like others, 1, unless a model knows 1.0.
 
-        A column of numbers with holes in it is of floats. Numbers such as 1.5 are left as written.
+        A column of numbers with holes in it is of floats. If there are numbers such as 1.5 too, all
+        are left as they are.
         """
         records = super().finish_records(records, names, columns, known)
         labels = {record.label for record in records if isinstance(record.label, str)}
@@ -189,8 +190,12 @@ class MultiLabel(LabelledTask):
 
     def parse_label(self, value, column: str, location: str, class_names):
         """Return the labels of a list whose class names are known, else a `Cell`."""
-        if class_names is None or not isinstance(value, list):
+        if class_names is None:
             return Cell(value, column, location)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
         return tuple(label_of(label, column, location, class_names) for label in value)
 
     def join_labels(self, labels: Sequence[str], location: str) -> tuple[str, ...]:
@@ -199,13 +204,18 @@ class MultiLabel(LabelledTask):
     def finish_records(self, records, names, columns, known) -> LabelledRecords:
         """Read the label cells, which only all together show how they are written."""
         records = super().finish_records(records, names, columns, known)
-        places = [place for place, record in enumerate(records) if isinstance(record.label, Cell)]
-        if not places:
+        if records.labels:  # columns of 0 and 1, or class names
             return records
-        label_sets, labels = read_label_sets([records[place].label for place in places], known)
-        for place, label_set in zip(places, label_sets, strict=True):
+
+        cells = [
+            record.label
+            if isinstance(record.label, Cell)
+            else Cell(record.label, "label", record.location)
+            for record in records
+        ]
+        label_sets, records.labels = read_label_sets(cells, known)
+        for place, label_set in enumerate(label_sets):
             records[place] = records[place]._replace(label=label_set)
-        records.labels = records.labels or labels
         return records
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
@@ -218,7 +228,8 @@ class MultiLabel(LabelledTask):
         if not are_numbers or 2 * len({row[2] for row in cells}) <= len(cells):
             return super().find_unnamed(lines, location)
         _logger.warning(
-            "%s: the columns are read as text, labels, id, as GoEmotions has them", data_of(location)
+            "%s: the columns are read as text, labels, id, as GoEmotions has them",
+            data_of(location),
         )
         return Columns((0,), 1)
 

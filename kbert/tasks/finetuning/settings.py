@@ -29,8 +29,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             contexts.
         label_column: column of the labels or numbers. None: found by its name. For "qa": of the
             answers. For "embed": of the scores or the labels.
-        label_columns: columns of 0 and 1, one for each label, for multilabel and classify. None: the
-            labels are in one column. The columns' names are the labels.
+        label_columns: columns of 0 and 1, one for each label, for multilabel and classify. None:
+            the labels are in one column. The columns' names are the labels.
         no_header: read the first line of a file as an example, even if it looks like a header.
         lowercase: whether the source's vocabulary is uncased, if its files do not say it. None: as
             the files say.
