@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 ENDINGS = (".gz", ".bz2", ".xz")  # of compressed files that are read
 PARQUET = b"PAR1"
@@ -97,7 +97,8 @@ def _unpack(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
     for mark, ending, module in _PACKED:
         if mark.match(head) or (suffix == ending and head):
             with importlib.import_module(module).open(raw, "rb") as file:
-                yield _Unpacked(file, f"{name}: must be a whole {ending} file")
+                unpacked = _Unpacked(file, f"{name}: must be a whole {ending} file")
+                yield cast(BinaryIO, unpacked)
             return
     yield raw
 

@@ -277,10 +277,12 @@ class TableTask(Task):
             self.check_record(record, records[0] if records else record, location)
             records.append(record)
         _log_left_out(left_out, left_out + len(records), data_of(location))
-        names, columns = next(iter(layouts.items()), ((), None))
-        records = self.finish_records(records, names, columns, tuple(options.known_labels))
-        if layouts:
-            self.check_records(records, names, columns, options, "")
+        known = tuple(options.known_labels)
+        if not layouts:  # all rows are records already
+            return self.finish_records(records, (), Columns(()), known)
+        names, columns = next(iter(layouts.items()))
+        records = self.finish_records(records, names, columns, known)
+        self.check_records(records, names, columns, options, "")
         return records
 
 

@@ -208,21 +208,22 @@ def test_a_mark_in_a_label_stays(tmp_path):
     assert [record.label for record in found][:2] == [("R|B",), ("rock",)]
 
 
-GOEMOTIONS = (  # lines 1 to 5 of its train.tsv: text, numbers of emotions, id
-    "My favourite food is anything I didn't have to cook myself.\t27\teebbqej\n"
-    "Now if he does off himself, everyone will think hes having a laugh\t27\ted00q6i\n"
-    "WHY THE FUCK IS BAYLESS ISOING\t2\teezlygj\n"
-    "To make her feel threatened\t14,2\ted7ypvh\n"
-    "Dirty Southern Wankers\t3\ted0bdzj\n"
+GOEMOTIONS = (  # the layout of its train.tsv, with its numbers of emotions and its quotes
+    "Is this in Rome?? I feel that it is.\t27\tedgurhb\n"
+    "You know the answer man, don’t avoid them!\t4,27\tee84bjg\n"
+    '"""I did not learn anything"" Oh look a new one!"\t10\teepmnfn\n'
+    "Like this just cuz of [NAME]\t27\teebwc0c\n"
+    "Lol dream on buddy.\t1,3,25\ted2znun\n"
 )
 
 
 def test_goemotions_own_files_are_read(tmp_path):
     (tmp_path / "train.tsv").write_text(GOEMOTIONS)
-    records = records_of(MULTI, tmp_path / "train.tsv")
-    assert [record.label for record in records] == [("27",), ("27",), ("2",), ("14", "2"), ("3",)]
-    assert [record.pair for record in records] == [None] * 5
-    assert records[4].text == "Dirty Southern Wankers"
+    found = records_of(MULTI, tmp_path / "train.tsv")
+    labels = [("27",), ("4", "27"), ("10",), ("27",), ("1", "3", "25")]
+    assert [record.label for record in found] == labels
+    assert [record.pair for record in found] == [None] * 5
+    assert found[2].text == '"I did not learn anything" Oh look a new one!'
 
 
 def test_labels_that_hardly_repeat_are_refused(tmp_path):

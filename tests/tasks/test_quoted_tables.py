@@ -61,7 +61,7 @@ def test_random_texts_are_read_as_csv_wrote_them(tmp_path):
         assert [row for row in plain if row[0] in certain] == [r for r in rows if r[0] in certain]
 
 
-GLUE = [  # of the published train.tsv of MRPC, SST-2 and QNLI: they are without quoting
+GLUE = [  # as in the published train.tsv of MRPC, SST-2 and QNLI, which quote no cell
     '"This is a step in the right direction , " he said .',
     'Amrozi accused his brother , whom he called " the witness " .',
     '" hey arnold !',

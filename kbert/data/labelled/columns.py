@@ -53,7 +53,7 @@ class ColumnOptions:
     label: str | None = None
     no_header: bool = False
     known_labels: Collection[str] = ()
-    labels: tuple[str, ...] = ()
+    labels: Sequence[str] = ()
 
     def __post_init__(self):
         for role in ("text", "text_pair", "label"):

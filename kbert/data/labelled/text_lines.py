@@ -46,7 +46,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict]]:
             yield location, js.parse(line, js.LINE, location, js.LINE.what, any_number=True)
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[tuple[str, list[str]]]:
     """Return (file and line, cells) of columns between commas (.csv, with quotes) or tabs.
 
     Blank lines are left out. Cells of a table between tabs keep their quotes, as GLUE's have them,
@@ -54,20 +54,25 @@ def read_rows(path: Path) -> list[Row]:
     what is not UTF-8, or another separator.
     """
     lines = list(read_numbered_lines(path))
-    if is_csv := is_comma_separated(path):
-        numbered = _read_csv(path, lines)
-    else:
-        numbered = read_tab_separated(lines, path)
+    is_csv = is_comma_separated(path)
+    numbered = list(_read_csv(path, lines)) if is_csv else read_tab_separated(lines, path)
     rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in numbered]
+    if rows:
+        _check_separator(rows, is_csv)
+    return rows
+
+
+def _check_separator(rows: Sequence[Row], is_csv: bool) -> None:
+    """Raise a ValueError for rows that other separators divide."""
+    location = rows[0][0]
     if is_csv and len(rows) > 1 and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
         raise ValueError(
-            f"{rows[0][0]}: the columns seem to be separated by semicolons, with commas in the "
+            f"{location}: the columns seem to be separated by semicolons, with commas in the "
             "numbers. Save them between commas, with points in the numbers"
         )
-    if rows and (hint := _hint_of_separator(rows)):
+    if hint := _hint_of_separator(rows):
         between = "commas" if is_csv else "tabs"
-        raise ValueError(f"{rows[0][0]}: expected columns between {between}, got 1 column: {hint}")
-    return rows
+        raise ValueError(f"{location}: expected columns between {between}, got 1 column: {hint}")
 
 
 def is_comma_separated(path: Path) -> bool:

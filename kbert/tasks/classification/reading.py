@@ -84,7 +84,7 @@ class LabelledTask(TableTask):
         return n is not None and cells[n] == "-" and str(names[n]).strip().lower() == "gold_label"
 
     def finish_records(self, records, names, columns, known) -> in_memory.LabelledRecords:
-        if columns is not None and columns.labels:
+        if columns.labels:
             records.labels = tuple(str(names[n]).strip() for n in columns.labels)
         return records
 
