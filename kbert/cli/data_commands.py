@@ -40,7 +40,7 @@ READING = takes(
 def vocab(corpus, size, output, **options):
     """Train a WordPiece vocabulary of N tokens on raw text.
 
-    CORPUS is files, folders or globs; files may end in .gz; - reads
+    CORPUS is files, folders or globs; files may be .gz, .bz2 or .xz; - reads
     standard input. The formats are: one sentence per line
     with a blank line between documents (Google's), WikiText, and JSON lines.
     """

@@ -35,7 +35,10 @@ class _LabelledFile(TextInput):
 
 
 _DATA = _LabelledFile()
-_FILES = "a .tsv, .csv, .jsonl or .json file; - reads a .tsv from standard input"
+_FILES = (
+    "a .tsv, .csv, .jsonl or .json file, also .gz, .bz2 or .xz; or .parquet; - reads a .tsv from "
+    "standard input"
+)
 _TASK_HELP = "Task, which decides what the data files contain."
 
 
@@ -141,7 +144,10 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @shared.BATCH
-@add_settings(FinetuningSettings, "text_column", "text_pair_column", "label_column", "no_header")
+@add_settings(
+    FinetuningSettings,
+    *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
+)
 @takes(shared.PRECISION, shared.JSON)
 def evaluate(source, task, data, **options):
     """Print the metrics of the model SRC on labelled data."""

@@ -18,8 +18,10 @@ from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
 from kbert.io.atomic_write import part_folder_of
+from kbert.io.text_bytes import convert_text, drop_ending
 
 _STDIN = "kbert.stdin"  # in click's context
+_TABLES = (".csv", ".jsonl", ".json", ".ndjson")
 
 
 def check_writable(path: Path) -> None:
@@ -115,12 +117,13 @@ def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], li
 
 
 def read_lines(path: str) -> list[str]:
-    """Return the lines of a UTF-8 file, or of stdin for "-"; an empty line is an empty text."""
+    """Return the lines of a text file, or of stdin for "-"; an empty line is an empty text."""
     name = "stdin" if path == "-" else path
     if path != "-":
         bounds.check_regular(path)
     data = open_stdin().read() if path == "-" else Path(path).read_bytes()
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = convert_text(data, name).split(b"\n")
+    _warn_of_table(path)
     _warn_of_header(lines[0], name)
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
@@ -158,6 +161,16 @@ class TextInput(Input):
             text = f"standard input is copied there: {error.strerror}. Set TMPDIR to another folder"
             raise OSError(error.errno, text, str(place)) from None
         return path
+
+
+def _warn_of_table(path: str) -> None:
+    """Report a file of rows, each line of which is read as a text."""
+    if (ending := drop_ending(Path(path)).suffix.lower()) in _TABLES:
+        logging.getLogger("kbert").warning(
+            "%s: each line is read as a text, with all that is in it. If it is a %s table, write "
+            "its texts to a .txt file, one per line",
+            *(path, ending),
+        )
 
 
 def _warn_of_header(line: bytes, name: str) -> None:

@@ -85,6 +85,20 @@ class Numbers(click.ParamType):
             self.fail(f"expected {self._noun} separated by commas, got {value!r}", param, ctx)
 
 
+class Names(click.ParamType):
+    """Names between commas: toxic,threat."""
+
+    name = "NAME,NAME,…"
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str):
+            return value
+        names = tuple(name.strip() for name in value.split(","))
+        if "" in names:
+            self.fail(f"expected names separated by commas, got {value!r}", param, ctx)
+        return names
+
+
 class AliasedChoice(Choice):
     """A choice of names of a noun, "head" or "task"; it takes their aliases too."""
 

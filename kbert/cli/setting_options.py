@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 import click
 
 from kbert.cli.command import Choice
-from kbert.cli.options import Numbers, option, takes
+from kbert.cli.options import Names, Numbers, option, takes
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
 
@@ -99,6 +99,8 @@ def _make_option(field: dataclasses.Field, text: str):
         return option(f"{name}/--no-{name[2:]}", bool, text)
     if choices := RULES[field.name].names:
         return option(name, Choice(choices), text)
+    if "tuple[str" in kind:
+        return option(name, Names(), text)
     if "tuple" in kind:
         return option(name, Numbers(int, "whole numbers", "N,N,…"), text)
     return option(name, str if "str" in kind else float if "float" in kind else int, text)

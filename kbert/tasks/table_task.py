@@ -20,8 +20,8 @@ from kbert.data.labelled.columns import (
     NUMBERS,
     ColumnOptions,
 )
-from kbert.data.labelled.text_lines import Row, read_json_lines, read_rows
-from kbert.io.wording import first_few
+from kbert.data.labelled.text_lines import Row, has_json_lines, read_json_lines, read_rows
+from kbert.io.wording import data_of, first_few
 from kbert.tasks.finetuning.task import Task
 
 _logger = logging.getLogger("kbert")
@@ -30,16 +30,17 @@ _RARE = 0.2  # share of examples with a label of their own: above it one more pr
 
 
 class Columns(NamedTuple):
-    """Indices of the columns of one or several texts, of a label, a score and choices, if any."""
+    """Indices of the columns of texts, and of a label, labels, a score and choices, if any."""
 
     texts: tuple[int, ...]
     label: int | None = None
     score: int | None = None
     choices: tuple[int, ...] = ()  # one column of lists, or one per choice
+    labels: tuple[int, ...] = ()  # columns of 0 and 1, one per label
 
     def __contains__(self, column: object) -> bool:
         """Return whether a column is read."""
-        return column in (*self.texts, self.label, self.score, *self.choices)
+        return column in (*self.texts, self.label, self.score, *self.choices, *self.labels)
 
 
 class TableTask(Task):
@@ -65,11 +66,11 @@ class TableTask(Task):
         """Return the records of a file, UTF-8; blank lines are ignored.
 
         `.json`, `.jsonl`: one object per line. `.csv`: columns between commas, with quotes as
-        Python's csv reads them. Else columns between tabs, without quotes. A first line with names
-        of columns is a header (`find_header`); a warning says so.
+        Python's csv reads them. Else columns between tabs, quoted or not (`read_rows`). A first
+        line with names of columns is a header (`find_header`); a warning says so.
         """
         path = Path(path)
-        if path.suffix.lower() in (".json", ".jsonl"):
+        if has_json_lines(path):
             records = self._convert_rows(read_json_lines(path), options)
         else:
             records = self.read_lines(path, options)
@@ -98,6 +99,13 @@ class TableTask(Task):
     def last_column(self, lines: Sequence[Row]) -> str:
         """Return what the last column holds, "label" or "text_pair"."""
         return "label"
+
+    def suggest_label_columns(self, cells: Sequence[str], lines: Sequence[Row]) -> str:
+        """Return the option that makes a header of columns of 0 and 1, where they seem to be some.
+
+        It follows others in an error; "": none.
+        """
+        return ""
 
     def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
         """Return whether the first line is a header; a warning says so.
@@ -134,6 +142,7 @@ class TableTask(Task):
                 self.find_columns(cells, location, options)
                 return True
         way = _suggest_options(cells, others, self.last_column([(location, cells), *others]))
+        way += self.suggest_label_columns(cells, others)
         if occurs_again and not any(known[:-1]):
             if known[-1]:
                 _logger.warning(
@@ -182,6 +191,19 @@ class TableTask(Task):
     def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
         """Raise a ValueError for a line of a table that is no record."""
 
+    def leaves_out(self, cells: Sequence, names: Sequence, columns: Columns) -> bool:
+        """Return whether a row is no example, by what its layout means by it."""
+        return False
+
+    def finish_records(
+        self, records: in_memory.LabelledRecords, names: Sequence, columns: Any, known: Sequence
+    ) -> in_memory.LabelledRecords:
+        """Return records that depend on all rows: how their labels are written.
+
+        `known` are the labels of the model or of the training data; (): unknown.
+        """
+        return records
+
     def check_record(self, record: Any, first: Any, location: str) -> None:
         """Raise a ValueError for a record that does not go with the first one."""
 
@@ -202,6 +224,8 @@ class TableTask(Task):
         names = [str(number) for number in range(1, len(first) + 1)]
         if has_header := self.find_header(lines, options):
             names, lines = first, lines[1:]
+        if has_header:
+            in_memory.check_unique(names, location)
         if has_header or options.names:
             columns = self.find_columns(names, location, options)
         else:
@@ -210,10 +234,16 @@ class TableTask(Task):
             _warn_of_ignored(names, columns, location)
             if not lines:
                 raise ValueError(f"{path}: expected examples below the header, got none")
+        left_out = 0
         for location, cells in lines:
             check_width(cells, names, location)
+            if self.leaves_out(cells, names, columns):
+                left_out += 1
+                continue
             self.check_cells(cells, columns, location)
             records.append(self.make_record(cells, names, columns, location))
+        _log_left_out(left_out, len(lines), str(path))
+        records = self.finish_records(records, names, columns, tuple(options.known_labels))
         self.check_records(records, names, columns, options, "" if has_header else " --no-header")
         return records
 
@@ -226,23 +256,42 @@ class TableTask(Task):
         """Return the records of (location, row); `class_names` go by the column's name."""
         records = in_memory.LabelledRecords()
         layouts: dict[tuple, Columns] = {}
+        location, left_out = "", 0
         for location, row in rows:
             record = row
             if not isinstance(row, self.record):
                 names, cells = self.name_cells(row, location)
                 names = tuple(names)
                 if names not in layouts:
+                    if isinstance(row, dict):
+                        in_memory.check_unique(list(map(str, names)), location)
                     layouts[names] = self.find_columns(names, location, options)
                     _warn_of_ignored(names, layouts[names], location)
                 columns = layouts[names]
+                if self.leaves_out(cells, names, columns):
+                    left_out += 1
+                    continue
                 if class_names and columns.label is not None:
                     records.labels = class_names.get(str(names[columns.label]).lower())
                 record = self.make_record(cells, names, columns, location, records.labels)
             self.check_record(record, records[0] if records else record, location)
             records.append(record)
-        for names, columns in list(layouts.items())[:1]:
-            self.check_records(records, names, columns, options, "")
+        _log_left_out(left_out, left_out + len(records), data_of(location))
+        known = tuple(options.known_labels)
+        if not layouts:  # all rows are records already
+            return self.finish_records(records, (), Columns(()), known)
+        names, columns = next(iter(layouts.items()))
+        records = self.finish_records(records, names, columns, known)
+        self.check_records(records, names, columns, options, "")
         return records
+
+
+def _log_left_out(count: int, total: int, source: str) -> None:
+    if count:
+        _logger.warning(
+            "%s: %s of %s rows are left out: their gold_label is '-' (no consensus)",
+            *(source, f"{count:,}", f"{total:,}"),
+        )
 
 
 def _warn_of_ignored(names: Sequence, columns: Columns, location: str) -> None:
@@ -269,6 +318,8 @@ def number_label(label: str, numbers: Mapping[str, int], location: str) -> int:
 
 def parse_number(value) -> float | None:
     """Return a finite number; None for anything else."""
+    if isinstance(value, str) and "_" in value:  # which Python takes for 1000 in 1_000
+        return None
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (OverflowError, TypeError, ValueError):

@@ -65,6 +65,12 @@ def _column(value) -> str:
     return value
 
 
+def _columns(values) -> tuple[str, ...]:
+    if isinstance(values, (str, set, dict)) or 0 in values:
+        raise TypeError
+    return tuple(_column(value) for value in values)
+
+
 def _lengths(values) -> tuple[int, ...]:
     lengths = tuple(map(_whole, values))
     if isinstance(values, (str, set, dict)) or not lengths:
@@ -156,6 +162,11 @@ RULES = {
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
     **_rules("text_column text_pair_column label_column", _COLUMN),
+    "label_columns": Rule(
+        "be a list of different names or numbers of columns, two or more",
+        _columns,
+        lambda names: len({name.strip().lower() for name in names}) == len(names) > 1,
+    ),
     "lengths": Rule(
         "ascend, in whole numbers of at least 1",
         _lengths,

@@ -38,7 +38,7 @@ NOT_ZERO |= {"max_predictions", "accumulation_steps", "evaluate_every", "evaluat
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
 NOT_ZERO |= {"temperature", "hidden_loss_weight"}
 NAMES = {"text_column", "text_pair_column", "label_column"}  # any text or whole number
-ANY_ORDER = {"dimensions"}  # of the others they ascend
+ANY_ORDER = {"dimensions", "label_columns"}  # of the others they ascend
 SHARES = {
     "alpha",
     "mlm_probability",

@@ -34,6 +34,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
+from kbert.io.text_bytes import is_packed
 from kbert.io.wording import check_choice
 
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
@@ -157,7 +158,7 @@ def _write(
 ) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
     # bytes of text; unknown if a file is compressed
-    packed = any(file.suffix == ".gz" for file in files)
+    packed = any(is_packed(file) for file in files)
     size = None if packed else sum(file.stat().st_size for file in files)
     first = writer.resume["file"]
     begin = {first: (writer.resume["offset"], writer.resume["line"])}  # the others at their start

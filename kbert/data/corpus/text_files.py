@@ -1,19 +1,16 @@
 """Files of raw text: their paths, their format, and blocks of whole lines, read one by one."""
 
-import contextlib
-import gzip
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from kbert.io import bounds
+from kbert.io import bounds, text_bytes
 from kbert.io import json_schema as js
-from kbert.io.wording import hint_of_path
+from kbert.io.wording import first_few, hint_of_path
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -23,7 +20,8 @@ FORMATS = {
 BLOCK = 1 << 20  # bytes that are read, sent to a process and tokenized at a time
 LONGEST_LINE = 16 << 20  # bytes; so that memory has a bound
 
-_OF_JSON = {".jsonl", ".json"}
+_OF_JSON = {".jsonl", ".json", ".ndjson"}
+_TABLES = (".csv", ".tsv")
 _ENDINGS = {"", ".txt", ".text", ".raw", ".tokens"} | _OF_JSON  # in a folder
 _HEADING = re.compile(rb"^\s*((?:=\s)+)(?!=).+\s=\s*$")
 
@@ -44,8 +42,8 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     """Return the files of a corpus, in the order in which they are read.
 
     It is a file, a folder (all its .txt .text .raw .tokens .jsonl .json files and those without an
-    ending, by path, each also .gz), a glob, or several of these. Raise an OSError for a path that
-    does not exist or cannot be read, and for a folder without a text file.
+    ending, by path, each also .gz, .bz2 or .xz), a glob, or several of these. Raise an OSError for
+    a path that does not exist or cannot be read, and for a folder without a text file.
     """
     entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
     if not entries:
@@ -59,7 +57,9 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             below = sorted(Path(inner, name) for inner, _, names in walk for name in names)
             files = [file for file in below if _is_text(file, path)]
             if not files:
-                raise FileNotFoundError(f"{path}: no text file in the folder")
+                endings = sorted({file.suffix for file in below if file.suffix})
+                others = f", only {first_few(endings)} files" if endings else ""
+                raise FileNotFoundError(f"{path}: no text file in the folder{others}")
         elif path.exists():
             bounds.check_regular(path, pipes=False)  # they are read several times
             files = [path]
@@ -79,10 +79,20 @@ def _fail(error: OSError):
 
 
 def format_of(path: Path) -> str:
-    """Return a file's format, of `FORMATS`, by its ending or its first lines that are not blank."""
-    if Path(path.name.removesuffix(".gz")).suffix.lower() in _OF_JSON:
+    """Return a file's format, of `FORMATS`, by its ending or its first lines that are not blank.
+
+    Raise a ValueError for a table: its separators, quotes and labels are no text.
+    """
+    ending = text_bytes.drop_ending(path).suffix.lower()
+    if ending in _OF_JSON:
         return "jsonl"
-    with _open(path) as file:
+    if ending in _TABLES:
+        raise ValueError(
+            f"{path}: expected texts, got a table ({ending}). Write its column of texts to a .txt "
+            'file, or save it as JSON lines ({"text": …}). To read its lines as they are, give '
+            "format='sentences' (--corpus-format sentences)"
+        )
+    with text_bytes.open_text(path) as file:
         head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
     first = head.splitlines()[0] if head else b""
     if heading_level(first) == 1:
@@ -102,10 +112,11 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
     """Yield the file from an offset on, decompressed, in blocks of about `BLOCK` bytes.
 
     The end of a block depends only on its beginning, so reading can resume at any block. Lines end
-    with LF or CR LF, or with CR as on old Macs if the first one does. Raise an OSError for a .gz
-    file that is damaged or cut, a ValueError for a line longer than `LONGEST_LINE`.
+    with LF or CR LF, or with CR as on old Macs if the first one does. Raise an OSError for a
+    compressed file that is damaged or cut, a ValueError for one that is no UTF-8 text and for a
+    line longer than `LONGEST_LINE`.
     """
-    with _open(path) as file:
+    with text_bytes.open_text(path) as file:
         ends = _line_end(file)
         file.seek(offset)
         carry = b""
@@ -161,18 +172,7 @@ def hash_file(path: Path) -> str:
 def _is_text(file: Path, folder: Path) -> bool:
     if any(part.startswith(".") for part in file.relative_to(folder).parts) or not file.is_file():
         return False
-    name = file.with_suffix("") if file.suffix == ".gz" else file
-    return name.suffix in _ENDINGS
-
-
-@contextlib.contextmanager
-def _open(path: Path):
-    """Open the file's bytes, decompressed if it is .gz."""
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise OSError(f"{path}: must be a whole .gz file, got: {error}") from None
+    return text_bytes.drop_ending(file).suffix in _ENDINGS
 
 
 def parse_json(line: str, text_field: str, where: str) -> str:

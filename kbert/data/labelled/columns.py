@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
-TEXTS = ("text", "sentence", "review", "content", "comment", "tweet")
+TEXTS = ("text", "sentence", "review", "content", "comment", "comment_text", "tweet")
 # These are read if there is no column of the names above.
 MORE_LABELS = ("sentiment", "intent", "emotion", "topic", "score", "rating", "stars")
 MORE_TEXTS = ("utterance", "phrase", "message", "headline", "post", "document")
@@ -26,6 +26,11 @@ WAY_TO_NAME = (
     "text_pair_column and label_column), or rename them"
 )
 
+WAY_TO_NAME_LABELS = (
+    ". If there is a column of 0 and 1 for each label, name these: --label-columns A,B,… "
+    "(in Python label_columns)"
+)
+
 
 @dataclass(frozen=True)
 class ColumnOptions:
@@ -35,11 +40,12 @@ class ColumnOptions:
         text, text_pair, label: names of columns; without a header their numbers, from 1 on, as a
             str or an int. None: the columns with recognized names.
         no_header: whether the first line of a file is an example, whatever it looks like.
+        labels: names of columns of 0 and 1, one for each label, in place of one column of labels.
         known_labels: labels of the model or of the training data; a first line with one of them is
             no header.
 
     Raises:
-        ValueError: text_pair without text; a name where a number is expected.
+        ValueError: text_pair without text; label beside labels; a name where a number is expected.
     """
 
     text: str | None = None
@@ -47,11 +53,17 @@ class ColumnOptions:
     label: str | None = None
     no_header: bool = False
     known_labels: Collection[str] = ()
+    labels: Sequence[str] = ()
 
     def __post_init__(self):
         for role in ("text", "text_pair", "label"):
             if type(number := getattr(self, role)) is int:
                 object.__setattr__(self, role, str(number))
+        object.__setattr__(self, "labels", tuple(str(name) for name in self.labels or ()))
+        if self.labels and self.label is not None:
+            raise ValueError(
+                "label_column and label_columns cannot go together: leave one of them out"
+            )
         if self.text_pair is not None and self.text is None:
             raise ValueError(
                 "text_pair_column must go with text_column, got text_pair_column alone: name both"
@@ -69,7 +81,8 @@ class ColumnOptions:
     @property
     def names(self) -> list[str]:
         """Columns that the user names."""
-        return [name for name in (self.text, self.text_pair, self.label) if name is not None]
+        names = (self.text, self.text_pair, self.label, *self.labels)
+        return [name for name in names if name is not None]
 
     def rename(self, header: Sequence[str], location: str) -> list[str]:
         """Name the user's columns text, pair and label; hide the others of their kind.
@@ -80,19 +93,30 @@ class ColumnOptions:
         names = [str(name).strip().lower() for name in header]
         indices = {}
         for role, name in (("text", self.text), ("pair", self.text_pair), ("label", self.label)):
-            if name is None:
-                continue
-            if name.strip().lower() not in names:
-                listed = ", ".join(map(str, header))[:80]
-                hint = ": give numbers with --no-header (no_header=True)" * name.isdecimal()
-                raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
-            indices[role] = names.index(name.strip().lower())
+            if name is not None:
+                indices[role] = _index_of(name, header, location)
         hidden = {*_TEXT_NAMES} if self.text is not None else set()
-        hidden |= {*LABELS, *MORE_LABELS} if self.label is not None else set()
+        if self.label is not None or self.labels:
+            hidden |= {*LABELS, *MORE_LABELS}
         names = [f"column {n}" if name in hidden else name for n, name in enumerate(names, 1)]
         for role, index in indices.items():
             names[index] = role
+        for index in self.find_labels(header, location):
+            names[index] = f"column {index + 1}"
         return names
+
+    def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
+        """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
+        return tuple(_index_of(name, header, location) for name in self.labels)
+
+
+def _index_of(name: str, header: Sequence[str], location: str) -> int:
+    names = [str(column).strip().lower() for column in header]
+    if name.strip().lower() not in names:
+        listed = ", ".join(map(str, header))[:80]
+        hint = ": give numbers with --no-header (no_header=True)" * name.isdecimal()
+        raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
+    return names.index(name.strip().lower())
 
 
 NO_OPTIONS = ColumnOptions()

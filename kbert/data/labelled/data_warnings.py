@@ -16,11 +16,26 @@ _INPUTS = ("text", "pair", "words", "texts", "question", "context")  # of every 
 def list_labels(labels: Sequence[str], location: str, what: str = "records") -> set[str]:
     """Return the different labels of training data; raise a ValueError if there are not two."""
     warn_of_missing_labels(labels, what)
+    _warn_of_case(set(labels))
     if len(set(labels)) < 2:
         raise ValueError(
             f"{data_of(location)} must have two labels or more, got only {labels[0]!r}"
         )
     return set(labels)
+
+
+def _warn_of_case(labels: set[str]) -> None:
+    """Warn of labels that differ in upper and lower case only."""
+    by_lower: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        by_lower.setdefault(label.lower(), []).append(label)
+    for names in by_lower.values():
+        if len(names) > 1 and names[0].strip().lower() not in _NO_LABEL:
+            _logger.warning(
+                "train: the labels %s differ in upper and lower case only, and are trained as "
+                "different classes",
+                " and ".join(map(repr, names)),
+            )
 
 
 def warn_of_missing_labels(labels: Iterable[str], what: str = "records") -> None:

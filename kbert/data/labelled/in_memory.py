@@ -4,6 +4,7 @@ No library is imported for it: their objects are recognized by their methods.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
 Rows = Iterable | Sized  # a pyarrow table is no Iterable
@@ -63,17 +64,39 @@ def _open(data, name: str) -> Iterable:
                 "leave .repeat() out"
             )
         return data.as_numpy_iterator()
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # polars' LazyFrame
+        data = data.collect()
     if hasattr(data, "to_dicts"):  # polars
         return data.to_dicts()
     if hasattr(data, "to_pylist"):  # pyarrow
+        check_unique(getattr(data, "column_names", ()), name)
         return data.to_pylist()
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # pandas
+        check_unique([str(column) for column in data.columns], name)
         return data.astype(object).where(data.notna(), None).to_dict("records")  # NaN: no value
     if isinstance(data, (str, bytes)) or not (
         isinstance(data, Iterable) or hasattr(data, "__getitem__")
     ):
         raise ValueError(f"{name} {_EXPECTED}, got {type(data).__name__}")
-    return data
+    if isinstance(data, Iterable):
+        return data
+    if not hasattr(data, "__len__"):
+        raise ValueError(
+            f"{name} must say how many rows it has, got {type(data).__name__} without __len__: "
+            "add it, or give a list of its rows"
+        )
+    return (data[number] for number in range(len(data)))  # torch's Dataset has no end of its own
+
+
+def check_unique(names: Sequence[str], location: str) -> None:
+    """Raise a ValueError for two columns of one name; several may have none."""
+    counts = Counter(name.strip().lower() for name in names)
+    for name, count in counts.items():
+        if name and count > 1:
+            raise ValueError(
+                f"{location}: each column must have a name of its own, got {count} columns "
+                f"{name!r}: rename or remove the others"
+            )
 
 
 def plain(value, location: str):
@@ -115,7 +138,8 @@ def label_of(value, what: str, location: str, names: Sequence[str] | None = None
     if names is not None and isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < len(names):
             known = ", ".join(itertools.islice(names, 12))
-            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}')
+            hint = ": leave out rows without a label" if value < 0 else ""
+            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}{hint}')
         return names[value]
     if isinstance(value, int):
         return str(value)

@@ -1,22 +1,32 @@
 """Numbered lines of a text file: JSON lines, and the cells of a table's lines."""
 
-import csv
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kbert.data.labelled.quoted_tables import (
+    CsvError,
+    NumberedLine,
+    parse_csv,
+    read_tab_separated,
+)
 from kbert.io import bounds
 from kbert.io import json_schema as js
+from kbert.io.text_bytes import drop_ending, read_text
 
 Row = tuple[str, Sequence[str]]  # file and line, cells
+
+_DECIMAL_COMMA = re.compile(r";\s*-?\d+,\d+$")  # the last column of what Excel writes in Europe
 
 
 def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1 on, line without its end), also an empty one after a final line end.
 
-    Lines end with LF or CR LF, or with CR as on old Macs if the file has no LF.
+    Lines end with LF or CR LF, or with CR as on old Macs if the file has no LF. The file may be
+    compressed (.gz, .bz2, .xz), or UTF-16 with its mark; see `kbert.io.text_bytes`.
     """
     bounds.check_regular(path)
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    data = read_text(path)
     end = b"\n" if b"\n" in data else b"\r"
     for number, line in enumerate(data.split(end), 1):
         try:
@@ -39,38 +49,52 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict]]:
 def read_rows(path: Path) -> list[tuple[str, list[str]]]:
     """Return (file and line, cells) of columns between commas (.csv, with quotes) or tabs.
 
-    Blank lines are left out. A ValueError names what is not UTF-8, or another separator.
+    Blank lines are left out. Cells of a table between tabs keep their quotes, as GLUE's have them,
+    unless they are quoted as pandas and Excel write them (see `quoted_tables`). A ValueError names
+    what is not UTF-8, or another separator.
     """
-    if is_csv := path.suffix.lower() == ".csv":
-        lines = _read_csv(path)
-    else:
-        lines = ((n, line.split("\t")) for n, line in read_numbered_lines(path) if line.strip())
-    rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in lines]
-    if rows and (hint := _hint_of_separator(rows)):
-        between = "commas" if is_csv else "tabs"
-        raise ValueError(f"{rows[0][0]}: expected columns between {between}, got 1 column: {hint}")
+    lines = list(read_numbered_lines(path))
+    is_csv = is_comma_separated(path)
+    numbered = list(_read_csv(path, lines)) if is_csv else read_tab_separated(lines, path)
+    rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in numbered]
+    if rows:
+        _check_separator(rows, is_csv)
     return rows
 
 
-def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _check_separator(rows: Sequence[Row], is_csv: bool) -> None:
+    """Raise a ValueError for rows that other separators divide."""
+    location = rows[0][0]
+    if is_csv and len(rows) > 1 and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
+        raise ValueError(
+            f"{location}: the columns seem to be separated by semicolons, with commas in the "
+            "numbers. Save them between commas, with points in the numbers"
+        )
+    if hint := _hint_of_separator(rows):
+        between = "commas" if is_csv else "tabs"
+        raise ValueError(f"{location}: expected columns between {between}, got 1 column: {hint}")
+
+
+def is_comma_separated(path: Path) -> bool:
+    """Return whether a table's name says .csv, also of a compressed one."""
+    return drop_ending(path).suffix.lower() == ".csv"
+
+
+def has_json_lines(path: Path) -> bool:
+    """Return whether a file's name says JSON lines, also of a compressed one."""
+    return drop_ending(path).suffix.lower() in (".json", ".jsonl", ".ndjson")
+
+
+def _read_csv(path: Path, lines: Sequence[NumberedLine]) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, cells) of CSV: a quoted text may have several lines."""
-    csv.field_size_limit(2**31 - 1)  # characters; 131,072 else, which a long text has
-    lines = [line for _, line in read_numbered_lines(path)]
-    records = csv.reader((f"{line}\n" for line in lines), strict=True)
-    number = 1
-    while True:
-        try:
-            cells = next(records, None)
-        except csv.Error as error:
-            hint = "" if "," in lines[0] else _hint_of_separator([("", lines[:1])])
-            raise ValueError(
-                f"{path}, line {number}: expected a row of CSV: {error}" + (hint and f": {hint}")
-            ) from None
-        if cells is None:
-            return
-        if len(cells) > 1 or any(map(str.strip, cells)):
-            yield number, cells
-        number = records.line_num + 1
+    texts = [line for _, line in lines]
+    try:
+        yield from parse_csv(texts, ",")
+    except CsvError as error:
+        hint = "" if "," in texts[0] else _hint_of_separator([("", texts[:1])])
+        raise ValueError(
+            f"{path}, line {error.line}: expected a row of CSV: {error}" + (hint and f": {hint}")
+        ) from None
 
 
 def _hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:

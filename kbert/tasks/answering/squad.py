@@ -1,12 +1,13 @@
 """Questions with a context and the answers in it: SQuAD's files, and rows in memory."""
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.io import bounds
 from kbert.io import json_schema as js
+from kbert.io.text_bytes import read_text
 
 _FORMAT = 'JSON in SQuAD\'s format, {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 _LARGEST_FILE = 2**30  # bytes; SQuAD 2.0 has 42 million
@@ -37,7 +38,8 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
             f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
             "text_pair_column, label_column and no_header"
         )
-    articles = js.read(Path(path), what=_FORMAT, largest=_LARGEST_FILE)
+    bounds.check_size(path, _LARGEST_FILE)
+    articles = js.parse(read_text(path), js.ANYTHING, str(path), _FORMAT)
     questions = _read_articles(_get_field(articles, "data", list, str(path)), str(path))
     if not questions:
         raise ValueError(f"{path}: expected questions, got none")

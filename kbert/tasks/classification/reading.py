@@ -1,6 +1,7 @@
 """Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
 
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,11 +17,12 @@ from kbert.data.labelled.columns import (
     ColumnOptions,
 )
 from kbert.data.labelled.length_buckets import Examples
-from kbert.data.labelled.text_lines import Row
+from kbert.data.labelled.text_lines import Row, has_json_lines, is_comma_separated
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
+from kbert.tasks.classification.label_sets import are_flags, read_flag
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.table_task import Columns, TableTask, number_label
+from kbert.tasks.table_task import Columns, TableTask, number_label, parse_number
 
 _logger = logging.getLogger("kbert")
 
@@ -51,11 +53,13 @@ class LabelledTask(TableTask):
     Attributes:
         description: a description of a label, for errors.
         may_be_empty: whether an empty cell is a label.
+        way_to_name_labels: how to name columns of 0 and 1, for errors.
     """
 
     record = Labelled
     description = "a label"
     may_be_empty = False
+    way_to_name_labels = ""
 
     def parse_label(
         self, value, column: str, location: str, class_names: Sequence[str] | None
@@ -63,14 +67,36 @@ class LabelledTask(TableTask):
         """Return the label of a cell: a text, a whole number or a truth value."""
         return in_memory.label_of(value, column, location, class_names)
 
+    def join_labels(self, labels: Sequence[str], location: str) -> Any:
+        """Return the label of a row in which the columns of these labels are 1."""
+
+    def suggest_label_columns(self, cells: Sequence[str], lines: Sequence[Row]) -> str:
+        columns = zip(*(row for _, row in lines if len(row) == len(cells)), strict=True)
+        named = [name for name, column in zip(cells, columns, strict=False) if are_flags(column)]
+        if not self.takes_label_columns or len(named) < 2:
+            return ""
+        listed = shlex.quote(",".join(named)[:80])
+        return f", or its columns of 0 and 1: --label-columns {listed} (label_columns)"
+
+    def leaves_out(self, cells: Sequence, names: Sequence, columns: Columns) -> bool:
+        """Return whether a row of SNLI's or MultiNLI's layout is without a label."""
+        n = columns.label
+        return n is not None and cells[n] == "-" and str(names[n]).strip().lower() == "gold_label"
+
+    def finish_records(self, records, names, columns, known) -> in_memory.LabelledRecords:
+        if columns.labels:
+            records.labels = tuple(str(names[n]).strip() for n in columns.labels)
+        return records
+
     def describe(self, path: Path) -> str:
-        if path.suffix.lower() in (".json", ".jsonl"):
+        if has_json_lines(path):
             return 'expected objects {"text": …, "label": …}'
         return f"expected lines of a text, a {_separator_of(path)} and {self.description}"
 
     def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
         """Return the columns of the texts and the label; "text" and "label" go first."""
         roles = options.rename(names, location)
+        label_columns = options.find_labels(names, location)
 
         def find_first(*groups: Sequence[str]) -> list[str]:
             matches = ([name for name in group if name in roles] for group in groups)
@@ -83,13 +109,16 @@ class LabelledTask(TableTask):
         if "text" in roles and "text" not in texts[0]:
             texts = [("text",)]
         labels = labels[:1] if "label" in labels else labels
-        if len(texts) != 1 or len(labels) != 1 or len(set(roles)) != len(roles):
+        if len(texts) != 1 or len(labels) != (0 if label_columns else 1):
             listed = ", ".join(map(str, names))
             raise ValueError(
                 f"{location}: expected a column text (or text and pair) and a column label, got "
-                f"{listed[:80]}: {WAY_TO_NAME}"
+                f"{listed[:80]}: {WAY_TO_NAME}{self.way_to_name_labels}"
             )
-        return Columns(tuple(map(roles.index, texts[0])), roles.index(labels[0]))
+        indices = tuple(map(roles.index, texts[0]))
+        if label_columns:
+            return Columns(indices, labels=label_columns)
+        return Columns(indices, roles.index(labels[0]))
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
         count = len(lines[0][1])
@@ -98,6 +127,13 @@ class LabelledTask(TableTask):
             raise ValueError(
                 f"{location}: expected a text, or two, and a label, between {between}s, got "
                 f"{count} column{'s' if count > 1 else ''}"
+            )
+        if count == 3 and all(parse_number(cells[1]) is not None for _, cells in lines):
+            raise ValueError(
+                f"{location}: expected a text, or two, and a label, got only numbers in column 2. "
+                "If they are the labels, give --text-column 1 --label-column 2 --no-header (in "
+                "Python text_column, label_column and no_header). If a number has a decimal comma, "
+                "write a point"
             )
         if count == 3:
             _logger.warning(
@@ -131,8 +167,15 @@ class LabelledTask(TableTask):
             for n in columns.texts
             if n == columns.texts[0] or cells[n] is not None
         )
-        column = cast(int, columns.label)
-        label = self.parse_label(cells[column], str(names[column]), location, class_names)
+        if columns.labels:
+            flags = {
+                str(names[n]).strip(): read_flag(cells[n], str(names[n]), location)
+                for n in columns.labels
+            }
+            label = self.join_labels([name for name, flag in flags.items() if flag], location)
+        else:
+            column = cast(int, columns.label)
+            label = self.parse_label(cells[column], str(names[column]), location, class_names)
         return Labelled(text, label, pair[0] if pair else None, location)
 
     def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
@@ -148,7 +191,7 @@ class LabelledTask(TableTask):
 
 
 def _separator_of(path: Path) -> str:
-    return "comma" if path.suffix.lower() == ".csv" else "tab"
+    return "comma" if is_comma_separated(path) else "tab"
 
 
 def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[str, ...]:

@@ -1,17 +1,21 @@
 """Classification, with one label or several, and regression, of texts or of pairs of them."""
 
+import logging
 import re
 import shlex
 from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.data.labelled.columns import WAY_TO_NAME_LABELS
 from kbert.data.labelled.data_warnings import list_labels, warn_of_missing_labels
-from kbert.data.labelled.in_memory import label_of
+from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks import metrics
+from kbert.tasks.classification.label_sets import Cell, read_label_sets, split_text
 from kbert.tasks.classification.reading import (
     Labelled,
     LabelledTask,
@@ -23,6 +27,10 @@ from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import Columns, parse_number, split_number
 
 _FEW = 10  # examples: so few may have a label of their own each
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_WHOLE = re.compile(r"-?\d+(\.0+)?")
+
+_logger = logging.getLogger("kbert")
 
 
 class Classification(LabelledTask):
@@ -31,26 +39,40 @@ class Classification(LabelledTask):
     name, head, score = "classify", "classifier", "accuracy"
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
+    takes_label_columns = True
+    way_to_name_labels = WAY_TO_NAME_LABELS
+
+    def join_labels(self, labels: Sequence[str], location: str) -> str:
+        if len(labels) != 1:
+            got = ", ".join(labels) or "none"
+            raise ValueError(
+                f"{location}: one of the label columns must be 1, got {got}: for several labels, "
+                "or none, take the task multilabel"
+            )
+        return labels[0]
+
+    def finish_records(self, records, names, columns, known) -> LabelledRecords:
+        """Name whole numbers that a program wrote as 1.0 like others, 1, unless a model knows 1.0.
+
+        A column of numbers with holes in it is of floats. If there are numbers such as 1.5 too, all
+        are left as they are.
+        """
+        records = super().finish_records(records, names, columns, known)
+        labels = {record.label for record in records if isinstance(record.label, str)}
+        numbers = {label for label in labels if _NUMBER.fullmatch(label)}
+        whole = {label for label in numbers if _WHOLE.fullmatch(label)}
+        if records.labels or whole != numbers:
+            return records
+
+        for place, record in enumerate(records):
+            if record.label in whole and record.label not in known:
+                records[place] = record._replace(label=record.label.partition(".")[0])
+        return records
 
     def check_records(self, records, names, columns: Columns, options, way: str) -> None:
-        """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
-
-        Columns that the user named, and labels that the data or a model know, are not checked.
-        """
-        different = len({record.label for record in records})
-        if options.names or options.known_labels or records.labels:
-            return
-        if len(records) <= _FEW or 2 * different <= len(records):
-            return
-        used = [names[column] for column in (*columns.texts, columns.label)]
-        are_numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
-        regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
-        raise ValueError(
-            f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
-            f"ones in {len(records):,} examples. If text and label are swapped, give "
-            f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
-            f"{_name_options(used)}{way}{regress}"
-        )
+        if not columns.labels:
+            labels = [record.label for record in records]
+            check_repeated_labels(records, labels, names, columns, options, way)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training data, see `sort_labels`; two or more."""
@@ -77,6 +99,29 @@ class Classification(LabelledTask):
         # the confusion matrix, where it is not 0: resampled much faster than single texts
         cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
         return Scores(np.divmod(cells, len(labels)), compute, counts)
+
+
+def check_repeated_labels(
+    records: LabelledRecords, labels: Sequence[str], names, columns: Columns, options, way: str
+) -> None:
+    """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
+
+    Columns that the user named, and labels that the data or a model know, are not checked.
+    """
+    different = len(set(labels))
+    if options.names or options.known_labels or records.labels:
+        return
+    if len(records) <= _FEW or 2 * different <= len(labels):
+        return
+    used = [names[column] for column in (*columns.texts, columns.label)]
+    are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
+    regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
+    raise ValueError(
+        f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
+        f"ones in {len(records):,} examples. If text and label are swapped, give "
+        f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
+        f"{_name_options(used)}{way}{regress}"
+    )
 
 
 def _name_options(names: Sequence[str]) -> str:
@@ -140,21 +185,61 @@ class MultiLabel(LabelledTask):
     problem_type, loss = "multi_label_classification", "binary_cross_entropy"
     description = "labels between commas"
     may_be_empty = True
+    takes_label_columns = True
+    way_to_name_labels = WAY_TO_NAME_LABELS
 
-    def parse_label(self, value, column: str, location: str, class_names) -> tuple[str, ...]:
-        if value is None or value == "":
+    def parse_label(self, value, column: str, location: str, class_names):
+        """Return the labels of a list whose class names are known, else a `Cell`."""
+        if class_names is None:
+            return Cell(value, column, location)
+        if value is None:
             return ()
-        if isinstance(value, str):
-            labels = tuple(label.strip() for label in value.split(","))
-            if "" in labels:
-                raise ValueError(f"{location}: expected labels between commas, got {value!r:.60}")
-            return labels
         if not isinstance(value, list):
             raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
         return tuple(label_of(label, column, location, class_names) for label in value)
 
+    def join_labels(self, labels: Sequence[str], location: str) -> tuple[str, ...]:
+        return tuple(labels)
+
+    def finish_records(self, records, names, columns, known) -> LabelledRecords:
+        """Read the label cells, which only all together show how they are written."""
+        records = super().finish_records(records, names, columns, known)
+        if records.labels:  # columns of 0 and 1, or class names
+            return records
+
+        cells = [
+            record.label
+            if isinstance(record.label, Cell)
+            else Cell(record.label, "label", record.location)
+            for record in records
+        ]
+        label_sets, records.labels = read_label_sets(cells, known)
+        for place, label_set in enumerate(label_sets):
+            records[place] = records[place]._replace(label=label_set)
+        return records
+
+    def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
+        """Return the columns; the last one may number the examples, as in GoEmotions' files."""
+        cells = [cells for _, cells in lines]
+        if any(len(row) != 3 for row in cells):
+            return super().find_unnamed(lines, location)
+        numbers = [row[1] for row in cells]
+        are_numbers = all(re.fullmatch(r"\d+(,\d+)*", number) for number in numbers)
+        if not are_numbers or 2 * len({row[2] for row in cells}) <= len(cells):
+            return super().find_unnamed(lines, location)
+        _logger.warning(
+            "%s: the columns are read as text, labels, id, as GoEmotions has them",
+            data_of(location),
+        )
+        return Columns((0,), 1)
+
+    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
+        if not columns.labels:
+            labels = [label for record in records for label in record.label]
+            check_repeated_labels(records, labels, names, columns, options, way)
+
     def split_labels(self, cell: str) -> list[str]:
-        return [label.strip() for label in cell.split(",") if label.strip()]
+        return split_text(cell)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the data's own labels, else in order; raise a ValueError if no text has one."""

@@ -45,6 +45,7 @@ def evaluate(
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
+    label_columns: Sequence[str] | None = None,
     no_header: bool = False,
 ) -> dict[str, float]:
     """Compute a model's metrics on labelled data.
@@ -56,7 +57,8 @@ def evaluate(
         max_length: maximum tokens of an example; None: the model's maximum.
         batch_size: examples per batch.
         precision: "float32" or "bfloat16", as for `kbert.embed`; losses are in float64.
-        text_column, text_pair_column, label_column, no_header: see `FinetuningSettings`.
+        text_column, text_pair_column, label_column, label_columns, no_header: see
+            `FinetuningSettings`.
 
     Returns:
         The metrics by name, with "loss" if the data have labels.
@@ -69,7 +71,9 @@ def evaluate(
     require_source(source, "evaluate")
     require_data(data=data)
     chosen = task_of(task)
-    columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
+    columns = ColumnOptions(
+        *(text_column, text_pair_column, label_column, no_header), labels=label_columns or ()
+    )
     bert = source if isinstance(source, Bert) else load(source)
     if bert.head == chosen.head and HEADS[bert.head].has_labels:
         columns = with_known_labels(columns, chosen, known_labels(bert))

@@ -53,11 +53,11 @@ def finetune(
         task: the task, which decides what `train` and `dev` hold: one of
             `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
-            `datasets.Dataset`, a tf.data data set, or a dict of columns. Each row is,
-            by task (others: a dict with the columns of their files),
+            `datasets.Dataset`, a torch `Dataset`, a tf.data data set, or a dict of columns. Each
+            row is, by task (others: a dict with the columns of their files),
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.
-            "multilabel": the same with a list of labels.
+            "multilabel": the same with a list of labels, or with a 0 or 1 for each label.
             "tag": (words, labels) or a dict.
             "qa": a dict, as in the SQuAD of `datasets`.
             "embed": (text, text), (text, text, negative, …), (text, text, score) or (text, label).

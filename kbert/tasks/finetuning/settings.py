@@ -29,6 +29,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             contexts.
         label_column: column of the labels or numbers. None: found by its name. For "qa": of the
             answers. For "embed": of the scores or the labels.
+        label_columns: columns of 0 and 1, one for each label, for multilabel and classify. None:
+            the labels are in one column. The columns' names are the labels.
         no_header: read the first line of a file as an example, even if it looks like a header.
         lowercase: whether the source's vocabulary is uncased, if its files do not say it. None: as
             the files say.
@@ -74,7 +76,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
 
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
-        *("text_column", "text_pair_column", "label_column", "no_header", "lowercase"),
+        *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
+        *("lowercase",),
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
@@ -87,6 +90,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
+    label_columns: tuple[str, ...] | None = None
     no_header: bool = False
     lowercase: bool | None = None
     epochs: int = 3
@@ -122,7 +126,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     def columns(self) -> ColumnOptions:
         """Options of the columns to read."""
         return ColumnOptions(
-            self.text_column, self.text_pair_column, self.label_column, self.no_header
+            self.text_column,
+            self.text_pair_column,
+            self.label_column,
+            self.no_header,
+            labels=self.label_columns or (),
         )
 
     def check_for(self, task: "Task", has_teacher: bool = False) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.parquet_file import is_parquet, read_parquet
 from kbert.graph import aliases
 from kbert.heads import HEADS
 from kbert.io import printable
@@ -21,8 +22,8 @@ if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
 TASKS = {
     "classify": (
         "kbert.tasks.classification.training:TASK",
-        "one example per line: text, [second text,] label, separated by tabs; or .csv, .jsonl "
-        "with these columns",
+        "one example per line: text, [second text,] label, separated by tabs; or .csv, .jsonl, "
+        ".parquet with these columns",
     ),
     "regress": (
         "kbert.tasks.classification.training:REGRESSION",
@@ -30,7 +31,8 @@ TASKS = {
     ),
     "multilabel": (
         "kbert.tasks.classification.training:MULTI_LABEL",
-        "the same with any number of labels, separated by commas",
+        "the same with any number of labels, separated by commas; or a column of 0 and 1 for each "
+        "label (--label-columns)",
     ),
     "tag": (
         "kbert.tasks.tagging.training:TASK",
@@ -66,6 +68,7 @@ class Task(Protocol):
         problem_type: as transformers' config.json has it; None: the head says it.
         recipe: the module that has the class of its runs as RECIPE.
         takes_teacher: whether a teacher's outputs can be learned.
+        takes_label_columns: whether the labels may be columns of 0 and 1.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Task(Protocol):
     problem_type: str | None = None
     recipe: str = "kbert.tasks.finetuning.recipe"
     takes_teacher: bool = True
+    takes_label_columns: bool = False
 
     @property
     def loss(self) -> str:
@@ -132,10 +136,16 @@ def task_of(name: str) -> Task:
 @printable.escape_errors()
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
+    if columns.labels and not task.takes_label_columns:
+        raise ValueError(
+            f"label_columns must be for the task multilabel or classify, got {task.name}"
+        )
     if isinstance(data, (str, os.PathLike)):
         if Path(data).suffix.lower() in _EXCEL:
             raise ValueError(f"{data}: Excel files are not read: save it as .csv")
-        return task.read(data, columns)
+        if not is_parquet(data):
+            return task.read(data, columns)
+        data, name = read_parquet(data), str(data)
     records = task.take(data, name, columns)
     if not records:
         raise ValueError(f"{name} for {task.name} must have one record or more, got none")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_lines import Row, read_numbered_lines
+from kbert.io.text_bytes import drop_ending
 from kbert.tasks.table_task import check_width
 
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
@@ -71,7 +72,7 @@ class _Word(NamedTuple):
 
 def _read_words(path: Path, options: ColumnOptions) -> Iterator[_Word]:
     """Yield the words of a CoNLL file; `sentence` is other after each blank line."""
-    universal = path.suffix == ".conllu"
+    universal = drop_ending(path).suffix == ".conllu"
     names: list[str] = []
     sentence, (word, label) = 0, (1, 3) if universal else (0, -1)
     for number, line in read_numbered_lines(path):

@@ -1,0 +1,109 @@
+"""Cells in quotes: of CSV, and of tables between tabs, which may have been written with quotes.
+
+Programs that quote (pandas, Python's csv, Excel) quote a cell that holds a quote, a tab or a line
+end, and double the quotes in it. Programs that do not (GLUE's) write a quote as any other
+character. So a table is quoted if each cell that begins with a quote is a whole quoted cell, and
+something shows that the quotes are not part of the text; see `_shows_quoting`.
+"""
+
+import csv
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+NumberedLine = tuple[int, str]
+NumberedCells = tuple[int, list[str]]
+
+_logger = logging.getLogger("kbert")
+_LONGEST_CELL = 2**31 - 1  # characters; the csv module's 131,072 is less than a long text has
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+class CsvError(ValueError):
+    """A row that is no CSV; `line` is the number of its first line."""
+
+    def __init__(self, error: csv.Error, line: int):
+        super().__init__(str(error))
+        self.line = line
+
+
+def parse_csv(lines: Sequence[str], delimiter: str) -> Iterator[NumberedCells]:
+    """Yield (number of the first line, cells) of rows; a quoted cell may have several lines.
+
+    Blanks before a cell are dropped, so that a quote behind them begins a quoted cell.
+    """
+    csv.field_size_limit(_LONGEST_CELL)
+    terminated = (f"{line}\n" for line in lines)
+    skips_blanks = delimiter == ","  # csv would take an empty cell for blanks between tabs
+    records = csv.reader(
+        terminated, delimiter=delimiter, strict=True, skipinitialspace=skips_blanks
+    )
+    number = 1
+    while True:
+        try:
+            cells = next(records, None)
+        except csv.Error as error:
+            raise CsvError(error, number) from None
+        if cells is None:
+            return
+        if len(cells) > 1 or any(cell.strip() for cell in cells):
+            yield number, cells
+        number = records.line_num + 1
+
+
+def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[NumberedCells]:
+    """Return (number of the first line, cells) of a table between tabs, quoted or not.
+
+    A quoted table logs that its quotes are dropped.
+    """
+    plain = [(number, line.split("\t")) for number, line in lines if line.strip()]
+    quoted = _parse_quoted([line for _, line in lines], plain)
+    if quoted is None:
+        return plain
+    _logger.warning("%s: cells in quotes are read without them, as pandas and Excel do", path)
+    return quoted
+
+
+def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[NumberedCells] | None:
+    """Return the rows of a quoted table; None if its quotes are part of the texts."""
+    if not any(cell.startswith('"') for _, cells in plain for cell in cells):
+        return None
+    if len({len(cells) for _, cells in plain}) == 1:  # no cell has several lines or a tab
+        if not _shows_quoting([cells for _, cells in plain]):
+            return None
+        return [(number, [_drop_quotes(cell) for cell in cells]) for number, cells in plain]
+    try:
+        quoted = list(parse_csv(lines, "\t"))
+    except CsvError:
+        return None
+    widths = {len(cells) for _, cells in quoted}
+    return quoted if len(widths) == 1 and widths != {1} else None
+
+
+def _shows_quoting(rows: list[list[str]]) -> bool:
+    """Return whether quotes of rows of one width stand around cells, not within texts.
+
+    Each cell that begins with a quote must be a whole quoted cell. Then a doubled quote shows it;
+    or a column below the first line of which each cell is quoted, as where all texts are; or
+    commas, where no cell without quotes has one, as Excel writes them.
+    """
+    cells = [cell for row in rows for cell in row]
+    begun = [cell for cell in cells if cell.startswith('"')]
+
+    if not all(_QUOTED.fullmatch(cell) for cell in begun):
+        return False
+    if any('""' in cell[1:-1] for cell in begun):
+        return True
+    headless = rows[1:] if len(rows) > 2 else rows
+    for column in zip(*headless, strict=True):
+        if len(column) > 1 and all(cell.startswith('"') for cell in column):
+            return True
+
+    others = [cell for cell in cells if not cell.startswith('"')]
+    has_plain_comma = any(re.search('[",]', cell) for cell in others)
+    return any("," in cell for cell in begun) and not has_plain_comma
+
+
+def _drop_quotes(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell

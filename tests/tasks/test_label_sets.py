@@ -1,0 +1,312 @@
+"""Several labels per text as data have them: rows and columns of 0 and 1, lists, separators."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.small_berts import small_bert
+
+import kbert
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.tasks.classification.training import TASK as CLASSIFY
+from kbert.tasks.finetuning.task import read_data, records_of, task_of
+
+MULTI = task_of("multilabel")
+TEXTS = ["goals and taxes", "a late goal", "it rained", "the vote", "a quiet day"]
+ROWS = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]])
+NAMED = [("sport", "politics"), ("sport",), ("weather",), ("politics",), ()]
+LABELS = ("politics", "sport", "weather")
+
+
+def targets(records, labels) -> list[list[int]]:
+    """The rows of 0 and 1 that a model would learn."""
+    return [[int(label in record.label) for label in labels] for record in records]
+
+
+def rows_of(kind: str) -> list:
+    """ROWS as a program may hold it."""
+    return {
+        "ints": ROWS.tolist(),
+        "floats": ROWS.astype(float).tolist(),
+        "bools": ROWS.astype(bool).tolist(),
+        "tuples": list(map(tuple, ROWS.tolist())),
+        "arrays": list(ROWS),
+        "float32": list(ROWS.astype(np.float32)),
+        "truths": list(ROWS > 0),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["ints", "floats", "bools", "tuples", "arrays", "float32", "truths"]
+)
+@pytest.mark.parametrize("layout", ["tuples", "dicts", "columns"])
+def test_rows_of_0_and_1_are_labels_by_index(kind, layout):
+    rows = rows_of(kind)
+    data = list(zip(TEXTS, rows, strict=True))
+    if layout == "dicts":
+        data = [{"text": text, "labels": row} for text, row in data]
+    if layout == "columns":
+        data = {"text": TEXTS, "labels": rows}
+    train, dev, labels = read_data(MULTI, data, data)
+    assert labels == ("0", "1", "2")
+    assert targets(train, labels) == targets(dev, labels) == ROWS.tolist()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("library", ["pandas", "polars", "lazy", "datasets", "pyarrow", "torch"])
+def test_rows_of_0_and_1_of_every_library(library):
+    rows = ROWS.astype(float).tolist()
+    columns = {"text": TEXTS, "labels": rows}
+    if library == "pandas":
+        data = pytest.importorskip("pandas").DataFrame(columns)
+    elif library in ("polars", "lazy"):
+        data = pytest.importorskip("polars").DataFrame(columns)
+        data = data.lazy() if library == "lazy" else data
+    elif library == "pyarrow":
+        data = pytest.importorskip("pyarrow").table(columns)
+    else:
+        data = pytest.importorskip("datasets").Dataset.from_dict(columns)
+        data = data.with_format("torch") if library == "torch" else data
+    records = records_of(MULTI, data, "train")
+    assert records.labels == ("0", "1", "2")
+    assert targets(records, records.labels) == ROWS.tolist()
+
+
+@pytest.mark.full
+def test_scikit_learns_binarizer_is_undone_by_the_names_of_a_model():
+    """Labels of a model name the rows; MultiLabelBinarizer gives the rows of the named labels."""
+    binarizer = pytest.importorskip("sklearn.preprocessing").MultiLabelBinarizer()
+    rows = binarizer.fit_transform(NAMED)
+    known = ColumnOptions(known_labels=tuple(binarizer.classes_))
+    records = records_of(MULTI, list(zip(TEXTS, rows, strict=True)), "data", known)
+    assert [set(record.label) for record in records] == list(map(set, NAMED))
+
+
+def test_a_label_that_no_text_has_is_learned_too():
+    rows = [("a goal", [1, 0, 0]), ("a vote", [0, 1, 0])]
+    assert read_data(MULTI, rows, None)[2] == ("0", "1", "2")
+
+
+def test_numbers_of_labels_are_no_rows_of_0_and_1():
+    """GoEmotions in `datasets`: each text has the numbers of its labels."""
+    rows = [("a", [0]), ("b", [0, 1]), ("c", [3]), ("d", [])]
+    train, _, labels = read_data(MULTI, rows, None)
+    assert labels == ("0", "1", "3")
+    assert [record.label for record in train] == [("0",), ("0", "1"), ("3",), ()]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [[1, 0, 0], [1, 0], [0, 1, 1]],  # rows of different lengths
+        [[1.0], [0.0], [1.0]],
+        [[1], [0], [1]],
+        [[True], [False], [True]],
+        [[0.5, 1.0], [1.0, 0.0], [0.0, 1.0]],
+        ["1", "0", "1"],
+    ],
+)
+def test_rows_that_may_be_labels_or_not_are_refused(labels):
+    with pytest.raises(ValueError, match=r"^train") as refused:
+        records_of(MULTI, list(zip("abc", labels, strict=True)), "train")
+    assert "\n" not in str(refused.value)
+
+
+def test_rows_of_another_length_than_the_models_labels_are_refused():
+    with pytest.raises(ValueError, match=r"dev\[2\]"):
+        read_data(
+            MULTI,
+            list(zip(TEXTS, ROWS.tolist(), strict=True)),
+            [("a", [1, 0]), ("b", [0, 1]), ("c", [1, 1])],
+        )
+
+
+CELLS = {  # NAMED, as people and programs write it
+    "commas": ["sport,politics", "sport", "weather", "politics", ""],
+    "commas and blanks": ["sport , politics", " sport", "weather", "politics", ""],
+    "|": ["sport|politics", "sport", "weather", "politics", ""],
+    "| and blanks": ["sport | politics", "sport", "weather", "politics", ""],
+    ";": ["sport;politics", "sport", "weather", "politics", ""],
+    "lists": [str(list(labels)) for labels in NAMED],
+    "tuples": [str(labels) for labels in NAMED],
+    "sets": [str(set(labels)) for labels in NAMED],
+    "json": [json.dumps(labels) for labels in NAMED],
+}
+
+
+def write_csv(path, cells):
+    quoted = (cell.replace('"', '""') for cell in cells)
+    rows = (f'{text},"{cell}"\n' for text, cell in zip(TEXTS, quoted, strict=True))
+    path.write_text("text,labels\n" + "".join(rows))
+    return path
+
+
+@pytest.mark.parametrize("written", CELLS)
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_labels_in_a_file_are_read_however_they_are_written(tmp_path, name, written):
+    path, cells = tmp_path / name, CELLS[written]
+    if name == "a.csv":
+        write_csv(path, cells)
+    else:
+        objects = [{"text": t, "labels": c} for t, c in zip(TEXTS, cells, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in objects))
+    train, _, labels = read_data(MULTI, path, None)
+    assert labels == LABELS
+    assert [set(record.label) for record in train] == list(map(set, NAMED))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda row: str(row.tolist()),
+        lambda row: str(row.astype(float).tolist()),
+        lambda row: str(row),
+        lambda row: str(row.astype(float)),
+        lambda row: str(row.astype(bool)),
+        lambda row: str(row.astype(bool).tolist()),
+        lambda row: " ".join(map(str, row)),
+        lambda row: ",".join(map(str, row)),
+    ],
+)
+def test_rows_of_0_and_1_in_a_file(tmp_path, write):
+    """Python and NumPy wrote them, as pandas' to_csv does."""
+    train, _, labels = read_data(MULTI, write_csv(tmp_path / "a.csv", map(write, ROWS)), None)
+    assert labels == ("0", "1", "2") and targets(train, labels) == ROWS.tolist()
+
+
+def test_numbers_in_lists_of_a_file(tmp_path):
+    path = write_csv(tmp_path / "a.csv", ["[0, 1]", "[0]", "[2]", "[1]", "[]"])
+    train, _, labels = read_data(MULTI, path, None)
+    assert labels == ("0", "1", "2") and targets(train, labels) == ROWS.tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "line"),
+    [
+        (["['sport' 'politics']", "['sport']", "x", "x", "x"], 2),  # NumPy's; Python joins them
+        (["[sport, politics]", "[sport]", "x", "x", "x"], 2),
+        (["sport,politics", "sport;politics", "sport", "x", "x"], 3),
+        (["sport|politics", "sport;politics", "sport", "x", "x"], 3),
+        (["sport|", "sport|politics", "sport", "x", "x"], 2),
+        (["sport", "[None]", "x", "x", "x"], 3),
+        (["sport", "[0 0 0 ... 0 1]", "x", "x", "x"], 3),
+    ],
+)
+def test_cells_that_cannot_be_read_rightly_are_refused(tmp_path, cells, line):
+    with pytest.raises(ValueError, match=rf"a\.csv, line {line}: ") as refused:
+        records_of(MULTI, write_csv(tmp_path / "a.csv", cells))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_mark_in_a_label_stays(tmp_path):
+    """Where other marks separate, or where the model has such a label."""
+    path = write_csv(tmp_path / "a.csv", ["rock,R|B", "rock", "rock", "R|B", ""])
+    assert read_data(MULTI, path, None)[2] == ("R|B", "rock")
+    path = write_csv(tmp_path / "a.csv", ["R|B", "rock", "rock", "R|B", ""])
+    found = records_of(MULTI, path, columns=ColumnOptions(known_labels=("R|B", "rock")))
+    assert [record.label for record in found][:2] == [("R|B",), ("rock",)]
+
+
+GOEMOTIONS = (  # the layout of its train.tsv, with its numbers of emotions and its quotes
+    "Is this in Rome?? I feel that it is.\t27\tedgurhb\n"
+    "You know the answer man, don’t avoid them!\t4,27\tee84bjg\n"
+    '"""I did not learn anything"" Oh look a new one!"\t10\teepmnfn\n'
+    "Like this just cuz of [NAME]\t27\teebwc0c\n"
+    "Lol dream on buddy.\t1,3,25\ted2znun\n"
+)
+
+
+def test_goemotions_own_files_are_read(tmp_path):
+    (tmp_path / "train.tsv").write_text(GOEMOTIONS)
+    found = records_of(MULTI, tmp_path / "train.tsv")
+    labels = [("27",), ("4", "27"), ("10",), ("27",), ("1", "3", "25")]
+    assert [record.label for record in found] == labels
+    assert [record.pair for record in found] == [None] * 5
+    assert found[2].text == '"I did not learn anything" Oh look a new one!'
+
+
+def test_labels_that_hardly_repeat_are_refused(tmp_path):
+    """As for classify: a column of ids, or text and labels swapped; naming the columns trains."""
+    (tmp_path / "a.csv").write_text("text,labels\n" + "".join(f"t {n},id{n}\n" for n in range(11)))
+    with pytest.raises(ValueError, match="11 different"):
+        records_of(MULTI, tmp_path / "a.csv")
+    named = ColumnOptions("text", None, "labels")
+    assert len(records_of(MULTI, tmp_path / "a.csv", columns=named)) == 11
+    (tmp_path / "b.tsv").write_text("".join(f"t {n}\tu {n}\tid{n}\n" for n in range(11)))
+    with pytest.raises(ValueError, match="11 different"):
+        records_of(MULTI, tmp_path / "b.tsv")
+
+
+JIGSAW = "id,comment_text,toxic,severe_toxic,threat\n"  # and two more labels, in Kaggle's train.csv
+FLAGS = [(1, 1, 0), (0, 0, 0), (1, 0, 1)]
+
+
+def write_jigsaw(path, write=str):
+    lines = (
+        f'{n:016x},"text {n}, ""so""",' + ",".join(map(write, row)) + "\n"
+        for n, row in enumerate(FLAGS * 4)
+    )
+    path.write_text(JIGSAW + "".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("write", [str, lambda n: f"{n}.0", lambda n: str(bool(n))])
+def test_columns_of_0_and_1_are_the_labels(tmp_path, write):
+    names = ("toxic", "severe_toxic", "threat")
+    options = ColumnOptions(labels=names)
+    data = write_jigsaw(tmp_path / "train.csv", write)
+    train, _, labels = read_data(MULTI, data, data, options)
+    assert labels == names and targets(train, labels) == list(map(list, FLAGS * 4))
+    assert train[0].text == 'text 0, "so"'
+    rows = [dict(zip(names, row, strict=True)) | {"text": "a"} for row in FLAGS]
+    found = records_of(MULTI, rows, "train", options)
+    assert targets(found, names) == list(map(list, FLAGS)) and found.labels == names
+
+
+def test_columns_of_which_one_is_1_are_a_label_to_classify():
+    rows = [{"text": "a", "good": 1, "bad": 0}, {"text": "b", "good": 0, "bad": 1}]
+    options = ColumnOptions(labels=("good", "bad"))
+    records, _, labels = read_data(CLASSIFY, rows, None, options)
+    assert [record.label for record in records] == ["good", "bad"] and labels == ("good", "bad")
+    for row in ({"good": 1, "bad": 1}, {"good": 0, "bad": 0}):
+        with pytest.raises(ValueError, match=r"train\[2\]"):
+            records_of(CLASSIFY, [*rows, row | {"text": "c"}], "train", options)
+
+
+@pytest.mark.parametrize("value", [-1, "", None, 0.7, "yes"])
+def test_a_cell_that_is_neither_0_nor_1_is_refused(value):
+    rows = [{"text": "a", "toxic": 1, "threat": 0}, {"text": "b", "toxic": value, "threat": 0}]
+    with pytest.raises(ValueError, match=r'train\[1\]: "toxic" must be 0 or 1'):
+        records_of(MULTI, rows, "train", ColumnOptions(labels=("toxic", "threat")))
+
+
+def test_bad_label_columns_are_refused(tmp_path):
+    data = write_jigsaw(tmp_path / "train.csv")
+    with pytest.raises(ValueError, match="there is no column 'insult'"):
+        records_of(MULTI, data, columns=ColumnOptions(labels=("toxic", "insult")))
+    for task in ("regress", "tag", "qa", "choice", "embed"):
+        with pytest.raises(ValueError, match="label_columns must be for the task multilabel"):
+            records_of(task_of(task), data, columns=ColumnOptions(labels=("toxic", "threat")))
+    with pytest.raises(ValueError, match="label_columns"):
+        ColumnOptions(label="toxic", labels=("toxic", "threat"))
+    with pytest.raises(ValueError, match="--label-columns toxic,severe_toxic,threat"):
+        records_of(MULTI, data)
+
+
+@pytest.mark.full
+def test_label_columns_are_settings_of_a_run_and_options(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_jigsaw(tmp_path / "train.csv")
+    kbert.save(small_bert(small, "encoder"), tmp_path / "source")
+    named = ["--label-columns", "toxic,severe_toxic,threat"]
+    run = ["source", "--task", "multilabel", "--train", "train.csv", "-o", "run", "--epochs", "1"]
+    assert kbert_command(capsys, "finetune", *run, *named).status == 0
+    kept = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
+    assert kept["label_columns"] == ["toxic", "severe_toxic", "threat"]
+    assert kbert.load("run").labels == ("toxic", "severe_toxic", "threat")
+    assert kbert_command(capsys, "finetune", "--resume", "run").status == 0
+    done = kbert_command(capsys, "evaluate", "run", "--data", "train.csv", *named)
+    assert done.status == 0 and "macro_f1" in done.out
+    done = kbert_command(capsys, "finetune", *run, "--label-columns", "toxic")
+    assert (done.status, done.err.count("\n")) == (2, 1)

@@ -1,0 +1,101 @@
+"""SNLI and MultiNLI as published: rows without a consensus ("-") are left out and counted."""
+
+import json
+
+import pytest
+
+import kbert
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.tasks.classification.training import TASK as CLASSIFY
+from kbert.tasks.finetuning.task import read_data, records_of, task_of
+
+LABELS = ["entailment", "neutral", "-", "contradiction"]
+PARSES = [f"sentence{n}_{kind}" for kind in ("binary_parse", "parse") for n in (1, 2)]
+VOTES = [f"label{n}" for n in range(1, 6)]
+HEADERS = {  # of snli_1.0_dev.txt and multinli_1.0_dev_matched.txt
+    "snli": ["gold_label", *PARSES, "sentence1", "sentence2", "captionID", "pairID", *VOTES],
+    "multinli": [
+        *("gold_label", *PARSES, "sentence1", "sentence2", "promptID", "pairID", "genre"),
+        *VOTES,
+    ],
+}
+
+
+def rows_of(corpus: str) -> list[dict[str, str]]:
+    """Rows with all columns; most have one vote, as in the training data."""
+    rows = []
+    for n, label in enumerate(LABELS * 3):
+        row = {name: f"( {name} {n} )" for name in HEADERS[corpus]}
+        row |= {"gold_label": label, "sentence1": f'a "late" goal {n}', "sentence2": f"rain {n}"}
+        row |= dict.fromkeys(VOTES, "") | {"label1": "neutral"}
+        rows.append(row)
+    return rows
+
+
+def write(path, corpus: str):
+    rows = rows_of(corpus)
+    if path.suffix == ".jsonl":  # the votes are a list there
+        objects = [
+            {name: cell for name, cell in row.items() if name not in VOTES}
+            | {"annotator_labels": ["neutral"]}
+            for row in rows
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in objects))
+    else:
+        lines = [HEADERS[corpus], *(row.values() for row in rows)]
+        path.write_text("".join("\t".join(cells) + "\n" for cells in lines))
+    return path
+
+
+@pytest.mark.parametrize("corpus", HEADERS)
+@pytest.mark.parametrize("name", ["dev.txt", "dev.jsonl"])
+def test_rows_without_a_consensus_are_left_out_and_counted(tmp_path, caplog, corpus, name):
+    data = write(tmp_path / name, corpus)
+    train, dev, labels = read_data(CLASSIFY, data, data)
+    expected = [
+        (row["sentence1"], row["gold_label"], row["sentence2"])
+        for row in rows_of(corpus)
+        if row["gold_label"] != "-"
+    ]
+    assert [record[:3] for record in train] == [record[:3] for record in dev] == expected
+    assert labels == ("contradiction", "entailment", "neutral")
+    counted = [line for line in caplog.messages if f"{data}: 3 of 12 rows are left out" in line]
+    assert len(counted) == 2  # once for each use
+
+
+def test_rows_in_memory_and_a_named_column_are_alike():
+    rows = rows_of("snli")
+    assert len(records_of(CLASSIFY, rows, "train")) == 9
+    options = ColumnOptions("sentence1", "sentence2", "gold_label")
+    assert len(records_of(CLASSIFY, rows, "train", options)) == 9
+
+
+def test_evaluate_leaves_them_out(berts, tmp_path, caplog):
+    data = write(tmp_path / "dev.jsonl", "snli")
+    bert = kbert.Bert(
+        *(berts["classifier"].config, "classifier"),
+        *(berts["classifier"].model, berts["classifier"].tokenizer),
+        labels=("contradiction", "entailment", "neutral", "x", "y"),
+    )
+    metrics = kbert.evaluate(bert, "classify", data)
+    rows = [row for row in rows_of("snli") if row["gold_label"] != "-"]
+    premises, hypotheses = ([row[f"sentence{n}"] for row in rows] for n in (1, 2))
+    found = [likely[0].label for likely in kbert.classify(bert, premises, hypotheses)]
+    right = [label == row["gold_label"] for label, row in zip(found, rows, strict=True)]
+    assert metrics["accuracy"] == pytest.approx(sum(right) / 9)
+    assert "3 of 12 rows are left out" in caplog.text
+
+
+@pytest.mark.parametrize("column", ["label", "class"])
+def test_elsewhere_it_is_a_label(tmp_path, caplog, column):
+    path = tmp_path / "a.tsv"
+    path.write_text(f"text\t{column}\n" + "a\t-\nb\t+\n" * 6)
+    assert read_data(CLASSIFY, path, None)[2] == ("+", "-")
+    assert "left out" not in caplog.text
+
+
+def test_a_file_of_such_rows_alone_is_refused(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("gold_label\tsentence1\tsentence2\n-\ta\tb\n")
+    with pytest.raises(ValueError, match="got none"):
+        records_of(task_of("classify"), path)
