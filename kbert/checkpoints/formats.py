@@ -77,7 +77,12 @@ def open_checkpoint(
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
         yield dataclasses.replace(
-            checkpoint, source=str(source), format=form, address=address, card=card
+            checkpoint,
+            source=str(source),
+            format=form,
+            address=address,
+            card=card,
+            files=checkpoint.files or (path.name,),
         )
 
 

@@ -53,9 +53,10 @@ def is_checkpoint(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
+    """Open the folder's checkpoint: bert_model.ckpt, `checkpoint`'s, or the only one.
 
-    `path` may be the .index file of one of several. Adam's slots and the step counter are left out.
+    `path` may be the .index file of one of several. The slots of optimizers and the step counter
+    are left out.
     """
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
@@ -79,6 +80,8 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         vocabulary=folder if has_vocabulary else None,
         lowercase=_lowercase(folder) if has_vocabulary else None,
         left_out=left_out,
+        files=_list_files(folder, prefix.name),
+        other_files=tuple(f"{name}.*" for name in _list_prefixes(folder) if name != prefix.name),
     )
 
 
@@ -117,21 +120,34 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
     """Return the folder, and its checkpoint's path without the endings of its files."""
     if path.suffix == ".index":
         return path.parent, path.with_suffix("")
-    names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
+    names = _list_prefixes(path)
     if not names:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
     latest = path / "checkpoint"  # a protocol buffer, which names a run's latest
     text = latest.read_text(encoding="utf-8", errors="replace") if latest.is_file() else ""
     match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
-    for name in (CHECKPOINT, match and match[1]):
-        if name in names:
-            return path, path / name
-    if len(names) > 1:
+    named = [name for name in dict.fromkeys((CHECKPOINT, match and match[1])) if name in names]
+    if len(named) > 1:
+        raise ValueError(
+            f"{path} must hold {CHECKPOINT} or a training run's checkpoints, got both, and the "
+            f"file `checkpoint` names {named[1]}: give the path of one's .index file"
+        )
+    if not named and len(names) > 1:
         raise ValueError(
             f"{path} must hold one checkpoint, or a file `checkpoint` that names one, got "
             f"{', '.join(names)}: give the path of one's .index file"
         )
-    return path, path / names[0]
+    return path, path / (named or names)[0]
+
+
+def _list_prefixes(folder: Path) -> list[str]:
+    """Return the checkpoints in a folder, each without the endings of its files."""
+    return sorted(file.stem for file in folder.glob("*.ckpt*.index"))
+
+
+def _list_files(folder: Path, prefix: str) -> tuple[str, ...]:
+    data = folder.glob(f"{glob.escape(prefix)}.data-*")
+    return (f"{prefix}.index", *sorted(file.name for file in data))
 
 
 def _tensorflow(path: Path):

@@ -12,6 +12,7 @@ from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
+from kbert.io.wording import first_few
 
 # safetensors' names of dtypes
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -55,6 +56,8 @@ class Inspection:
         notes: remarks on how the file was read, if there is something to remark.
         sentence_problem: why kbert cannot compute the checkpoint's sentence embeddings; None if it
             can.
+        files: names of the files with the weights.
+        other_files: names of other files of weights in the same folder, which `load` does not read.
     """
 
     source: str
@@ -71,6 +74,8 @@ class Inspection:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     sentence_problem: str | None = None
+    files: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
@@ -120,6 +125,7 @@ def inspect(
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
         copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
+        copied += ("files", "other_files")
         return Inspection(
             head=spec.head,
             config=spec.config,
@@ -181,6 +187,8 @@ def _facts(inspection: Inspection) -> list[str]:
     architecture = f", {inspection.architecture}" if inspection.architecture else ""
     facts = {
         "format": inspection.format + architecture,
+        "weights": first_few(inspection.files, 3),
+        "not read": first_few(inspection.other_files, 3),
         "head": inspection.head,
         "sizes": sizes,
         "": tables_,
@@ -198,6 +206,8 @@ def _facts(inspection: Inspection) -> list[str]:
         facts["sentence"] = _sentence_text(inspection.sentence)
     elif inspection.sentence_problem:
         facts["sentence"] = f"not computed: {inspection.sentence_problem}"
+    if not inspection.other_files:
+        del facts["not read"]
     return [f"  {name:<12}{value}" for name, value in facts.items()]
 
 
