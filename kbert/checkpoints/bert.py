@@ -189,8 +189,8 @@ def load(
         if tokenizer and checkpoint.vocabulary is not None:
             from kbert.data.tokenization.tokenizer import Tokenizer
 
-            lowercase = checkpoint.lowercase if lowercase is None else lowercase
-            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
+            casing = {} if lowercase is None else {"lowercase": lowercase}
+            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules) | casing)
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
         spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
         tokens = own_tokenizer.vocab_size if own_tokenizer else None

@@ -78,7 +78,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         GraphSpec(config, weight_names.find_head(tensors, "google"), num_labels=num_labels),
         tensors,
         vocabulary=folder if has_vocabulary else None,
-        lowercase=_lowercase(folder) if has_vocabulary else None,
+        rules={"lowercase": _lowercase(folder)} if has_vocabulary else {},
         left_out=left_out,
         files=_list_files(folder, prefix.name),
         other_files=tuple(f"{name}.*" for name in _list_prefixes(folder) if name != prefix.name),

@@ -256,12 +256,12 @@ def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
         return checkpoint, None, None
     from kbert.data.tokenization.tokenizer_files import UnknownCasing, read_vocabulary
 
-    rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
-    is_known = True
+    rules, is_known = dict(checkpoint.rules), True
     try:
         vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     except UnknownCasing:
-        vocabulary, is_known = read_vocabulary(checkpoint.vocabulary, lowercase=True), False
+        rules["lowercase"], is_known = True, False
+        vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     tokens = vocabulary.all_tokens
     padded = checkpoint.replace_pad_id(tokens.index(vocabulary.special_tokens["pad"]))
     return padded, len(tokens), vocabulary.lowercase if is_known else None

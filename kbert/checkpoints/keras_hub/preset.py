@@ -6,15 +6,14 @@
 
 keras_nlp, as it was called, wrote the same files. KerasHub's BERT computes tanh GELU in its encoder
 whatever the weights were trained with ("gelu_new"), with an epsilon of 1e-12; its MLM head computes
-erf GELU with 1e-5. Its uncased tokenizer keeps accents unless told otherwise; kbert takes them off,
-as Google does.
+erf GELU with 1e-5. Its uncased tokenizer keeps accents unless told otherwise, and so does kbert.
 """
 
 import contextlib
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,20 @@ from typing import Any
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
+from kbert.checkpoints.keras_hub.tokenizer_files import (
+    PREPROCESSOR,
+    VOCABULARY,
+    check_same,
+    read_max_length,
+    read_rules,
+)
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
     OF_TRAINING,
     TASK_WEIGHTS,
     WEIGHTS,
     find_files,
+    list_files,
     name_tensors,
     name_within,
 )
@@ -42,7 +49,6 @@ from kbert.io import json_schema as js
 _logger = logging.getLogger("kbert")
 
 BACKBONE = "BertBackbone"  # the class without a task
-VOCABULARY = "assets/tokenizer/vocabulary.txt"
 # BertBackbone's arguments, and what kbert calls them.
 SIZES = {
     "vocabulary_size": "vocab_size",
@@ -58,19 +64,21 @@ _IN_KERAS_FILE = "assets/preprocessor/tokenizer/vocabulary.txt"
 _OBJECT = js.fields({"class_name": js.TEXT, "config": js.OBJECT})
 _WITH_BACKBONE = js.fields({"config": js.fields({"backbone": _OBJECT})})
 _WITH_TOKENIZER = js.fields({"config": js.fields({"tokenizer": _OBJECT})})
-_LENGTH = js.fields(optional={"sequence_length": js.or_null(js.whole(1))})
+_OF_EVERY_LAYER = ("name", "trainable", "dtype")
 _TASK = js.fields(
     optional={
         "num_classes": js.whole(1),
         "dropout": js.number(0, 1),
         "pooling_mode": js.one_of("mean", "cls", "max"),
         "normalize": js.FLAG,
-        "preprocessor": js.or_null(js.fields(optional={"config": _LENGTH})),
+        "preprocessor": js.or_null(js.fields(optional={"config": PREPROCESSOR})),
     }
 )
+# what the activation of a classifier says of its labels
+_PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "softmax": "single_label_classification"}
 _HEADS = {task: head for head in HEADS.values() for task in head.keras_hub}
-# BERT's tokenizer has these settings; KerasHub's can have others.
-_TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+_OF_TASK = ("backbone", "preprocessor", "num_classes", "activation", "dropout")
+_OF_TASK += ("pooling_mode", "normalize")
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -87,6 +95,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
+    used, others = (path.name,), ()
     with contextlib.ExitStack() as stack:
         if path.is_file():
             archive = stack.enter_context(KerasArchive(path))
@@ -97,6 +106,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             folder = path
             body = stack.enter_context(hdf5.open_tensors(*find_files(path)))
             of_task = stack.enter_context(hdf5.open_tensors(*path.glob(TASK_WEIGHTS)))
+            used, others = list_files(path)
         checkpoint, task = _read_folder(folder, str(path), config)
         config = checkpoint.spec.config
         tensors = name_tensors(body, config, of_task=False)
@@ -104,7 +114,13 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             tensors |= name_tensors(of_task, config, of_task=True)
         left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
         tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
-        yield dataclasses.replace(checkpoint, tensors=tensors, left_out=tuple(left_out))
+        yield dataclasses.replace(
+            checkpoint,
+            tensors=tensors,
+            left_out=tuple(left_out),
+            files=used,
+            other_files=others,
+        )
 
 
 @contextlib.contextmanager
@@ -129,6 +145,7 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
             tokenizer = getattr(backbone.preprocessor, "tokenizer", None)
             if tokenizer is not None and tokenizer.vocabulary is not None:
                 tokenizer.save_to_preset(str(folder))
+                _add_split_on_cjk(folder / "tokenizer.json", tokenizer)
         _write_object(folder / "config.json", BACKBONE, inner.get_config())
         checkpoint, _ = _read_folder(folder, source)
         tensors = {}
@@ -136,6 +153,13 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
             path, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
             tensors[path] = Tensor(path, tuple(variable.shape), str(variable.dtype), read)
         yield dataclasses.replace(checkpoint, tensors=tensors)
+
+
+def _add_split_on_cjk(file: Path, tokenizer) -> None:
+    """Write split_on_cjk of a live tokenizer, which KerasHub 0.32 leaves out of its files."""
+    values = js.read(file, _OBJECT)
+    values["config"].setdefault("split_on_cjk", getattr(tokenizer, "split_on_cjk", True))
+    file.write_text(json.dumps(values), encoding="utf-8")
 
 
 def _unpack(archive: KerasArchive, folder: Path) -> None:
@@ -164,18 +188,20 @@ def _read_folder(
 ) -> tuple[Checkpoint, str]:
     """Return a preset's checkpoint without tensors, and its task's class, else `BACKBONE`."""
     _, sizes = _read_object(folder / "config.json", BACKBONE)
-    vocabulary, lowercase = _find_vocabulary(folder)
+    _refuse_unknown(sizes, (*SIZES, "dropout"), folder / "config.json")
     task, settings, sentence = BACKBONE, dict[str, Any](), None
     if (file := folder / "task.json").is_file():
         name, arguments = _read_object(file)
         if name in _HEADS and name != BACKBONE:
             task, settings = name, js.check(arguments, _TASK, str(file), "config")
+            _refuse_unknown(settings, _OF_TASK, file)
         else:
             _logger.warning(
                 "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
             )
+    vocabulary, rules = _read_tokenizer(folder, settings.get("preprocessor"))
     if task == "BertTextEmbedder":
-        length = (settings.get("preprocessor") or {}).get("config", {}).get("sequence_length")
+        length = rules.get("max_length")
         pooling = settings.get("pooling_mode", "mean")
         sentence = SentenceSettings(pooling, settings.get("normalize", True), length)
     config = config or _make_config(sizes, source, task, settings, vocabulary)
@@ -186,7 +212,8 @@ def _read_folder(
         source,
         sentence=sentence,
         vocabulary=vocabulary,
-        lowercase=lowercase,
+        rules=rules,
+        problem_type=_PROBLEM_TYPES.get(settings.get("activation") or ""),
     )
     return checkpoint, task
 
@@ -244,19 +271,38 @@ def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> Gr
     return GraphSpec(config, head.name, num_labels=num_labels)
 
 
-def _find_vocabulary(folder: Path) -> tuple[Path | None, bool | None]:
-    """Return the vocabulary and whether it is uncased; None if kbert cannot tokenize alike."""
-    file, description = folder / VOCABULARY, folder / "tokenizer.json"
-    if not file.is_file():
-        return None, None
-    if not description.is_file():
-        return file, None
-    _, rules = _read_object(description, "BertTokenizer")
-    js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
-    others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
-    if others:
-        _logger.warning(
-            "%s: left out, as BERT's tokenizer has not %s", description, ", ".join(others)
+def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None:
+    """Raise a ValueError for an argument that kbert does not know: it may change the numbers."""
+    known = (*known, *_OF_EVERY_LAYER)
+    if others := [k for k, value in arguments.items() if value is not None and k not in known]:
+        raise ValueError(
+            f"{file}: kbert knows the arguments {', '.join(known)}, got {', '.join(others)}"
         )
-        return None, None
-    return file, rules.get("lowercase", False)
+
+
+def _read_tokenizer(folder: Path, of_task: dict | None) -> tuple[Path | None, dict[str, Any]]:
+    """Return the vocabulary and its rules; no vocabulary if kbert cannot tokenize alike.
+
+    `of_task` is the preprocessor in task.json, if there is one.
+    """
+    file, description = folder / VOCABULARY, folder / "tokenizer.json"
+    preprocessors = {"task.json": of_task}
+    if (path := folder / "preprocessor.json").is_file():
+        preprocessors[path.name] = {
+            "config": js.check(_read_object(path)[1], PREPROCESSOR, path.name)
+        }
+    settings = {name: (one or {}).get("config") or {} for name, one in preprocessors.items()}
+    lengths = [read_max_length(one, str(folder / name)) for name, one in settings.items() if one]
+    if not file.is_file():
+        return None, {}
+    if not description.is_file():
+        return file, {}
+    _, arguments = _read_object(description, "BertTokenizer")
+    for name, values in settings.items():
+        inner = values.get("tokenizer")
+        if isinstance(inner, dict) and isinstance(inner.get("config"), dict):
+            check_same(arguments, inner["config"], str(folder / name))
+    rules = read_rules(arguments, str(description))
+    if rules is None:
+        return None, {}
+    return file, rules | {"max_length": next((one for one in lengths if one), None)}
