@@ -145,7 +145,8 @@ def load(
         format: the format to read if a folder holds several: "transformers", "google",
             "keras_bert", "keras" or "keras_hub".
         allow_missing: tensors that the checkpoint may lack, by their names in the file.
-        ignore: tensors that may be in the checkpoint though the model has no such weight.
+        ignore: tensors that may be in the checkpoint though the model has no such weight, by their
+            names or by patterns, such as "adapter.*".
         tokenizer: whether to read the vocabulary.
         lowercase: whether the vocabulary is uncased; None: the checkpoint's setting.
         adapter: the folder or the name of a LoRA adapter for this checkpoint, as PEFT or

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -31,10 +31,12 @@ _logger = logging.getLogger("kbert")
 CHECKPOINT = "bert_model.ckpt"
 _CONFIG = "bert_config.json"
 _FORM = "TensorFlow checkpoint"
-# What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters.
-_OF_TRAINING = re.compile(
-    r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_\d+)?|AdamWeightDecayOptimizer(_\d+)?|Momentum"
-    r"|beta[12]_power(_\d+)?|global_step|ExponentialMovingAverage)$"
+# What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters. A
+# slot is named below its weight, word_embeddings/adam_m, or after it (Mesh TensorFlow's Adafactor).
+_SLOT = re.compile(r"_slot_\w+$")
+_COUNTERS = re.compile(
+    r"(^|/)(beta[12]_power(_\d+)?|global_step|learning_rate|save_counter"
+    r"|(current_)?loss_scale|(num_)?good_steps)$"
 )
 # tokenization.py, validate_case_matches_checkpoint: uncased models whose names do not say so.
 _UNCASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
@@ -61,7 +63,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
     every_tensor = _tensors(prefix)
-    left_out = tuple(name for name in every_tensor if _OF_TRAINING.search(name))
+    left_out = tuple(name for name in every_tensor if _is_of_training(name, every_tensor))
     tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
     if "bert/embeddings/word_embeddings" not in tensors:
         what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
@@ -148,6 +150,13 @@ def _list_prefixes(folder: Path) -> list[str]:
 def _list_files(folder: Path, prefix: str) -> tuple[str, ...]:
     data = folder.glob(f"{glob.escape(prefix)}.data-*")
     return (f"{prefix}.index", *sorted(file.name for file in data))
+
+
+def _is_of_training(name: str, names: Collection[str]) -> bool:
+    """Return whether a tensor is an optimizer's: named after a weight, or one of its counters."""
+    below, after = name.rpartition("/")[0], _SLOT.sub("", name)
+    is_slot = below in names or (after != name and after in names)
+    return is_slot or _COUNTERS.search(name) is not None
 
 
 def _tensorflow(path: Path):

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kbert.checkpoints import fitting, formats, weight_names
@@ -99,7 +99,11 @@ class Inspection:
 
 @printable.escape_errors()
 def inspect(
-    path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
+    path: str | os.PathLike,
+    *,
+    config: BertConfig | None = None,
+    format: str | None = None,
+    ignore: Collection[str] = (),
 ) -> Inspection:
     """Inspect a checkpoint of any format that `kbert.load` reads, without reading its weights.
 
@@ -108,6 +112,7 @@ def inspect(
         config: the configuration, for files that have none.
         format: the format to read if a folder holds several: "transformers", "google",
             "keras_bert", "keras" or "keras_hub".
+        ignore: names or patterns of tensors that are no problem, as for `kbert.load`.
 
     Returns:
         An `Inspection`.
@@ -124,6 +129,7 @@ def inspect(
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
+        fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
         copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
         copied += ("files", "other_files")
         return Inspection(
@@ -132,7 +138,7 @@ def inspect(
             tensors=_list_tensors(checkpoint),
             vocab_size=vocab_size,
             lowercase=lowercase,
-            problems=tuple(fitting.fit(checkpoint, spec, tokens=vocab_size).problems),
+            problems=tuple(fit.problems),
             ignored=ignored,
             sentence_problem=checkpoint.sentence_problem,
             **{name: getattr(checkpoint, name) for name in copied},

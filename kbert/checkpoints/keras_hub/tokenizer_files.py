@@ -1,8 +1,8 @@
 """KerasHub's BertTokenizer and its preprocessors' settings, read and written.
 
-    tokenizer.json              the arguments of BertTokenizer; preprocessor.json, task.json repeat them
-    assets/tokenizer/           vocabulary.txt
-    preprocessor.json           sequence_length, truncate; of a task, task.json repeats them too
+    tokenizer.json          the arguments of BertTokenizer; preprocessor.json, task.json repeat them
+    assets/tokenizer/       vocabulary.txt
+    preprocessor.json       sequence_length, truncate; of a task, task.json repeats them too
 
 The defaults are those of KerasHub's classes: no accents are stripped, CJK ideographs are words.
 """
@@ -38,7 +38,6 @@ _ARGUMENTS = js.fields(
 PREPROCESSOR = js.fields(
     optional={"sequence_length": js.or_null(js.whole(1)), "truncate": js.or_null(js.TEXT)}
 )
-_OWN_TOKENS = ("[CLS]", "[SEP]", "[PAD]", "[MASK]")  # that BertTokenizer adds by itself
 
 
 def read_rules(arguments: dict, source: str) -> dict[str, Any] | None:
@@ -77,7 +76,7 @@ def read_max_length(preprocessor: dict, source: str) -> int | None:
 
 
 def list_special_tokens(vocabulary: Vocabulary, path: Path) -> list[str]:
-    """Return the tokens that BertTokenizer must find whole, beyond those that it adds itself.
+    """Return the tokens that BertTokenizer must find whole, beyond BERT's own.
 
     The longest come first, because the first that matches counts in KerasHub. Raise a ValueError
     for tokens that it would find elsewhere than kbert does.
@@ -91,7 +90,8 @@ def list_special_tokens(vocabulary: Vocabulary, path: Path) -> list[str]:
             "save it with format='transformers'"
         )
     tokens = [entry["content"] for entry in vocabulary.added]
-    return sorted((token for token in tokens if token not in _OWN_TOKENS), key=len, reverse=True)
+    own = SPECIAL_TOKENS.values()
+    return sorted((token for token in tokens if token not in own), key=len, reverse=True)
 
 
 def list_losses(vocabulary: Vocabulary) -> list[str]:
@@ -115,7 +115,7 @@ def make_arguments(vocabulary: Vocabulary, path: Path) -> dict:
         "split": True,
         "suffix_indicator": "##",
         "oov_token": SPECIAL_TOKENS["unk"],
-        "special_tokens": list_special_tokens(vocabulary, path),
+        "special_tokens": list_special_tokens(vocabulary, path) or None,
         "special_tokens_in_strings": True,
         **({} if vocabulary.tokenize_chinese_chars else {"split_on_cjk": False}),
     }

@@ -212,12 +212,11 @@ class Tokenizer(Answering):
         return EncodedBatch(encodings, token_ids, segment_ids)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """Decode ids (S,) to text: join the pieces, no space before punctuation or in contractions.
+        """Decode ids (S,) to text: join the pieces, no space before punctuation.
 
-        The spaces are removed as transformers does with clean_up_tokenization_spaces=True. Where
-        tokenizer_config.json sets it to false, contractions keep theirs ("don ' t"); so do the
-        texts of byte-level BPE and, unless the file sets it to true, of Unigram. Case, accents and
-        repeated spaces that encoding removed are not restored.
+        As in transformers 5, contractions keep their spaces ("don ' t"), unless
+        clean_up_tokenization_spaces of tokenizer_config.json is true ("don't"); byte-level BPE has
+        its own spaces. Case, accents and repeated spaces that encoding removed are not restored.
 
         Raises:
             ValueError: the ids are not whole numbers of one sequence, or outside the vocabulary.

@@ -126,8 +126,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             "the command line --uncased or --cased"
         )
     frame = arguments.pop("frame", None)
-    # transformers' default was True until version 5; it leaves the file's text alone since
-    arguments.setdefault("clean_up", config.get("clean_up_tokenization_spaces") is not False)
+    arguments.setdefault("clean_up", bool(config.get("clean_up_tokenization_spaces")))
     vocabulary = Vocabulary(**arguments, source=str(path))
     special = vocabulary.special_tokens["cls"], vocabulary.special_tokens["sep"]
     if frame not in (None, special):

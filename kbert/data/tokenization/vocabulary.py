@@ -83,7 +83,7 @@ class Vocabulary:
     max_length: int | None = None
     truncation_side: str = "right"
     segments: bool = True
-    clean_up: bool = True
+    clean_up: bool = False
     source: str = "the vocabulary"
 
     def __post_init__(self):
