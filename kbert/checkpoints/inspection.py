@@ -130,8 +130,8 @@ def inspect(
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
         fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
-        copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
-        copied += ("files", "other_files")
+        copied = ["source", "format", "architecture", "left_out", "sentence", "notes"]
+        copied += ["files", "other_files"]
         return Inspection(
             head=spec.head,
             config=spec.config,

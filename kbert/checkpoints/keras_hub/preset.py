@@ -25,7 +25,7 @@ from kbert.checkpoints.keras_hub.tokenizer_files import (
     PREPROCESSOR,
     VOCABULARY,
     check_same,
-    read_max_length,
+    find_max_length,
     read_rules,
 )
 from kbert.checkpoints.keras_hub.weights import (
@@ -77,8 +77,10 @@ _TASK = js.fields(
 # what the activation of a classifier says of its labels
 _PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "softmax": "single_label_classification"}
 _HEADS = {task: head for head in HEADS.values() for task in head.keras_hub}
-_OF_TASK = ("backbone", "preprocessor", "num_classes", "activation", "dropout")
-_OF_TASK += ("pooling_mode", "normalize")
+_OF_TASK = (
+    *("backbone", "preprocessor", "num_classes", "activation", "dropout"),
+    *("pooling_mode", "normalize"),
+)
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -95,7 +97,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
-    used, others = (path.name,), ()
+    used, others = tuple[str, ...]((path.name,)), tuple[str, ...]()
     with contextlib.ExitStack() as stack:
         if path.is_file():
             archive = stack.enter_context(KerasArchive(path))
@@ -199,9 +201,10 @@ def _read_folder(
             _logger.warning(
                 "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
             )
-    vocabulary, rules = _read_tokenizer(folder, settings.get("preprocessor"))
+    preprocessors = _read_preprocessors(folder, settings.get("preprocessor"))
+    length = find_max_length(preprocessors, folder)
+    vocabulary, rules = _read_tokenizer(folder, preprocessors)
     if task == "BertTextEmbedder":
-        length = rules.get("max_length")
         pooling = settings.get("pooling_mode", "mean")
         sentence = SentenceSettings(pooling, settings.get("normalize", True), length)
     config = config or _make_config(sizes, source, task, settings, vocabulary)
@@ -212,7 +215,7 @@ def _read_folder(
         source,
         sentence=sentence,
         vocabulary=vocabulary,
-        rules=rules,
+        rules=rules | {"max_length": length},
         problem_type=_PROBLEM_TYPES.get(settings.get("activation") or ""),
     )
     return checkpoint, task
@@ -280,29 +283,26 @@ def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None
         )
 
 
-def _read_tokenizer(folder: Path, of_task: dict | None) -> tuple[Path | None, dict[str, Any]]:
-    """Return the vocabulary and its rules; no vocabulary if kbert cannot tokenize alike.
+def _read_preprocessors(folder: Path, of_task: dict | None) -> dict[str, dict]:
+    """Return the arguments of the task's preprocessor, then of the folder's, by their file."""
+    arguments = {"task.json": (of_task or {}).get("config") or {}}
+    file = folder / "preprocessor.json"
+    if file.is_file():
+        arguments[file.name] = js.check(_read_object(file)[1], PREPROCESSOR, str(file), "config")
+    return arguments
 
-    `of_task` is the preprocessor in task.json, if there is one.
-    """
+
+def _read_tokenizer(
+    folder: Path, preprocessors: dict[str, dict]
+) -> tuple[Path | None, dict[str, Any]]:
+    """Return the vocabulary and its rules; no vocabulary if kbert cannot tokenize alike."""
     file, description = folder / VOCABULARY, folder / "tokenizer.json"
-    preprocessors = {"task.json": of_task}
-    if (path := folder / "preprocessor.json").is_file():
-        preprocessors[path.name] = {
-            "config": js.check(_read_object(path)[1], PREPROCESSOR, path.name)
-        }
-    settings = {name: (one or {}).get("config") or {} for name, one in preprocessors.items()}
-    lengths = [read_max_length(one, str(folder / name)) for name, one in settings.items() if one]
     if not file.is_file():
         return None, {}
     if not description.is_file():
         return file, {}
     _, arguments = _read_object(description, "BertTokenizer")
-    for name, values in settings.items():
-        inner = values.get("tokenizer")
-        if isinstance(inner, dict) and isinstance(inner.get("config"), dict):
-            check_same(arguments, inner["config"], str(folder / name))
+    for name, values in preprocessors.items():
+        check_same(arguments, values.get("tokenizer"), str(folder / name))
     rules = read_rules(arguments, str(description))
-    if rules is None:
-        return None, {}
-    return file, rules | {"max_length": next((one for one in lengths if one), None)}
+    return (None, {}) if rules is None else (file, rules)

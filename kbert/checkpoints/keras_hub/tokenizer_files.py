@@ -54,8 +54,11 @@ def read_rules(arguments: dict, source: str) -> dict[str, Any] | None:
     return rules
 
 
-def check_same(arguments: dict, others: dict, source: str) -> None:
-    """Raise a ValueError if two files describe the tokenizer of a preset differently."""
+def check_same(arguments: dict, other: Any, source: str) -> None:
+    """Raise a ValueError if a preprocessor has another tokenizer than tokenizer.json describes."""
+    others = other.get("config") if isinstance(other, dict) else None
+    if not isinstance(others, dict):
+        return
     for key in (*(name for name, _, _ in _RULES), *_FIXED, "special_tokens"):
         if key in arguments and key in others and arguments[key] != others[key]:
             raise ValueError(
@@ -64,15 +67,17 @@ def check_same(arguments: dict, others: dict, source: str) -> None:
             )
 
 
-def read_max_length(preprocessor: dict, source: str) -> int | None:
-    """Return the length to which a preprocessor's settings truncate a text, if they say one."""
-    truncate = preprocessor.get("truncate")
-    if truncate not in (None, "round_robin"):
-        _logger.warning(
-            "%s: truncate=%r is not read: kbert shortens the longer one of two texts (round_robin)",
-            *(source, truncate),
-        )
-    return preprocessor.get("sequence_length")
+def find_max_length(preprocessors: dict[str, dict], folder: Path) -> int | None:
+    """Return the length to which the first preprocessor that says one truncates a text."""
+    for name, arguments in preprocessors.items():
+        truncate = arguments.get("truncate", "round_robin")
+        if truncate != "round_robin":
+            _logger.warning(
+                "%s: truncate=%r is not read: kbert shortens the longer one of two texts",
+                *(folder / name, truncate),
+            )
+    lengths = [arguments.get("sequence_length") for arguments in preprocessors.values()]
+    return next((length for length in lengths if length), None)
 
 
 def list_special_tokens(vocabulary: Vocabulary, path: Path) -> list[str]:
