@@ -145,7 +145,8 @@ def load(
         format: the format to read if a folder holds several: "transformers", "google",
             "keras_bert", "keras" or "keras_hub".
         allow_missing: tensors that the checkpoint may lack, by their names in the file.
-        ignore: tensors that may be in the checkpoint though the model has no such weight.
+        ignore: tensors that may be in the checkpoint though the model has no such weight, by their
+            names or by patterns, such as "adapter.*".
         tokenizer: whether to read the vocabulary.
         lowercase: whether the vocabulary is uncased; None: the checkpoint's setting.
         adapter: the folder or the name of a LoRA adapter for this checkpoint, as PEFT or
@@ -189,8 +190,8 @@ def load(
         if tokenizer and checkpoint.vocabulary is not None:
             from kbert.data.tokenization.tokenizer import Tokenizer
 
-            lowercase = checkpoint.lowercase if lowercase is None else lowercase
-            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
+            casing = {} if lowercase is None else {"lowercase": lowercase}
+            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules) | casing)
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
         spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
         tokens = own_tokenizer.vocab_size if own_tokenizer else None

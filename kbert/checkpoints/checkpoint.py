@@ -78,10 +78,13 @@ class Checkpoint:
     untrained: Mapping[str, Collection[str]] = field(default_factory=dict)
     split_punctuation: str | None = None
     vocabulary: Path | None = None  # the folder or file of its tokenizer
-    lowercase: bool | None = None  # the vocabulary's, if only the format's own files say it
+    # of `Tokenizer.load`: what only the format's own files say of the vocabulary
+    rules: Mapping = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # no weights of a model: Adam's, buffers, copies
     address: str | None = None  # on a hub with the commit, if it is in a hub's cache
     card: str | None = None
+    files: tuple[str, ...] = ()  # with the weights, by name; empty: the path itself
+    other_files: tuple[str, ...] = ()  # of weights in the same folder, which are not read
     notes: tuple[str, ...] = ()  # how the file was read, one sentence each, for `inspect`
 
     def replace_pad_id(self, pad_id: int) -> "Checkpoint":

@@ -1,5 +1,6 @@
 """Comparison of a checkpoint with the graph of a head: matches and mismatches."""
 
+import fnmatch
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,12 @@ class Fit:
         raise ValueError(
             f"{source} does not fit the model of its configuration, {count}: "
             + summarize(self.problems)
-            + (" (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else "")
+            + (
+                " (to leave out what is unexpected: kbert convert --ignore PATTERN, in Python "
+                "ignore=[…])"
+                if unexpected
+                else ""
+            )
         )
 
 
@@ -147,7 +153,10 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
 
 
 def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
-    """Return the names as the table has them; raise a ValueError for one that stands nowhere."""
+    """Return the names as the table has them; raise a ValueError for one that stands nowhere.
+
+    A name may be a pattern, such as "adapter.*": it stands for every name that it matches.
+    """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
     table = weight_names.entries(weight_names.PARTS, checkpoint.spec.config, checkpoint.column)
@@ -155,6 +164,7 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}
     by_name |= {name: name for name in (*in_table, *checkpoint.left_out)}
+    names = [one for name in names for one in (fnmatch.filter(by_name, name) or [name])]
     if unknown := [name for name in names if name not in by_name]:
         near = hint(unknown[0], by_name, "")
         raise ValueError(

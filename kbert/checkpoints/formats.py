@@ -47,11 +47,19 @@ OPTIONS = {  # of `save`, and the formats that have them
 }
 _READ_AS = {"transformers_onnx": "transformers"}  # what reads a format that is called otherwise
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
+_FOR_INFERENCE = "which is for inference: give the checkpoint that it was made from"
 # What lies in a folder, or ends a file's name, that kbert knows and does not read.
 _OTHERS = {
     "flax_model.msgpack": "weights of transformers' Flax classes",
     "saved_model.pb": "a SavedModel, which is for serving",
     "adapter_config.json": "an adapter of PEFT, which kbert.load(BASE, adapter=…) opens",
+    "*.onnx": f"an ONNX model, {_FOR_INFERENCE}",
+    "onnx/*.onnx": f"an ONNX model, {_FOR_INFERENCE}",
+    "openvino_model.xml": f"an OpenVINO model, {_FOR_INFERENCE}",
+    "openvino/*.xml": f"an OpenVINO model, {_FOR_INFERENCE}",
+    "*.tflite": f"a LiteRT model, {_FOR_INFERENCE}",
+    "*.gguf": f"a GGUF model, {_FOR_INFERENCE}",
+    "rust_model.ot": "weights of rust-bert",
 }
 _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 
@@ -77,7 +85,12 @@ def open_checkpoint(
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
         yield dataclasses.replace(
-            checkpoint, source=str(source), format=form, address=address, card=card
+            checkpoint,
+            source=str(source),
+            format=form,
+            address=address,
+            card=card,
+            files=checkpoint.files or (path.name,),
         )
 
 
@@ -109,8 +122,9 @@ def recognize(path: Path) -> str:
         )
     if matches:
         return matches[0]
-    for name, what in _OTHERS.items():
-        if (path / name).is_file():
+    for pattern, what in _OTHERS.items():
+        if found := sorted(path.glob(pattern)) if path.is_dir() else []:
+            name = found[0].relative_to(path)
             raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
     if other := _OTHER_FILES.get(path.suffix):
         raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -31,10 +31,12 @@ _logger = logging.getLogger("kbert")
 CHECKPOINT = "bert_model.ckpt"
 _CONFIG = "bert_config.json"
 _FORM = "TensorFlow checkpoint"
-# What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters.
-_OF_TRAINING = re.compile(
-    r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_\d+)?|AdamWeightDecayOptimizer(_\d+)?|Momentum"
-    r"|beta[12]_power(_\d+)?|global_step|ExponentialMovingAverage)$"
+# What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters. A
+# slot is named below its weight, word_embeddings/adam_m, or after it (Mesh TensorFlow's Adafactor).
+_SLOT = re.compile(r"_slot_\w+$")
+_COUNTERS = re.compile(
+    r"(^|/)(beta[12]_power(_\d+)?|global_step|learning_rate|save_counter"
+    r"|(current_)?loss_scale|(num_)?good_steps)$"
 )
 # tokenization.py, validate_case_matches_checkpoint: uncased models whose names do not say so.
 _UNCASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
@@ -53,14 +55,15 @@ def is_checkpoint(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
+    """Open the folder's checkpoint: bert_model.ckpt, `checkpoint`'s, or the only one.
 
-    `path` may be the .index file of one of several. Adam's slots and the step counter are left out.
+    `path` may be the .index file of one of several. The slots of optimizers and the step counter
+    are left out.
     """
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
     every_tensor = _tensors(prefix)
-    left_out = tuple(name for name in every_tensor if _OF_TRAINING.search(name))
+    left_out = tuple(name for name in every_tensor if _is_of_training(name, every_tensor))
     tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
     if "bert/embeddings/word_embeddings" not in tensors:
         what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
@@ -77,8 +80,10 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         GraphSpec(config, weight_names.find_head(tensors, "google"), num_labels=num_labels),
         tensors,
         vocabulary=folder if has_vocabulary else None,
-        lowercase=_lowercase(folder) if has_vocabulary else None,
+        rules={"lowercase": _lowercase(folder)} if has_vocabulary else {},
         left_out=left_out,
+        files=_list_files(folder, prefix.name),
+        other_files=tuple(f"{name}.*" for name in _list_prefixes(folder) if name != prefix.name),
     )
 
 
@@ -117,21 +122,41 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
     """Return the folder, and its checkpoint's path without the endings of its files."""
     if path.suffix == ".index":
         return path.parent, path.with_suffix("")
-    names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
+    names = _list_prefixes(path)
     if not names:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
     latest = path / "checkpoint"  # a protocol buffer, which names a run's latest
     text = latest.read_text(encoding="utf-8", errors="replace") if latest.is_file() else ""
     match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
-    for name in (CHECKPOINT, match and match[1]):
-        if name in names:
-            return path, path / name
-    if len(names) > 1:
+    named = [name for name in dict.fromkeys((CHECKPOINT, match and match[1])) if name in names]
+    if len(named) > 1:
+        raise ValueError(
+            f"{path} must hold {CHECKPOINT} or a training run's checkpoints, got both, and the "
+            f"file `checkpoint` names {named[1]}: give the path of one's .index file"
+        )
+    if not named and len(names) > 1:
         raise ValueError(
             f"{path} must hold one checkpoint, or a file `checkpoint` that names one, got "
             f"{', '.join(names)}: give the path of one's .index file"
         )
-    return path, path / names[0]
+    return path, path / (named or names)[0]
+
+
+def _list_prefixes(folder: Path) -> list[str]:
+    """Return the checkpoints in a folder, each without the endings of its files."""
+    return sorted(file.stem for file in folder.glob("*.ckpt*.index"))
+
+
+def _list_files(folder: Path, prefix: str) -> tuple[str, ...]:
+    data = folder.glob(f"{glob.escape(prefix)}.data-*")
+    return (f"{prefix}.index", *sorted(file.name for file in data))
+
+
+def _is_of_training(name: str, names: Collection[str]) -> bool:
+    """Return whether a tensor is an optimizer's: named after a weight, or one of its counters."""
+    below, after = name.rpartition("/")[0], _SLOT.sub("", name)
+    is_slot = below in names or (after != name and after in names)
+    return is_slot or _COUNTERS.search(name) is not None
 
 
 def _tensorflow(path: Path):

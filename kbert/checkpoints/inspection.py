@@ -4,7 +4,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kbert.checkpoints import fitting, formats, weight_names
@@ -12,6 +12,7 @@ from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
+from kbert.io.wording import first_few
 
 # safetensors' names of dtypes
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -55,6 +56,8 @@ class Inspection:
         notes: remarks on how the file was read, if there is something to remark.
         sentence_problem: why kbert cannot compute the checkpoint's sentence embeddings; None if it
             can.
+        files: names of the files with the weights.
+        other_files: names of other files of weights in the same folder, which `load` does not read.
     """
 
     source: str
@@ -71,6 +74,8 @@ class Inspection:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     sentence_problem: str | None = None
+    files: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
@@ -94,7 +99,11 @@ class Inspection:
 
 @printable.escape_errors()
 def inspect(
-    path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
+    path: str | os.PathLike,
+    *,
+    config: BertConfig | None = None,
+    format: str | None = None,
+    ignore: Collection[str] = (),
 ) -> Inspection:
     """Inspect a checkpoint of any format that `kbert.load` reads, without reading its weights.
 
@@ -103,6 +112,7 @@ def inspect(
         config: the configuration, for files that have none.
         format: the format to read if a folder holds several: "transformers", "google",
             "keras_bert", "keras" or "keras_hub".
+        ignore: names or patterns of tensors that are no problem, as for `kbert.load`.
 
     Returns:
         An `Inspection`.
@@ -119,14 +129,16 @@ def inspect(
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
             ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
-        copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
+        fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
+        copied = ["source", "format", "architecture", "left_out", "sentence", "notes"]
+        copied += ["files", "other_files"]
         return Inspection(
             head=spec.head,
             config=spec.config,
             tensors=_list_tensors(checkpoint),
             vocab_size=vocab_size,
             lowercase=lowercase,
-            problems=tuple(fitting.fit(checkpoint, spec, tokens=vocab_size).problems),
+            problems=tuple(fit.problems),
             ignored=ignored,
             sentence_problem=checkpoint.sentence_problem,
             **{name: getattr(checkpoint, name) for name in copied},
@@ -181,6 +193,8 @@ def _facts(inspection: Inspection) -> list[str]:
     architecture = f", {inspection.architecture}" if inspection.architecture else ""
     facts = {
         "format": inspection.format + architecture,
+        "weights": first_few(inspection.files, 3),
+        "not read": first_few(inspection.other_files, 3),
         "head": inspection.head,
         "sizes": sizes,
         "": tables_,
@@ -198,6 +212,8 @@ def _facts(inspection: Inspection) -> list[str]:
         facts["sentence"] = _sentence_text(inspection.sentence)
     elif inspection.sentence_problem:
         facts["sentence"] = f"not computed: {inspection.sentence_problem}"
+    if not inspection.other_files:
+        del facts["not read"]
     return [f"  {name:<12}{value}" for name, value in facts.items()]
 
 
@@ -246,12 +262,12 @@ def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
         return checkpoint, None, None
     from kbert.data.tokenization.tokenizer_files import UnknownCasing, read_vocabulary
 
-    rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
-    is_known = True
+    rules, is_known = dict(checkpoint.rules), True
     try:
         vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     except UnknownCasing:
-        vocabulary, is_known = read_vocabulary(checkpoint.vocabulary, lowercase=True), False
+        rules["lowercase"], is_known = True, False
+        vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     tokens = vocabulary.all_tokens
     padded = checkpoint.replace_pad_id(tokens.index(vocabulary.special_tokens["pad"]))
     return padded, len(tokens), vocabulary.lowercase if is_known else None

@@ -183,7 +183,8 @@ def settings_of(bert, task: str) -> SentenceSettings:
     if bert.sentence_problem is not None:
         raise ValueError(
             f"{task} needs the checkpoint's own pooling, which kbert cannot compute: "
-            f"{bert.sentence_problem}. Choose one with pooling="
+            f"{bert.sentence_problem.removesuffix('.')}. Choose another one, such as "
+            "pooling='mean' (--pooling mean)"
         )
     return bert.sentence or DEFAULT
 

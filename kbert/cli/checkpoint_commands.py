@@ -23,6 +23,12 @@ CONFIG_OPTION = option(
     "Configuration of weights that have none: a preset or a JSON file.",
     callback=_check_config,
 )
+IGNORE = option(
+    "--ignore PATTERN",
+    str,
+    "Tensors to leave out that are not BERT's, by name or pattern. May be repeated.",
+    multiple=True,
+)
 READ_AS = option("--from-format FORMAT", str, "Format to read, if SRC holds several formats.")
 
 
@@ -120,9 +126,10 @@ def push(folder, name, private):
 @SOURCE
 @CONFIG_OPTION
 @READ_AS
+@IGNORE
 @option("--tensors every_tensor", bool, "List every tensor with its shape.")
 @output_format("json")
-def inspect(source, config, from_format, every_tensor, form):
+def inspect(source, config, from_format, ignore, every_tensor, form):
     """Show a checkpoint's format, configuration, tensors, heads and totals.
 
     SRC is a folder or file of Google, transformers, sentence-transformers, KerasHub, keras_bert or
@@ -133,7 +140,7 @@ def inspect(source, config, from_format, every_tensor, form):
     check_source(source, form=from_format)
     start_quietly(source)
     with progress(f"looking into {source}"):
-        report = kbert.inspect(source, config=config, format=from_format)
+        report = kbert.inspect(source, config=config, format=from_format, ignore=ignore)
     if form == "json":
         totals = {"params": report.params, "bytes": report.bytes}
         say_json(dataclasses.asdict(report) | {"config": report.config.to_dict()} | totals)
@@ -152,6 +159,7 @@ def inspect(source, config, from_format, every_tensor, form):
     "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
     "kbert convert run served --to saved_model --text",
     "kbert convert keras_bert.h5 bert --vocab vocab.txt --uncased",
+    "kbert convert folder bert --ignore 'adapter.*'",
     basic="to head adapter overwrite",
 )
 @SOURCE
@@ -183,8 +191,9 @@ def inspect(source, config, from_format, every_tensor, form):
 )
 @CONFIG_OPTION
 @READ_AS
+@IGNORE
 def convert(
-    source, destination, to, head, adapter, overwrite, vocab, config, from_format, **options
+    source, destination, to, head, adapter, overwrite, vocab, config, from_format, ignore, **options
 ):
     """Read a checkpoint of any format and write it in another.
 
@@ -217,6 +226,7 @@ def convert(
         from kbert.checkpoints.bert import load, save
         from kbert.checkpoints.fitting import vocabulary_problems
     reading = {"head": head, "config": config, "format": from_format, "adapter": adapter}
+    reading["ignore"] = ignore
     with progress(f"reading {source}"):
         bert = load(source, lowercase=lowercase, **reading)
     if tokenizer is not None:

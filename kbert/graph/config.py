@@ -244,9 +244,27 @@ class BertConfig:
             del known["pad_token_id"]
         defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed + family.unsaid)
         try:
-            return cls(**defaults | known)
+            config = cls(**defaults | known)
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from None
+        config._check_implied(values, source)
+        return config
+
+    def _check_implied(self, values: dict, source: str) -> None:
+        """Raise a ValueError if a key of other models says another size than BERT's is."""
+        implied = {
+            "embedding_size": self.hidden_size,
+            "embedding_width": self.hidden_size,
+            "num_key_value_heads": self.num_attention_heads,
+            "head_dim": self.head_size,
+            "attention_head_size": self.head_size,
+        }
+        for key, size in implied.items():
+            if values.get(key) not in (None, size):
+                raise ValueError(
+                    f"{source}: {key} must be {size}, as in every BERT of these sizes, got "
+                    f"{js.short_repr(values[key])}"
+                )
 
     @classmethod
     @printable.escape_errors()

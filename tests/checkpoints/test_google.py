@@ -142,8 +142,63 @@ def test_checkpoint_file_names_the_checkpoint_to_read(arrays, tmp_path):
         kbert.load(folder)
     assert_array_equal(pooler_of(folder / "model.ckpt-1234.index"), bias)
     write_checkpoint(folder / "bert_model.ckpt", {k: v + 2 for k, v in arrays.items()})
-    (folder / "checkpoint").write_text(says)
     assert_array_equal(pooler_of(folder), bias + 2)
+    (folder / "checkpoint").write_text(says)  # a release, and a run that went on in its folder
+    with pytest.raises(ValueError, match=r"got both, .* names model\.ckpt-1000: give the path"):
+        kbert.load(folder)
+    index = folder / "bert_model.ckpt.index"
+    assert_array_equal(pooler_of(index), bias + 2)
+    report = kbert.inspect(index)
+    assert set(report.other_files) == {"model.ckpt-1000.*", "model.ckpt-1234.*"}
+    assert report.files == ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001")
+
+
+OPTIMIZERS = {
+    "RMSProp": {"momentum": 0.9, "centered": True},
+    "Ftrl": {},
+    "Adadelta": {},
+    "Adagrad": {},
+    "Momentum": {"momentum": 0.9},
+    "Adam": {},
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_slots_of_tensorflows_optimizers_are_left_out(arrays, tmp_path, name):
+    """The checkpoint that tf.train.Saver writes of every variable while the optimizer trains."""
+    folder = write_release(tmp_path / "run", arrays)
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = [
+            v1.get_variable(key, initializer=tf.constant(array), use_resource=False)
+            for key, array in arrays.items()
+        ]
+        loss = sum(tf.reduce_sum(variable) for variable in variables)
+        optimizer = getattr(v1.train, f"{name}Optimizer")(0.1, **OPTIMIZERS[name])
+        optimizer.minimize(loss, global_step=v1.train.create_global_step())
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(folder / "bert_model.ckpt"))
+        slots = len(v1.global_variables()) - len(arrays)
+    report = kbert.inspect(folder)
+    assert report.problems == () and len(report.left_out) == slots > len(arrays)
+    assert kbert.load(folder).report.initialized == ()
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        ["/lamb_m", "/lamb_v"],  # of NVIDIA's BERT
+        ["/LAMB", "/LAMB_1"],  # of TensorFlow Addons
+        ["/Adafactor", "/Adafactor_1"],  # of Tensor2Tensor
+        ["_slot_vr", "_slot_vc", "_slot_m"],  # of Mesh TensorFlow
+    ],
+)
+def test_slots_of_other_optimizers_are_left_out(arrays, tmp_path, slots):
+    extra = {f"{key}{slot}": array for key, array in arrays.items() for slot in slots}
+    folder = write_release(tmp_path / "run", arrays | extra)
+    assert kbert.inspect(folder).problems == ()
+    odd = write_release(tmp_path / "odd", arrays | {"bert/odd/LAMB": np.float32([1])})
+    assert "bert/odd/LAMB" in load_error(odd, "unexpected")
 
 
 def zipped(path, release, inside, junk=True):
@@ -201,7 +256,7 @@ def test_casing_is_read_from_the_name_then_from_the_vocabulary(
     shutil.copytree(release, folder)
     (folder / "vocab.txt").write_text("\n".join(SPECIAL + words), encoding="utf-8")
     with formats.open_checkpoint(folder) as checkpoint:
-        assert checkpoint.lowercase is lowercase
+        assert checkpoint.rules["lowercase"] is lowercase
         assert checkpoint.vocabulary == folder
 
 

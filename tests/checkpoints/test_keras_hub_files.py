@@ -14,6 +14,7 @@ import kbert
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
 CONFIG, TOKENIZER, TASK = "config.json", "tokenizer.json", "task.json"
+PREPROCESSOR = "preprocessor.json"
 WEIGHTS = "model.weights.h5"
 
 
@@ -36,6 +37,20 @@ def edit(file, change) -> None:
     values = json.loads(file.read_text())
     change(values)
     file.write_text(json.dumps(values))
+
+
+def edit_tokenizer(preset, **arguments) -> None:
+    """Change the tokenizer's arguments in each file that has them."""
+    edit(preset / TOKENIZER, lambda values: values["config"].update(arguments))
+    edit(preset / PREPROCESSOR, lambda values: tokenizer_in(values).update(arguments))
+    edit(
+        preset / TASK,
+        lambda values: tokenizer_in(values["config"]["preprocessor"]).update(arguments),
+    )
+
+
+def tokenizer_in(preprocessor: dict) -> dict:
+    return preprocessor["config"]["tokenizer"]["config"]
 
 
 def error_of(folder) -> str:
@@ -111,14 +126,14 @@ def test_an_activation_of_the_classifier_is_said(preset, caplog):
 
 
 def test_a_tokenizer_that_is_not_berts_is_left_out(preset, caplog):
-    edit(preset / TOKENIZER, lambda values: values["config"].update(split=False))
+    edit_tokenizer(preset, split=False)
     assert kbert.load(preset).tokenizer is None
     assert "split=False" in caplog.text
 
 
 def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset).tokenizer.lowercase is True
-    edit(preset / TOKENIZER, lambda values: values["config"].update(lowercase=False))
+    edit_tokenizer(preset, lowercase=False)
     assert kbert.load(preset).tokenizer.lowercase is False
     (preset / TOKENIZER).unlink()
     with pytest.raises(ValueError, match="lowercase"):

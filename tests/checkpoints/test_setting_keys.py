@@ -26,6 +26,14 @@ OTHERWISE = (
     "kbert_newly_initialized",
     *("id2label", "num_labels", "_num_labels", "tie_word_embeddings"),
     *("kbert_split_punctuation", "sentence_transformers", "sbert_ce_default_activation_function"),
+    "clean_up_tokenization_spaces",
+    *(
+        "embedding_size",
+        "embedding_width",
+        "num_key_value_heads",
+        "head_dim",
+        "attention_head_size",
+    ),
 )
 HANDLINGS = ("obeyed", "refused", "ignored")
 
@@ -363,3 +371,20 @@ def test_padding_is_masked_by_the_tokenizers_pad_id(folder, small):
     other = dataclasses.replace(bert, config=small)
     with pytest.raises(ValueError, match=r"embed needs a model with .* pad_token_id, 2, got 0"):
         kbert.embed(other, texts)
+
+
+@pytest.mark.parametrize(
+    ("key", "size"),
+    [
+        ("embedding_size", SIZES["hidden_size"]),
+        ("embedding_width", SIZES["hidden_size"]),
+        ("num_key_value_heads", SIZES["num_attention_heads"]),
+        ("head_dim", SIZES["hidden_size"] // SIZES["num_attention_heads"]),
+        ("attention_head_size", SIZES["hidden_size"] // SIZES["num_attention_heads"]),
+    ],
+)
+def test_a_size_of_other_models_must_be_berts(key, size):
+    """ALBERT's and ELECTRA's narrower embedding; grouped heads; heads of another width."""
+    assert BertConfig.from_dict(SIZES | {key: size}) == BertConfig(**SIZES)
+    with pytest.raises(ValueError, match=f"{key} must be {size}.* got {size + 1}"):
+        BertConfig.from_dict(SIZES | {key: size + 1})

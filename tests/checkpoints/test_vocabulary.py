@@ -67,7 +67,8 @@ def test_casing_argument_goes_before_the_files(folder):
     saved_json(folder, normalizer__lowercase=True)
     (folder / "tokenizer_config.json").unlink()
     assert Tokenizer.load(folder).lowercase
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    named = '{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}'
+    (folder / "tokenizer_config.json").write_text(named)
     assert not Tokenizer.load(folder).lowercase
 
 

@@ -83,6 +83,7 @@ def test_tokenizer_config_wins_over_tokenizer_json(recorded, tmp_path, strip_acc
     tokenizer = Tokenizer.from_vocab(VOCABULARY, lowercase=False, strip_accents=False)
     tokenizer.save(tmp_path)
     config = {"do_lower_case": True, "strip_accents": strip_accents}
+    config["tokenizer_class"] = "BertTokenizer"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     batch = Tokenizer.load(tmp_path).encode_batch(texts.ALL)
     ids = [token for encoding in batch for token in encoding.ids]

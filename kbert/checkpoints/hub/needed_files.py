@@ -15,12 +15,13 @@ _SETTINGS = re.compile(
 )
 _CONFIGS = ("config.json", "bert_config.json", "adapter_config.json")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "assets/tokenizer/vocabulary.txt")
+# one file, then shards: the order in which `weight_files` reads them
 _SAFETENSORS = (
-    r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
     r"model\.safetensors",
+    r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
 )
-_TORCH = (r"pytorch_model-\d+-of-\d+\.bin|pytorch_model\.bin\.index\.json", r"pytorch_model\.bin")
-_KERAS_2 = (r"tf_model-\d+-of-\d+\.h5|tf_model\.h5\.index\.json", r"tf_model\.h5")
+_TORCH = (r"pytorch_model\.bin", r"pytorch_model-\d+-of-\d+\.bin|pytorch_model\.bin\.index\.json")
+_KERAS_2 = (r"tf_model\.h5", r"tf_model-\d+-of-\d+\.h5|tf_model\.h5\.index\.json")
 _OTHERS = (
     r"(model|model_\d+|task)\.weights\.h5|model\.weights\.json",
     r".*\.ckpt[^/]*\.(index|data-.*)|checkpoint",

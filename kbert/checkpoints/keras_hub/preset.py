@@ -6,15 +6,14 @@
 
 keras_nlp, as it was called, wrote the same files. KerasHub's BERT computes tanh GELU in its encoder
 whatever the weights were trained with ("gelu_new"), with an epsilon of 1e-12; its MLM head computes
-erf GELU with 1e-5. Its uncased tokenizer keeps accents unless told otherwise; kbert takes them off,
-as Google does.
+erf GELU with 1e-5. Its uncased tokenizer keeps accents unless told otherwise, and so does kbert.
 """
 
 import contextlib
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,20 @@ from typing import Any
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
+from kbert.checkpoints.keras_hub.tokenizer_files import (
+    PREPROCESSOR,
+    VOCABULARY,
+    check_same,
+    find_max_length,
+    read_rules,
+)
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
     OF_TRAINING,
     TASK_WEIGHTS,
     WEIGHTS,
     find_files,
+    list_files,
     name_tensors,
     name_within,
 )
@@ -42,7 +49,6 @@ from kbert.io import json_schema as js
 _logger = logging.getLogger("kbert")
 
 BACKBONE = "BertBackbone"  # the class without a task
-VOCABULARY = "assets/tokenizer/vocabulary.txt"
 # BertBackbone's arguments, and what kbert calls them.
 SIZES = {
     "vocabulary_size": "vocab_size",
@@ -58,19 +64,23 @@ _IN_KERAS_FILE = "assets/preprocessor/tokenizer/vocabulary.txt"
 _OBJECT = js.fields({"class_name": js.TEXT, "config": js.OBJECT})
 _WITH_BACKBONE = js.fields({"config": js.fields({"backbone": _OBJECT})})
 _WITH_TOKENIZER = js.fields({"config": js.fields({"tokenizer": _OBJECT})})
-_LENGTH = js.fields(optional={"sequence_length": js.or_null(js.whole(1))})
+_OF_EVERY_LAYER = ("name", "trainable", "dtype")
 _TASK = js.fields(
     optional={
         "num_classes": js.whole(1),
         "dropout": js.number(0, 1),
         "pooling_mode": js.one_of("mean", "cls", "max"),
         "normalize": js.FLAG,
-        "preprocessor": js.or_null(js.fields(optional={"config": _LENGTH})),
+        "preprocessor": js.or_null(js.fields(optional={"config": PREPROCESSOR})),
     }
 )
+# what the activation of a classifier says of its labels
+_PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "softmax": "single_label_classification"}
 _HEADS = {task: head for head in HEADS.values() for task in head.keras_hub}
-# BERT's tokenizer has these settings; KerasHub's can have others.
-_TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+_OF_TASK = (
+    *("backbone", "preprocessor", "num_classes", "activation", "dropout"),
+    *("pooling_mode", "normalize"),
+)
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -87,6 +97,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
+    used, others = tuple[str, ...]((path.name,)), tuple[str, ...]()
     with contextlib.ExitStack() as stack:
         if path.is_file():
             archive = stack.enter_context(KerasArchive(path))
@@ -97,6 +108,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             folder = path
             body = stack.enter_context(hdf5.open_tensors(*find_files(path)))
             of_task = stack.enter_context(hdf5.open_tensors(*path.glob(TASK_WEIGHTS)))
+            used, others = list_files(path)
         checkpoint, task = _read_folder(folder, str(path), config)
         config = checkpoint.spec.config
         tensors = name_tensors(body, config, of_task=False)
@@ -104,7 +116,13 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             tensors |= name_tensors(of_task, config, of_task=True)
         left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
         tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
-        yield dataclasses.replace(checkpoint, tensors=tensors, left_out=tuple(left_out))
+        yield dataclasses.replace(
+            checkpoint,
+            tensors=tensors,
+            left_out=tuple(left_out),
+            files=used,
+            other_files=others,
+        )
 
 
 @contextlib.contextmanager
@@ -129,6 +147,7 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
             tokenizer = getattr(backbone.preprocessor, "tokenizer", None)
             if tokenizer is not None and tokenizer.vocabulary is not None:
                 tokenizer.save_to_preset(str(folder))
+                _add_split_on_cjk(folder / "tokenizer.json", tokenizer)
         _write_object(folder / "config.json", BACKBONE, inner.get_config())
         checkpoint, _ = _read_folder(folder, source)
         tensors = {}
@@ -136,6 +155,13 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
             path, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
             tensors[path] = Tensor(path, tuple(variable.shape), str(variable.dtype), read)
         yield dataclasses.replace(checkpoint, tensors=tensors)
+
+
+def _add_split_on_cjk(file: Path, tokenizer) -> None:
+    """Write split_on_cjk of a live tokenizer, which KerasHub 0.32 leaves out of its files."""
+    values = js.read(file, _OBJECT)
+    values["config"].setdefault("split_on_cjk", getattr(tokenizer, "split_on_cjk", True))
+    file.write_text(json.dumps(values), encoding="utf-8")
 
 
 def _unpack(archive: KerasArchive, folder: Path) -> None:
@@ -164,18 +190,21 @@ def _read_folder(
 ) -> tuple[Checkpoint, str]:
     """Return a preset's checkpoint without tensors, and its task's class, else `BACKBONE`."""
     _, sizes = _read_object(folder / "config.json", BACKBONE)
-    vocabulary, lowercase = _find_vocabulary(folder)
+    _refuse_unknown(sizes, (*SIZES, "dropout"), folder / "config.json")
     task, settings, sentence = BACKBONE, dict[str, Any](), None
     if (file := folder / "task.json").is_file():
         name, arguments = _read_object(file)
         if name in _HEADS and name != BACKBONE:
             task, settings = name, js.check(arguments, _TASK, str(file), "config")
+            _refuse_unknown(settings, _OF_TASK, file)
         else:
             _logger.warning(
                 "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
             )
+    preprocessors = _read_preprocessors(folder, settings.get("preprocessor"))
+    length = find_max_length(preprocessors, folder)
+    vocabulary, rules = _read_tokenizer(folder, preprocessors)
     if task == "BertTextEmbedder":
-        length = (settings.get("preprocessor") or {}).get("config", {}).get("sequence_length")
         pooling = settings.get("pooling_mode", "mean")
         sentence = SentenceSettings(pooling, settings.get("normalize", True), length)
     config = config or _make_config(sizes, source, task, settings, vocabulary)
@@ -186,7 +215,8 @@ def _read_folder(
         source,
         sentence=sentence,
         vocabulary=vocabulary,
-        lowercase=lowercase,
+        rules=rules | {"max_length": length},
+        problem_type=_PROBLEM_TYPES.get(settings.get("activation") or ""),
     )
     return checkpoint, task
 
@@ -244,19 +274,35 @@ def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> Gr
     return GraphSpec(config, head.name, num_labels=num_labels)
 
 
-def _find_vocabulary(folder: Path) -> tuple[Path | None, bool | None]:
-    """Return the vocabulary and whether it is uncased; None if kbert cannot tokenize alike."""
+def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None:
+    """Raise a ValueError for an argument that kbert does not know: it may change the numbers."""
+    known = (*known, *_OF_EVERY_LAYER)
+    if others := [k for k, value in arguments.items() if value is not None and k not in known]:
+        raise ValueError(
+            f"{file}: kbert knows the arguments {', '.join(known)}, got {', '.join(others)}"
+        )
+
+
+def _read_preprocessors(folder: Path, of_task: dict | None) -> dict[str, dict]:
+    """Return the arguments of the task's preprocessor, then of the folder's, by their file."""
+    arguments = {"task.json": (of_task or {}).get("config") or {}}
+    file = folder / "preprocessor.json"
+    if file.is_file():
+        arguments[file.name] = js.check(_read_object(file)[1], PREPROCESSOR, str(file), "config")
+    return arguments
+
+
+def _read_tokenizer(
+    folder: Path, preprocessors: dict[str, dict]
+) -> tuple[Path | None, dict[str, Any]]:
+    """Return the vocabulary and its rules; no vocabulary if kbert cannot tokenize alike."""
     file, description = folder / VOCABULARY, folder / "tokenizer.json"
     if not file.is_file():
-        return None, None
+        return None, {}
     if not description.is_file():
-        return file, None
-    _, rules = _read_object(description, "BertTokenizer")
-    js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
-    others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
-    if others:
-        _logger.warning(
-            "%s: left out, as BERT's tokenizer has not %s", description, ", ".join(others)
-        )
-        return None, None
-    return file, rules.get("lowercase", False)
+        return file, {}
+    _, arguments = _read_object(description, "BertTokenizer")
+    for name, values in preprocessors.items():
+        check_same(arguments, values.get("tokenizer"), str(folder / name))
+    rules = read_rules(arguments, str(description))
+    return (None, {}) if rules is None else (file, rules)

@@ -119,6 +119,15 @@ def find_files(folder: Path) -> list[Path]:
     return list_shards(folder / INDEX, sorted(names))
 
 
+def list_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the files that are read, and of the others with weights."""
+    used = [file.name for file in find_files(folder)]
+    used += [TASK_WEIGHTS] if (folder / TASK_WEIGHTS).is_file() else []
+    used += [INDEX] if WEIGHTS not in used else []
+    every = sorted(file.name for file in folder.glob("*.weights.*"))
+    return tuple(used), tuple(name for name in every if name not in used)
+
+
 def _normal(path: str) -> str:
     """Remove the underscores that attributes had in some versions of Keras."""
     levels = [part.lstrip("_") for part in path.split("/")]

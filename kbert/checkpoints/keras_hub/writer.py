@@ -14,7 +14,8 @@ import numpy as np
 
 from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.bert import Bert, require_bert
-from kbert.checkpoints.keras_hub.preset import BACKBONE, SIZES, VOCABULARY
+from kbert.checkpoints.keras_hub.preset import BACKBONE, SIZES
+from kbert.checkpoints.keras_hub.tokenizer_files import VOCABULARY, list_losses, make_arguments
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
     TASK_GROUPS,
@@ -22,7 +23,7 @@ from kbert.checkpoints.keras_hub.weights import (
     WEIGHTS,
     write_weights,
 )
-from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
@@ -45,6 +46,7 @@ _MASKING = {
     "mask_token_rate": 0.8,
     "random_token_rate": 0.1,
 }
+_OTHER_PROBLEMS = ("multi_label_classification", "regression")  # that no file of a preset names
 # Bert|Masked|LM|Preprocessor
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -93,7 +95,7 @@ def write(bert, path: Path) -> None:
     task = HEADS[bert.head].keras_hub[0]  # the class of KerasHub that has the same output
     if task == BACKBONE and sentence and not sentence.dense and sentence.dimensions is None:
         task = _EMBEDDER if sentence.pooling in ("mean", "cls", "max") else task
-    files = _make_objects(bert, task)
+    files = _make_objects(bert, task, path)
     written = {*files, *([TASK_WEIGHTS] if task in (_MASKED_LM, _CLASSIFIER) else [])}
     readable = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     writing.refuse_leftovers(path, sorted(readable - written))
@@ -144,7 +146,7 @@ def _check(bert, path: Path) -> None:
         )
 
 
-def _make_objects(bert, task: str) -> dict[str, dict]:
+def _make_objects(bert, task: str, path: Path) -> dict[str, dict]:
     """Return the content of each JSON file by its name."""
     import keras
 
@@ -160,15 +162,19 @@ def _make_objects(bert, task: str) -> dict[str, dict]:
     }
     files = {"config.json": backbone, "metadata.json": metadata}
     if bert.tokenizer is not None:
-        files["tokenizer.json"] = _make_tokenizer(bert.tokenizer.vocabulary)
-    if bert.tokenizer is not None and task != BACKBONE:
-        length = bert.sentence and bert.sentence.max_length
+        arguments = make_arguments(bert.tokenizer.vocabulary, path)
+        arguments = {"config_file": "tokenizer.json"} | arguments
+        files["tokenizer.json"] = _make_layer("BertTokenizer", "int32", **arguments)
+    length = _find_length(bert)
+    is_shorter = length < config.max_position_embeddings
+    if bert.tokenizer is not None and (task != BACKBONE or is_shorter):
+        # a backbone has no preprocessor: the length goes into the one of the oldest task
         preprocessor = files["preprocessor.json"] = _make_layer(
-            f"{task}Preprocessor",
+            f"{_CLASSIFIER if task == BACKBONE else task}Preprocessor",
             "float32",
             tokenizer=files["tokenizer.json"],
             config_file="preprocessor.json",
-            sequence_length=length or config.max_position_embeddings,
+            sequence_length=length,
             truncate="round_robin",
             **(_MASKING if task == _MASKED_LM else {}),
         )
@@ -184,24 +190,12 @@ def _make_objects(bert, task: str) -> dict[str, dict]:
     return files
 
 
-def _make_tokenizer(vocabulary: Vocabulary) -> dict:
-    """Return a BertTokenizer that does what kbert does: accents go off where the casing does."""
-    strips = vocabulary.strip_accents
-    return _make_layer(
-        "BertTokenizer",
-        "int32",
-        config_file="tokenizer.json",
-        vocabulary=None,  # it is in assets/tokenizer
-        sequence_length=None,
-        lowercase=vocabulary.lowercase,
-        strip_accents=vocabulary.lowercase if strips is None else strips,
-        split=True,
-        suffix_indicator="##",
-        oov_token="[UNK]",
-        special_tokens=None,
-        special_tokens_in_strings=True,
-        **({} if vocabulary.tokenize_chinese_chars else {"split_on_cjk": False}),
-    )
+def _find_length(bert) -> int:
+    """Return the number of tokens that texts are truncated to."""
+    lengths = [bert.config.max_position_embeddings]
+    lengths += [bert.tokenizer.max_length] if bert.tokenizer else []
+    lengths += [bert.sentence.max_length] if bert.sentence else []
+    return min(length for length in lengths if length is not None)
 
 
 def _make_layer(name: str, dtype: str, **settings) -> dict:
@@ -248,6 +242,7 @@ def _list_losses(bert, task: str) -> list[str]:
         "prompts": embeds and any(sentence.prompts.values()),
         "the similarity function": embeds and sentence.similarity != "cosine",
         "a cross-encoder's activation and prompt": bert.cross_encoder is not None,
+        f"problem_type={bert.problem_type}": bert.problem_type in _OTHER_PROBLEMS,
     }
     stored = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,
@@ -257,4 +252,5 @@ def _list_losses(bert, task: str) -> list[str]:
     }
     values = config.to_dict()
     losses = [name for name, applies in checks.items() if applies]
+    losses += list_losses(bert.tokenizer.vocabulary) if bert.tokenizer else []
     return losses + [f"{key}={values[key]}" for key, v in stored.items() if values[key] != v]

@@ -20,7 +20,7 @@ from kbert.checkpoints.transformers.sentence_files import (
     read_sentence_settings,
     write_sentence_settings,
 )
-from kbert.checkpoints.transformers.weight_files import FILES, INDEXES
+from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, find_weights, list_files
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
@@ -40,6 +40,7 @@ _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _LABELS = js.mapping_of(js.TEXT)
 _MOST_LABELS = 100_000  # of num_labels, which names none
+ADAPTER = "adapter_config.json"  # of PEFT
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
 _IGNORED = "%s: %s, got %s: it is ignored"
 _OTHER = "ForMultipleChoice"  # classes with a head that kbert does not have
@@ -69,6 +70,11 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     architecture = _architecture(values, files.config, classes)
     tensors, left_out, notes = layout.name_tensors(files, classes)
+    used, others = list_files(files.weights or find_weights(files.folder))
+    if files.weights is None and (files.folder / ADAPTER).is_file():
+        note = f"the adapter in the folder ({ADAPTER}) is loaded with adapter={str(files.folder)!r}"
+        _logger.warning("%s: %s", files.folder, note)
+        notes.append(note)
     column = weight_names.column_of(config)
     by_weights = weight_names.find_head(tensors, column)
     head = classes.named[architecture][0] if architecture else by_weights
@@ -98,6 +104,8 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         vocabulary=files.folder if has_tokens else None,
         left_out=tuple(left_out),
         notes=tuple(notes),
+        files=tuple(used),
+        other_files=tuple(others),
     )
 
 

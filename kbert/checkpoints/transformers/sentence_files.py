@@ -35,6 +35,12 @@ _LISTED = js.list_of(
 )
 _TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT")  # the last three before 0.3
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+# model_type of models with other vectors: what they are; sentence-transformers' class opens them
+_OTHER_MODELS = {
+    "SparseEncoder": "a sparse encoder (SPLADE), with a number for each token of the vocabulary",
+    "MultiVectorEncoder": "a late-interaction model (ColBERT), with a vector for each token",
+}
+_OTHER_MODULES = {"SpladePooling": "SparseEncoder", "MultiVectorMask": "MultiVectorEncoder"}
 _NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
 
 # The pooling's keys until version 5, in the order in which several are concatenated.
@@ -135,6 +141,7 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
 
 def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSettings | None:
     modules = _list_modules(root / _MODULES)
+    _refuse_other_models(root, [name for name, _ in modules])
     settings = _read_optional(root / _SETTINGS, _PROMPTS, _SETTINGS)
     names = [name for name, _ in modules]
     if settings.get("model_type") == "CrossEncoder":
@@ -168,6 +175,17 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
         dimensions=settings.get("truncate_dim"),
         dense=tuple(dense),
     )
+
+
+def _refuse_other_models(root: Path, modules: list[str]) -> None:
+    """Raise a ValueError for a folder of sentence-transformers that has no sentence vectors."""
+    stated = _read_optional(root / _SETTINGS, _PROMPTS).get("model_type")
+    kinds = [stated, *(_OTHER_MODULES.get(name) for name in modules)]
+    for kind in kinds:
+        if kind in _OTHER_MODELS:
+            raise ValueError(
+                f"{root} is {_OTHER_MODELS[kind]}, which sentence_transformers.{kind} computes"
+            )
 
 
 def _list_modules(file: Path) -> list[tuple[str, str]]:

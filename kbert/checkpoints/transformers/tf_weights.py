@@ -17,8 +17,10 @@ from kbert.io.bounds import damage_in_one_line
 
 # The layers below a class, with which the names of torch begin.
 _FIRST = ("bert", "cls", "classifier", "qa_outputs")
+_NUMBERED = re.compile(rf"({'|'.join(_FIRST)})_\d+")  # TensorFlow's, of a session's second model
 _CLASS = re.compile(r"tf_\w+_for_\w+")
 _WHOLE = "model_weights/"  # of `model.save`; `save_weights` has the layers at the top
+_OF_TRAINING = "optimizer_weights/"  # beside the weights of `model.save`
 _LAST = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
@@ -26,6 +28,8 @@ def tensors_of(file: Path) -> list[Tensor]:
     """Return every weight of a .h5 file once, unread: Keras repeats a shared layer's."""
     by_name: dict[str, Tensor] = {}
     for tensor in _list_tensors(file):
+        if tensor.name.startswith(_OF_TRAINING):
+            continue
         same = by_name.setdefault(torch_name(tensor.name), tensor)
         if same is not tensor and not np.array_equal(same.read(), tensor.read(), equal_nan=True):
             raise ValueError(
@@ -43,7 +47,7 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
     tensors = []
     for tensor in _list_tensors(file):
         name = tensor.name.removeprefix(_WHOLE)
-        if not name.startswith("optimizer_weights/"):
+        if not name.startswith(_OF_TRAINING):
             tensors.append(replace(tensor, name=name))
     levels = [tensor.name.split("/") for tensor in tensors]
     inner = {one[0]: one[1] for one in reversed(levels) if "word_embeddings" in one[1:-1]}
@@ -80,9 +84,10 @@ def torch_name(name: str) -> str:
     """Return the name that the weight has in torch; a name of torch, which has no slashes, stays.
 
     transformers 4, convert_tf_weight_name_to_pt_weight_name: `layer_._0` is a level of two, and
-    `mlm___cls` is cls. Before the first layer stand the scopes, and Keras's groups.
+    `mlm___cls` is cls. A number after a layer, `bert_1`, is TensorFlow's. Before the first layer
+    stand the scopes, and Keras's groups.
     """
-    levels = _split_levels(name)
+    levels = [_NUMBERED.sub(r"\1", level) for level in _split_levels(name)]
     starts = [index for index, part in enumerate(levels) if part in _FIRST]
     if "/" not in name or not starts:
         return name

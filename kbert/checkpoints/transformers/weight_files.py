@@ -3,6 +3,7 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,25 +16,55 @@ from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.wording import first_few
 
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_OF_TENSORFLOW = ("tf_model.h5.index.json", "tf_model.h5")
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+INDEXES = tuple(f"{name}.index.json" for name in WEIGHTS)
+# Which is read, where there are several: transformers' order (modeling_utils.py,
+# _get_resolved_checkpoint_files), and TensorFlow's after it.
+FILES = tuple(name for pair in zip(WEIGHTS, INDEXES, strict=True) for name in pair)
+_ENDINGS = (".safetensors", ".bin", ".h5", ".pt", ".pth", ".ckpt", ".msgpack", ".onnx", ".gguf")
+# of transformers' Trainer, in the same folders
+_OF_TRAINING = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state\w*)\.\w+")
 _INDEX = js.fields({"weight_map": js.mapping_of(js.TEXT, "file names by tensor")})
 _NUMBERS = js.list_of(js.whole(0, 2**63))
 _HEADER = js.mapping_of(js.fields({"dtype": js.TEXT, "shape": _NUMBERS, "data_offsets": _NUMBERS}))
-FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are several
+
+
+def find_weights(folder: Path) -> Path:
+    """Return the file of weights, or the index of shards, that counts in a folder."""
+    for name in FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"{folder}: no {' or '.join(WEIGHTS)}")
+
+
+def list_files(file: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the files that a file or an index is read from, and of its neighbours.
+
+    The neighbours are the other files of weights in the folder, which are not read.
+    """
+    used = [file.name]
+    if file.suffix == ".json":
+        shards = js.read(file, _INDEX)["weight_map"].values()
+        used += [shard.name for shard in list_shards(file, shards)]
+    others = [
+        other.name
+        for other in sorted(file.parent.iterdir())
+        if other.name.endswith((*_ENDINGS, *INDEXES))
+        and other.name not in used
+        and not _OF_TRAINING.fullmatch(other.name)
+    ]
+    return used, others
 
 
 def read_tensors(folder: Path) -> list[Tensor]:
     """Return every tensor of a folder's weights, unread, by its name in the file."""
-    index = next((folder / name for name in FILES if (folder / name).is_file()), None)
-    if index is None:
-        raise FileNotFoundError(f"{folder}: no {' or '.join(WEIGHTS)}")
+    index = find_weights(folder)
     if index.suffix != ".json":
         return read_file(index)
     shard_of = js.read(index, _INDEX)["weight_map"]
     by_shard = {file.name: read_file(file) for file in list_shards(index, shard_of.values())}
     bounds.check_count(index, sum(map(len, by_shard.values())))
+    _check_held_once(index, by_shard)
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
     held = {(plain(one.name), name) for name, tensors in by_shard.items() for one in tensors}
     if absent := [name for name, one in shard_of.items() if (plain(name), one) not in held]:
@@ -42,6 +73,19 @@ def read_tensors(folder: Path) -> list[Tensor]:
             f"named does not: {first_few(absent)}"
         )
     return [tensor for tensors in by_shard.values() for tensor in tensors]
+
+
+def _check_held_once(index: Path, by_shard: dict[str, list[Tensor]]) -> None:
+    """Raise a ValueError if two shards hold tensors of one name: each could be the one meant."""
+    first: dict[str, str] = {}
+    for shard, tensors in by_shard.items():
+        for tensor in tensors:
+            other = first.setdefault(tensor.name, shard)
+            if other != shard:
+                raise ValueError(
+                    f"{index}: each tensor must be in one shard, got {tensor.name} in {other} and "
+                    f"in {shard}: save the checkpoint again"
+                )
 
 
 def list_shards(index: Path, names: Iterable[str]) -> list[Path]:

@@ -24,7 +24,14 @@ from kbert.data.tokenization.vocabulary import (
 from kbert.io import bounds
 from kbert.io import json_schema as js
 
-KINDS = {"BPE": "RobertaTokenizer", "Unigram": "XLMRobertaTokenizer"}  # transformers' classes
+# keys of tokenizer_config.json that these classes read, and PreTrainedTokenizerFast does not
+CLASS_SETTINGS = ("add_prefix_space", "trim_offsets", "clean_up_tokenization_spaces")
+# transformers' classes that take a file's tokens alone; every other takes the file as it is
+_MADE_ANEW = {
+    "BPE": ("RobertaTokenizer",),
+    "Unigram": ("XLMRobertaTokenizer", "CamembertTokenizer"),
+}
+KINDS = tuple(_MADE_ANEW)
 SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 _MODEL = js.fields({"model": js.fields(optional={"type": js.TEXT})})
 
@@ -37,7 +44,8 @@ class Subwords:
         text: the text of a tokenizer.json.
         special_tokens: the tokens of the roles pad, unk, cls, sep and mask, if they are not
             `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
-        tokenizer_class: transformers' class; None: by the kind.
+        tokenizer_class: transformers' class, which decides what of `text` counts; None: all of it.
+        settings: values of `CLASS_SETTINGS` in tokenizer_config.json.
         added, max_length, truncation_side, source: as in `Vocabulary`; `added` in addition to the
             text's.
 
@@ -53,6 +61,7 @@ class Subwords:
     text: str
     special_tokens: dict[str, str] = field(default_factory=dict)
     tokenizer_class: str | None = None
+    settings: dict[str, bool] = field(default_factory=dict)
     added: tuple[dict, ...] = ()
     max_length: int | None = None
     truncation_side: str = "right"
@@ -69,7 +78,7 @@ class Subwords:
             raise ValueError(f"{self.source}: the model must be {' or '.join(KINDS)}, got {kind}")
         object.__setattr__(self, "kind", kind)
         lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
-        object.__setattr__(self, "lowercase", lowercase)
+        object.__setattr__(self, "lowercase", lowercase and not self._is_made_anew)
         for entry in self.added:
             js.check(entry, ADDED_TOKEN, self.source, "an added token")
             token_id = self.rust.token_to_id(entry["content"])
@@ -87,6 +96,17 @@ class Subwords:
                 f"{' '.join(frame) or 'none'}"
             )
 
+    @property
+    def clean_up(self) -> bool:
+        """Whether decoding joins contractions: transformers never does it for byte-level BPE."""
+        return self.kind != "BPE" and self.settings.get("clean_up_tokenization_spaces", False)
+
+    @property
+    def _is_made_anew(self) -> bool:
+        """Whether transformers' class takes the tokens of the file alone, and makes the rest."""
+        class_name = (self.tokenizer_class or "").removesuffix("Fast")
+        return class_name in _MADE_ANEW.get(self.kind, ())
+
     @cached_property
     def rust(self) -> tokenizers.Tokenizer:
         """The Rust tokenizer, without truncation and padding."""
@@ -97,6 +117,8 @@ class Subwords:
             raise ValueError(f"{self.source} must be a whole tokenizer.json, got: {why}") from None
         rust.no_truncation()
         rust.no_padding()
+        if self._is_made_anew:
+            self._make_anew(rust)
         known = {token.content for token in rust.get_added_tokens_decoder().values()}
         for entry in self.added:
             if entry["content"] not in known:
@@ -108,9 +130,35 @@ class Subwords:
             if token not in known:
                 added = tokenizers.AddedToken(token, lstrip=role == "mask", special=True)
                 rust.add_special_tokens([added])
-        if rust.post_processor is None and {"cls", "sep"} <= set(here):
-            rust.post_processor = _roberta_template(rust, self.special_tokens)
+        is_known = self.tokenizer_class is None or self._is_made_anew
+        if rust.post_processor is None and is_known and {"cls", "sep"} <= set(here):
+            rust.post_processor = _roberta_template(
+                rust,
+                self.special_tokens,
+                self.settings.get("add_prefix_space", False),
+                self.settings.get("trim_offsets", True),
+            )
         return rust
+
+    def _make_anew(self, rust: tokenizers.Tokenizer) -> None:
+        """Replace all but the tokens, as RobertaTokenizer and XLMRobertaTokenizer do."""
+        normalizers = _list_normalizers(rust.normalizer)
+        rust.normalizer = rust.post_processor = None
+        if self.kind == "BPE":
+            spaced = self.settings.get("add_prefix_space", False)
+            rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+            return
+        rust.normalizer = next(
+            (one for one in normalizers if isinstance(one, tokenizers.normalizers.Precompiled)),
+            None,
+        )
+        scheme = "always" if self.settings.get("add_prefix_space", True) else "never"
+        rust.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+            [
+                tokenizers.pre_tokenizers.WhitespaceSplit(),
+                tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme),
+            ]
+        )
 
     @cached_property
     def all_tokens(self) -> tuple[str, ...]:
@@ -131,7 +179,8 @@ class Subwords:
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
-        config: dict = {"tokenizer_class": self.tokenizer_class or KINDS[self.kind]}
+        config: dict = {"tokenizer_class": self.tokenizer_class or "PreTrainedTokenizerFast"}
+        config |= self.settings
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
         return config | truncation_config(self, max_length)
@@ -160,6 +209,13 @@ def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     if all(rust.token_to_id(special[role]) is not None for role in ("cls", "sep")):
         rust.post_processor = _roberta_template(rust, special, bool(spaced), trimmed is not False)
     return rust.to_str()
+
+
+def _list_normalizers(normalizer) -> list:
+    """Return the normalizers in a sequence, or the one that there is."""
+    if isinstance(normalizer, tokenizers.normalizers.Sequence):
+        return [normalizer[index] for index in range(len(normalizer))]
+    return [] if normalizer is None else [normalizer]
 
 
 def _roberta_template(rust, special: dict[str, str], spaced: bool = False, trimmed: bool = True):

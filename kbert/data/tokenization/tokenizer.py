@@ -212,9 +212,11 @@ class Tokenizer(Answering):
         return EncodedBatch(encodings, token_ids, segment_ids)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """Decode ids (S,) to text: join the pieces, no space before punctuation or in contractions.
+        """Decode ids (S,) to text: join the pieces, no space before punctuation.
 
-        Case, accents and repeated spaces that encoding removed are not restored.
+        As in transformers 5, contractions keep their spaces ("don ' t"), unless
+        clean_up_tokenization_spaces of tokenizer_config.json is true ("don't"); byte-level BPE has
+        its own spaces. Case, accents and repeated spaces that encoding removed are not restored.
 
         Raises:
             ValueError: the ids are not whole numbers of one sequence, or outside the vocabulary.
@@ -225,7 +227,8 @@ class Tokenizer(Answering):
             raise ValueError("ids must be whole numbers, one sequence (S,)") from None
         for index, number in enumerate(ids):
             self._check_id(number, f"ids[{index}]")
-        return self._pieces.decode(ids, skip_special_tokens)
+        text = self._pieces.decode(ids, skip_special_tokens)
+        return _clean_up(text) if self.vocabulary.clean_up else text
 
     def id_of(self, token: str) -> int:
         """Return the id of a token; raise a ValueError if the vocabulary lacks it."""
@@ -261,7 +264,8 @@ class Tokenizer(Answering):
         folder.mkdir(parents=True, exist_ok=True)
         values = self.vocabulary.tokenizer_config(max_length)
         if isinstance(self.vocabulary, Vocabulary):
-            values |= {"tokenizer_class": tokenizer_class} if tokenizer_class else {}
+            if tokenizer_class and values["tokenizer_class"] == "BertTokenizer":
+                values["tokenizer_class"] = tokenizer_class
             write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
         config = json.dumps(values, indent=2) + "\n"
         write_atomically(folder / "tokenizer.json", self._pieces.to_json().encode())
@@ -280,6 +284,16 @@ class Tokenizer(Answering):
             raise ValueError(
                 f"{name} must be within the vocabulary, 0 … {self.vocab_size - 1}, got {number}"
             )
+
+
+def _clean_up(text: str) -> str:
+    """Remove spaces as transformers' clean_up_tokenization does, with the same replacements."""
+    for mark in (".", "?", "!", ","):
+        text = text.replace(f" {mark}", mark)
+    text = text.replace(" ' ", "'")
+    for ending in ("n't", "'m", "'s", "'ve", "'re"):
+        text = text.replace(f" {ending}", ending)
+    return text
 
 
 def _list_texts(texts: Iterable[str], name: str) -> list[str]:

@@ -9,8 +9,14 @@ these, `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json
 import os
 from pathlib import Path
 
-from kbert.data.tokenization.subwords import KINDS, Subwords, join_merges
+from kbert.data.tokenization.subwords import CLASS_SETTINGS, KINDS, Subwords, join_merges
 from kbert.data.tokenization.subwords import SPECIAL_TOKENS as SUBWORD_TOKENS
+from kbert.data.tokenization.tokenizer_classes import (
+    SEGMENTS,
+    check_vocabulary_class,
+    find_class,
+    follow_class,
+)
 from kbert.data.tokenization.vocabulary import (
     FLAGS,
     MAX_WORD_CHARS,
@@ -23,9 +29,6 @@ from kbert.data.tokenization.vocabulary import (
 )
 from kbert.io import bounds, folders, setting_keys
 from kbert.io import json_schema as js
-
-# transformers' tokenizers that read vocab.txt by BERT's rules; others (MeCab's) cut words first.
-_BY_BERTS_RULES = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert")
 
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
 _COMPONENTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
@@ -58,7 +61,6 @@ _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
 _NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT}, FLAGS)))
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-_SEGMENTS = "token_type_ids"  # transformers' name of the segments
 _NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
 _LENGTH = js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))
 # of special_tokens_map.json and tokenizer_config.json
@@ -74,13 +76,13 @@ _SETTINGS = js.fields(
         "max_len": _LENGTH,
         "truncation_side": js.or_null(js.one_of(*TRUNCATION_SIDES)),
         "model_input_names": js.or_null(js.list_of(js.TEXT)),
+        "clean_up_tokenization_spaces": js.or_null(js.FLAG),
         "added_tokens_decoder": js.or_null(
             js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
         ),
     }
 )
 _ADDED = js.mapping_of(js.whole(), "ids by token")  # of added_tokens.json
-_CONFIG = js.fields(optional={"tokenizer_class": js.or_null(js.TEXT)})  # of config.json
 
 
 class UnknownCasing(ValueError):
@@ -98,18 +100,18 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     if path.suffix == ".json" and path.name != "vocab.json":
         values = js.read(path, _TOKENIZER)
         setting_keys.check_settings("tokenizer.json", values, str(path))
-    settings, config = _read_settings(path, values)
+    config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
+    settings = _read_settings(path, values, config)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
     if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
         return _subwords(path, settings, config, rules)
+    named, class_name = find_class(path, config)
     if path.suffix == ".json":
         arguments = _wordpiece_of(values, path)
+        follow_class(class_name, arguments, settings, config, path)
     else:
+        check_vocabulary_class(named, path)
         arguments = {"tokens": read_tokens(path)}
-        class_name = settings["tokenizer_class"] or "BertTokenizer"
-        if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
-            raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
-    del settings["tokenizer_class"]
     sources = (arguments, settings, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
     listed = arguments.get("added", ())
@@ -124,6 +126,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             "the command line --uncased or --cased"
         )
     frame = arguments.pop("frame", None)
+    arguments.setdefault("clean_up", bool(config.get("clean_up_tokenization_spaces")))
     vocabulary = Vocabulary(**arguments, source=str(path))
     special = vocabulary.special_tokens["cls"], vocabulary.special_tokens["sep"]
     if frame not in (None, special):
@@ -155,13 +158,15 @@ def _find_file(path: str | os.PathLike) -> Path:
 def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords:
     """Read byte-level BPE or Unigram, which have none of WordPiece's rules."""
     names = settings["special_tokens"] | rules.pop("special_tokens", {})
+    _, class_name = find_class(path, config)
     bounds.check_size(path, bounds.TEXT)
     subwords = Subwords(
         text=join_merges(path, SUBWORD_TOKENS | names, config)
         if path.name == "vocab.json"
         else path.read_text(encoding="utf-8-sig"),
         special_tokens=names,
-        tokenizer_class=config.get("tokenizer_class"),
+        tokenizer_class=class_name,
+        settings={key: config[key] for key in CLASS_SETTINGS if config.get(key) is not None},
         source=str(path),
         **{key: settings[key] for key in ("added", "max_length", "truncation_side")},
     )
@@ -238,15 +243,14 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
     return special[0], special[1]
 
 
-def _read_settings(path: Path, values: dict) -> tuple[dict, dict]:
-    """Read transformers' files beside a vocabulary; `values` are those of a tokenizer.json.
+def _read_settings(path: Path, values: dict, config: dict) -> dict:
+    """Read transformers' files beside a vocabulary, under the names of `Vocabulary`.
 
-    Return them under `Vocabulary`'s names, and the content of tokenizer_config.json. As in
+    `values` are those of a tokenizer.json, `config` those of tokenizer_config.json. As in
     transformers, special_tokens_map.json and added_tokens.json count only where
     tokenizer_config.json has no added_tokens_decoder; the names of special_tokens_map.json then go
     before those of tokenizer_config.json.
     """
-    config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
     source = str(path.with_name("tokenizer_config.json"))
     setting_keys.check_settings("tokenizer_config.json", config, source)
     by_id = config.get("added_tokens_decoder")
@@ -263,8 +267,7 @@ def _read_settings(path: Path, values: dict) -> tuple[dict, dict]:
         added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
     direction = (values.get("truncation") or {}).get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
-    class_name = config.get("tokenizer_class")
-    inputs = config.get("model_input_names") or [_SEGMENTS]
+    inputs = config.get("model_input_names") or [SEGMENTS]
     settings = {
         "special_tokens": names,
         "added": (
@@ -273,14 +276,12 @@ def _read_settings(path: Path, values: dict) -> tuple[dict, dict]:
         ),
         "max_length": length if length < _NO_LIMIT else None,
         "truncation_side": config.get("truncation_side") or direction.lower(),
-        "segments": _SEGMENTS in inputs,
-        "tokenizer_class": class_name
-        or _read_beside(path, "config.json", _CONFIG).get("tokenizer_class"),
+        "segments": SEGMENTS in inputs,
     }
     for key in _CLEANING:
         if config.get(key) is not None or (key == "strip_accents" and key in config):
             settings["lowercase" if key == "do_lower_case" else key] = config[key]
-    return settings, config
+    return settings
 
 
 def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:

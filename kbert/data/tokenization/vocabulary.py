@@ -41,6 +41,7 @@ class Rules(TypedDict, total=False):
     max_length: int | None
     truncation_side: str
     segments: bool
+    clean_up: bool
     source: str
 
 
@@ -63,6 +64,8 @@ class Vocabulary:
         max_length: number of tokens that texts are truncated to, if the model has more positions.
         truncation_side: the end at which a long text is truncated, "right" or "left".
         segments: whether a second text has the segment 1; otherwise all tokens have 0.
+        clean_up: whether decoding joins contractions ("don't"), as transformers'
+            clean_up_tokenization_spaces; spaces before punctuation are always removed.
         source: its name in errors.
 
     Raises:
@@ -80,6 +83,7 @@ class Vocabulary:
     max_length: int | None = None
     truncation_side: str = "right"
     segments: bool = True
+    clean_up: bool = False
     source: str = "the vocabulary"
 
     def __post_init__(self):
@@ -160,7 +164,10 @@ class Vocabulary:
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
-        config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
+        config: dict = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
+        if self.max_word_chars != MAX_WORD_CHARS:  # which BertTokenizer does not read
+            inputs = ["input_ids", "token_type_ids", "attention_mask"]
+            config |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= truncation_config(self, max_length)
         if not self.segments:
@@ -168,6 +175,7 @@ class Vocabulary:
         return config | {
             "strip_accents": self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
+            "clean_up_tokenization_spaces": self.clean_up,
         }
 
 
