@@ -125,7 +125,7 @@ def read_lines(path: str) -> list[str]:
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
     if not lines:
-        raise ValueError(f"{name} must have one text per line, but it is empty")
+        logging.getLogger("kbert").warning("%s is empty: there are no texts", name)
     return [
         decode_line(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
