@@ -200,23 +200,14 @@ def progress(what: str, file=None):
 
 @contextlib.contextmanager
 def starting_keras():
-    """Imports Keras without its backend's start-up messages; an unknown backend is one line."""
+    """Imports Keras without its backend's start-up messages."""
     if "keras" in sys.modules:
         yield
         return
-    try:
-        with starting("Keras"):
-            import keras  # noqa: F401
+    with starting("Keras"):
+        import keras  # noqa: F401
 
-            yield
-    except ValueError as error:
-        # the second as Keras 3.16 says it
-        if not str(error).startswith(("Unable to import backend", "Unsupported backend")):
-            raise
-        raise ValueError(
-            "KERAS_BACKEND must be tensorflow, jax or torch, got "
-            f"{os.environ.get('KERAS_BACKEND')!r}"
-        ) from None
+        yield
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
 from kbert.io.atomic_write import part_folder_of
 
+_FILE_NAME = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]\w{1,5}")  # without blanks
 _STDIN = "kbert.stdin"  # in click's context
 
 
@@ -95,6 +96,20 @@ def read_texts(texts: tuple[str, ...], lines: str | None) -> list[str]:
         got = "both" if texts else "neither (--lines - reads standard input)"
         raise click.UsageError(f"give texts or --lines FILE, got {got}")
     return read_lines(lines) if lines else list(texts)
+
+
+def read_texts_or_file(inputs: tuple[str, ...], lines: str | None) -> list[str]:
+    """Return texts as `read_texts` does; a single input that names a file, or -, is that file."""
+    if lines is None and len(inputs) == 1 and _names_file(inputs[0]):
+        return read_lines(inputs[0])
+    if files := [text for text in inputs if os.path.isfile(text)]:
+        raise click.UsageError(f"{files[0]} is a file: give it alone, as --lines {files[0]}")
+    return read_texts(inputs, lines)
+
+
+def _names_file(text: str) -> bool:
+    """Return whether a text is -, an existing file, or looks like the name of a missing one."""
+    return text == "-" or os.path.isfile(text) or bool(_FILE_NAME.fullmatch(text))
 
 
 def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], list[str]]:
