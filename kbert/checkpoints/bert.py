@@ -211,17 +211,16 @@ def save(
     quantize: str | None = None,
     calibration: Sequence[str] | None = None,
     text: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Save a model in one of the formats. An interrupted save leaves the old files as they were.
-
-    A model of the same format that is at the path is replaced, as in transformers and Keras.
 
     Args:
         bert: a `Bert`.
         path: the folder or file to write; or hf://owner/name, which uploads a folder with a model
             card to Hugging Face, see `kbert.push`.
         format: one of the following. None: chosen by the path's ending (.keras, .onnx, .tflite),
-            else "transformers".
+            else "transformers", a folder.
             "transformers": a folder for AutoModel and its head's class.
             "transformers_onnx": the same with onnx/model.onnx, for sentence-transformers' backend
             "onnx", optimum and text-embeddings-inference.
@@ -239,10 +238,14 @@ def save(
         text: whether a SavedModel takes texts instead of ids and returns embeddings, labels with
             their probabilities, or tokens for a [MASK]. The tokenizer is then part of the graph, by
             tensorflow-text.
+        overwrite: whether to replace a model of the same format, or files of the same names in a
+            folder with other files.
 
     Raises:
-        ValueError: the format is unknown or cannot hold the head; the folder has a checkpoint of
-            another format; the model does not match its configuration.
+        FileExistsError: without `overwrite`, a file or a folder with files at the path.
+        ValueError: the format is unknown or cannot hold the head; the path ends as no file that
+            kbert writes; the folder has a checkpoint of another format; the model does not match
+            its configuration.
         OSError: the model cannot be written or uploaded.
     """
     require_bert(bert, "save")
@@ -267,6 +270,8 @@ def save(
     write = formats.writer(form)
     formats.check_options(form, options)
     formats.check_destination(path, form)
+    if not overwrite:
+        formats.refuse_to_replace(path, form)
     transfer.check_whole(bert.model, bert.spec)
     fetching.forget_source(path)
     write(bert, path, **options)

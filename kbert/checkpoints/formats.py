@@ -13,8 +13,9 @@ from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
-from kbert.io.atomic_write import check_new_file
-from kbert.io.wording import check_choice
+from kbert.io.atomic_write import check_new_file, refuse_existing
+from kbert.io.file_kinds import hint_of_ending
+from kbert.io.wording import check_choice, way_to_overwrite
 
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -154,13 +155,18 @@ def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
 
 def format_for(path: Path) -> str:
     """Return the format for the ending of a path to write to; refuse those that are only read."""
-    suffix = Path(path).suffix
-    if suffix in (".zip", ".h5"):
-        raise ValueError(
-            f"{path} must be a folder, or a file that ends in {', '.join(_ENDINGS)}, got "
-            f"{suffix}, which kbert reads and does not write"
-        )
-    return _ENDINGS.get(suffix, "transformers")
+    path = Path(path)
+    if path.suffix in _ENDINGS:
+        return _ENDINGS[path.suffix]
+    expected = f"{path} must be a folder, or a file that ends in {', '.join(_ENDINGS)}, got "
+    if path.suffix in (".zip", ".h5"):
+        raise ValueError(f"{expected}{path.suffix}, which kbert reads and does not write")
+    near = hint_of_ending(path, _ENDINGS)
+    ends_as_file = path.suffix[1:].isalpha()  # not a version of a model, such as .v2
+    if (near or ends_as_file) and not path.is_dir():
+        way = "For a folder of that name, give format='transformers' (--to transformers)"
+        raise ValueError(f"{expected}{path.suffix}: {near or 'leave it out.'} {way}")
+    return "transformers"
 
 
 def writer(form: str):
@@ -181,9 +187,14 @@ def check_destination(path: Path, form: str) -> None:
     """Raise if a format cannot be written to a path, or on this machine, before any computation."""
     module = importlib.import_module(WRITERS[form])
     if form in _ENDINGS.values():
-        check_new_file(path)
+        endings = [ending for ending in _ENDINGS if _ENDINGS[ending] == form]
+        check_new_file(path, endings, f"the path of format {form}", overwrite=True)
     elif path.exists() and not path.is_dir():
         raise NotADirectoryError(f"{path}: a file, not a folder")
+    elif path.suffix in _ENDINGS and not path.exists():
+        raise ValueError(
+            f"format {form} is written as a folder, got {path}: leave {path.suffix} out"
+        )
     if check := getattr(module, "check", None):
         check(path)
     if not path.is_dir():
@@ -197,6 +208,21 @@ def check_destination(path: Path, form: str) -> None:
             f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
             "another place"
         )
+
+
+def refuse_to_replace(path: Path, form: str) -> None:
+    """Raise a FileExistsError for a path to write to that holds a model or other files."""
+    if form in _ENDINGS.values():
+        refuse_existing(path)
+        return
+    if is_there(path, form):
+        state = "holds a model: replace it"
+    elif folders.has_files(path):
+        state = "holds files: write into it"
+    else:
+        return
+    way = f"with {way_to_overwrite()}, or choose another place"
+    raise FileExistsError(f"{path} {state} {way}")
 
 
 def is_there(path: Path, form: str) -> bool:

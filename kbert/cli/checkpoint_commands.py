@@ -203,7 +203,6 @@ def convert(
     """
     from kbert.checkpoints import formats, run_models
     from kbert.checkpoints.hub import fetching
-    from kbert.io import folders
 
     to = to or formats.format_for(destination)
     options = {name: value for name, value in options.items() if value not in (None, False)}
@@ -212,10 +211,8 @@ def convert(
     if run_models.is_model_of_run(destination.absolute()):
         raise ValueError(f"{destination} must not be the model of a run: choose another place")
     replaced = formats.is_there(destination, to)
-    if not overwrite and (replaced or folders.has_files(destination)):
-        state = "holds a model: replace it" if destination.is_dir() else "exists: replace it"
-        state = state if replaced else "holds files: write into it"
-        raise FileExistsError(f"{destination} {state} with --overwrite, or choose another place")
+    if not overwrite:
+        formats.refuse_to_replace(destination, to)
     check_writable(destination)
     check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
@@ -234,7 +231,7 @@ def convert(
             raise ValueError(f"{vocab} does not fit {source}: {problems[0]}")
         bert = dataclasses.replace(bert, tokenizer=tokenizer)
     with progress(f"writing {destination}"):
-        save(bert, destination, format=to, **options)
+        save(bert, destination, format=to, overwrite=overwrite, **options)
     what = f"{to}, {bert.head}, {bert.model.count_params():,} parameters"
     say(f"wrote {destination} ({what})" + (", in place of the old one" if replaced else ""))
 

@@ -13,7 +13,7 @@ import threading
 import click
 
 from kbert.cli.command import colour, explain_option
-from kbert.io import printable
+from kbert.io import json_values, printable
 from kbert.io import progress as progress_bars
 from kbert.io.wording import naming_commands
 
@@ -116,10 +116,17 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def say_json(value) -> None:
-    """Prints a result as JSON, see `kbert.io.row_formats.to_json`."""
+    """Prints a result as JSON, see `kbert.io.row_formats.to_json`; see `exit_if_nan` too."""
     from kbert.io import row_formats
 
     click.echo(row_formats.to_json(value), nl=False)
+    exit_if_nan(value)
+
+
+def exit_if_nan(value) -> None:
+    """Ends the command with status 1 where a printed result has NaN, null in JSON, or infinity."""
+    if json_values.has_nan(value):
+        _fail("the result has NaN or infinity, which is null in JSON", 1)
 
 
 def say_table(lines, form: str, columns=None) -> None:
@@ -193,23 +200,14 @@ def progress(what: str, file=None):
 
 @contextlib.contextmanager
 def starting_keras():
-    """Imports Keras without its backend's start-up messages; an unknown backend is one line."""
+    """Imports Keras without its backend's start-up messages."""
     if "keras" in sys.modules:
         yield
         return
-    try:
-        with starting("Keras"):
-            import keras  # noqa: F401
+    with starting("Keras"):
+        import keras  # noqa: F401
 
-            yield
-    except ValueError as error:
-        # the second as Keras 3.16 says it
-        if not str(error).startswith(("Unable to import backend", "Unsupported backend")):
-            raise
-        raise ValueError(
-            "KERAS_BACKEND must be tensorflow, jax or torch, got "
-            f"{os.environ.get('KERAS_BACKEND')!r}"
-        ) from None
+        yield
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ READING = takes(
 @option("--alphabet", int, "Maximum number of characters that get a token.", default=1000)
 @option("--unused", int, "Number of [unused…] tokens.", default=0)
 @READING
+@option("--overwrite", bool, "Write into a folder with files, over those of the same names.")
 def vocab(corpus, size, output, **options):
     """Train a WordPiece vocabulary of N tokens on raw text.
 

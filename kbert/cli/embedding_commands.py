@@ -1,13 +1,15 @@
 """The commands that compute embeddings, and compare, search and sort texts by them."""
 
+from pathlib import Path
+
 import click
 
 import kbert
 from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli import options as shared
 from kbert.cli.command import Choice, command
-from kbert.cli.console import say
-from kbert.cli.inputs import open_checkpoint, read_lines, read_texts
+from kbert.cli.console import say, say_json
+from kbert.cli.inputs import open_checkpoint, read_texts, read_texts_or_file
 from kbert.cli.options import POSITIVE, Input, Output, option, takes
 from kbert.io import printable
 from kbert.io.atomic_write import atomic_file, check_new_file
@@ -51,13 +53,16 @@ TEXT_PROMPT_NAME = option(
 
 @command(
     "Compute the embeddings of texts.",
-    "kbert embed all-MiniLM-L6-v2 texts.txt -o vectors.npy",
+    'kbert embed all-MiniLM-L6-v2 "A cat sat." "A dog ran."',
+    "kbert embed all-MiniLM-L6-v2 --lines texts.txt -o vectors.npy",
     "cat texts.txt | kbert embed bert-base-uncased - -o vectors.npy --pooling cls",
-    basic="output pooling normalize max_length batch_size",
+    basic="lines output overwrite pooling normalize max_length batch_size form",
 )
 @shared.SOURCE
-@click.argument("lines", metavar="LINES")
-@option("-o --output", Output(), "File to write; it ends in .npy.", required=True)
+@click.argument("inputs", nargs=-1, metavar="[TEXT …]")
+@shared.LINES
+@option("-o --output", Output(), "File to write; it ends in .npy. Default: print the embeddings.")
+@option("--overwrite", bool, "Replace a file at --output.")
 @takes(POOLING, LAYERS, PROMPT_NAME, PROMPT)
 @option(
     "--normalize/--no-normalize",
@@ -66,17 +71,33 @@ TEXT_PROMPT_NAME = option(
 )
 @LONG
 @option("--max-length S", POSITIVE, "Maximum number of tokens per text. Default: the model's.")
-@takes(shared.BATCH, shared.PRECISION)
-def embed(source, lines, output, **options):
-    """Write one embedding per line of LINES (- reads standard input) to a float32 .npy file."""
-    if output.suffix != ".npy":
-        raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
-    check_new_file(output)
-    texts = read_lines(lines)
+@takes(shared.BATCH, shared.PRECISION, shared.output_format("json"))
+def embed(source, inputs, lines, output, overwrite, form, **options):
+    """Compute one embedding per text: print it, or write all to a float32 .npy file.
+
+    A single TEXT that is the name of a file, or -, is read as with --lines.
+    """
+    if output is not None:
+        check_new_file(output, (".npy",), "--output", overwrite=overwrite)
+        if form == "json":
+            raise click.UsageError("--format goes without --output: leave one of them out")
+    texts = read_texts_or_file(inputs, lines)
     with open_checkpoint(source) as bert:
         embeddings = kbert.embed(bert, texts, **options)
+    if output is not None:
+        _write_embeddings(embeddings, output, overwrite)
+    elif form == "json":
+        rows = zip(texts, embeddings.tolist(), strict=True)
+        say_json([{"text": text, "embedding": numbers} for text, numbers in rows])
+    else:
+        for row in embeddings:
+            click.echo(" ".join(f"{number:.6g}" for number in row))
+
+
+def _write_embeddings(embeddings, output: Path, overwrite: bool) -> None:
     import numpy as np
 
+    check_new_file(output, overwrite=overwrite)  # it may have come meanwhile
     with atomic_file(output) as part, open(part, "wb") as file:
         np.save(file, embeddings)
     count, size = embeddings.shape

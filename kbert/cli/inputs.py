@@ -20,6 +20,7 @@ from kbert.io import bounds
 from kbert.io.atomic_write import part_folder_of
 from kbert.io.text_bytes import convert_text, drop_ending
 
+_FILE_NAME = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]\w{1,5}")  # without blanks
 _STDIN = "kbert.stdin"  # in click's context
 _TABLES = (".csv", ".jsonl", ".json", ".ndjson")
 
@@ -99,6 +100,20 @@ def read_texts(texts: tuple[str, ...], lines: str | None) -> list[str]:
     return read_lines(lines) if lines else list(texts)
 
 
+def read_texts_or_file(inputs: tuple[str, ...], lines: str | None) -> list[str]:
+    """Return texts as `read_texts` does; a single input that names a file, or -, is that file."""
+    if lines is None and len(inputs) == 1 and _names_file(inputs[0]):
+        return read_lines(inputs[0])
+    if files := [text for text in inputs if os.path.isfile(text)]:
+        raise click.UsageError(f"{files[0]} is a file: give it alone, as --lines {files[0]}")
+    return read_texts(inputs, lines)
+
+
+def _names_file(text: str) -> bool:
+    """Return whether a text is -, an existing file, or looks like the name of a missing one."""
+    return text == "-" or os.path.isfile(text) or bool(_FILE_NAME.fullmatch(text))
+
+
 def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], list[str]]:
     """Return the first and the second texts: two arguments each, or text, tab, text per line."""
     read = read_texts(texts, lines)
@@ -128,7 +143,7 @@ def read_lines(path: str) -> list[str]:
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
     if not lines:
-        raise ValueError(f"{name} must have one text per line, but it is empty")
+        logging.getLogger("kbert").warning("%s is empty: there are no texts", name)
     return [
         decode_line(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import Choice, names_or_files, presets_or_files
-from kbert.cli.console import say_json
+from kbert.cli.console import exit_if_nan, say_json
 from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS, HEADS_WITH_LABELS
@@ -182,10 +182,12 @@ def JSON(command):
     @functools.wraps(command)
     def run(form, **options):
         result = command(**options)
+        value = next(result)
         if form == "json":
-            say_json(next(result))
+            say_json(value)
         else:
             list(result)  # runs it to its end
+            exit_if_nan(value)
 
     return output_format("json")(run)
 

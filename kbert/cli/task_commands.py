@@ -7,7 +7,7 @@ import click
 import kbert
 from kbert.cli import options as shared
 from kbert.cli.command import Choice, command
-from kbert.cli.console import progress, say, say_json
+from kbert.cli.console import exit_if_nan, progress, say, say_json
 from kbert.cli.inputs import open_checkpoint, read_pairs, read_texts
 from kbert.cli.options import POSITIVE, Output, option, takes
 from kbert.io import printable
@@ -271,14 +271,15 @@ def attribute(source, text, pair, output, form, **options):
         check_new_file(output, ENDINGS)
     with open_checkpoint(source) as bert, progress("integrating"):
         attribution = kbert.attribute(bert, text, pair, **options)
-    if form == "json":
-        say_json(attribution.to_dict())
-    else:
-        for word in attribution.words():
-            click.echo(printable.cut(f"{word.score:+.4f}  {word.word}"))
-        say(attribution.summary())
     if output is not None:
         with progress("drawing"):
-            path = attribution.save(output)
-        if form == "text":
-            say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+            attribution.save(output)
+    if form == "json":
+        say_json(attribution.to_dict())
+        return
+    for word in attribution.words():
+        click.echo(printable.cut(f"{word.score:+.4f}  {word.word}"))
+    say(attribution.summary())
+    if output is not None:
+        say(f"wrote {output} ({output.stat().st_size:,} bytes)")
+    exit_if_nan(attribution.to_dict())

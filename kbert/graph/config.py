@@ -13,7 +13,7 @@ from pathlib import Path
 from kbert.graph.families import FAMILIES, Family, check_model_type
 from kbert.io import bounds, printable, setting_keys
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import write_atomically
+from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.io.wording import hint
 
 # Names of `hidden_act`, as transformers has them, and the functions that they mean, by the names of
@@ -278,17 +278,22 @@ class BertConfig:
         values = js.read(path, what="JSON of a configuration")
         return cls.from_dict(values, source=str(path))
 
-    def to_json(self, path: str | os.PathLike | None = None) -> str:
+    def to_json(
+        self, path: str | os.PathLike | None = None, *, overwrite: bool = False
+    ) -> str:
         """Return the configuration as JSON text; write it to a file if `path` is given.
 
         A file named `bert_config.json` gets Google's keys; any other name gets transformers' keys,
         with `model_type` and `architectures`. The file is written atomically.
+
+        Raises:
+            FileExistsError: without `overwrite`, a file at the path.
         """
         is_googles = path is not None and Path(path).name == "bert_config.json"
         values = self.to_google_dict() if is_googles else self.to_transformers_dict()
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         if path is not None:
-            write_atomically(path, text.encode())
+            write_atomically(check_new_file(path, overwrite=overwrite), text.encode())
         return text
 
 

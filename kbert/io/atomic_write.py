@@ -14,6 +14,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kbert.io import file_kinds
+from kbert.io.wording import way_to_overwrite
+
 _OWNER = re.compile(r"\.([0-9a-f]{8})-(\d{1,9})\.")
 _in_use: set[str] = set()  # temporary paths of this process
 
@@ -45,18 +48,41 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def check_new_file(
-    path: str | os.PathLike, endings: Sequence[str] = (), what: str = "path"
+    path: str | os.PathLike,
+    endings: Sequence[str] = (),
+    what: str = "path",
+    *,
+    overwrite: bool | None = None,
 ) -> Path:
-    """Return the path if a file can be written there, with one of the endings if there are any."""
+    """Return the path if a file can be written there, with one of the endings if there are any.
+
+    `overwrite` says whether a file that is there may be replaced. None: if it is of its kind, see
+    `file_kinds`.
+    """
     path = Path(path)
     if endings and path.suffix.lower() not in endings:
-        raise ValueError(f"{what} must end in {', '.join(endings)}, got {str(path)!r}")
+        near = file_kinds.hint_of_ending(path, endings)
+        raise ValueError(
+            f"{what} must end in {', '.join(endings)}, got {str(path)!r}"
+            + (f": {near}" if near else "")
+        )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: no such folder. Create it first")
     _refuse_folder(path)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path.parent}: cannot write in this folder")
+    if overwrite is None:
+        file_kinds.check_kind(path)
+    elif not overwrite:
+        refuse_existing(path)
     return path
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise a FileExistsError for a file that would be replaced."""
+    if path.is_file():
+        way = f"replace it with {way_to_overwrite()}, or choose another place"
+        raise FileExistsError(f"{path} exists: {way}")
 
 
 def _refuse_folder(path: Path) -> None:

@@ -44,8 +44,20 @@ def refuse_url(path: str | os.PathLike, *, to_write: bool = False) -> None:
         what, way = "writes to local paths here", "write to one, and copy that"
         way = f"write a folder, then kbert push FOLDER {rest}" if scheme == "hf" else way
     elif scheme == "hf":
-        way = f"download it first, hf download {rest} --local-dir FOLDER, and give the folder"
+        way = f"download it first, {_way_to_download(rest)}, and give the folder"
     raise ValueError(f"{scheme}://{rest} is an address, and kbert {what}: {way}")
+
+
+def _way_to_download(rest: str) -> str:
+    """Return the command for what follows hf://: [datasets/]owner/name[@revision][/file]."""
+    is_data = rest.startswith("datasets/")
+    owner, _, rest = rest.removeprefix("datasets/").partition("/")
+    name, _, file = rest.partition("/")
+    name, _, revision = name.partition("@")
+    parts = [f"hf download {owner}/{name}", file, revision and f"--revision {revision}"]
+    parts += ["--repo-type dataset" if is_data else "", "--local-dir FOLDER"]
+    command = " ".join(filter(None, parts))
+    return command if is_data else f"{command} (a data set also needs --repo-type dataset)"
 
 
 def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:

@@ -21,10 +21,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io.atomic_write import is_left, owner, part_folder_of
+from kbert.io.wording import way_to_overwrite
 
 _NAME = ".kbert"
 _NEW, _ALONE = "new", "alone.new"
 _DESCRIBING = (".json", ".pb")  # endings of what another program opens first
+_FILE_ENDINGS = (".csv", ".gz", ".html", ".json", ".jsonl", ".keras", ".npy", ".tsv", ".txt", ".zip")
 _WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 _one_at_a_time = threading.Lock()
 
@@ -136,6 +138,20 @@ def _move(new: Path, path: Path) -> None:
 def has_files(path: Path) -> bool:
     """Return whether a path is a folder with entries that are no writer's temporary files."""
     return path.is_dir() and not all(is_own(entry.name) for entry in path.iterdir())
+
+
+def check_new_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
+    """Return the path if a folder can be written there: a new or empty one, unless `overwrite`."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"{path}: a file, not a folder")
+    if path.suffix.lower() in _FILE_ENDINGS and not path.exists():
+        raise ValueError(f"{path} must be a folder, but ends as a file: leave {path.suffix} out")
+    if has_files(path) and not overwrite:
+        raise FileExistsError(
+            f"{path} holds files: write into it with {way_to_overwrite()}, or choose another place"
+        )
+    return path
 
 
 def is_own(name: str) -> bool:

@@ -5,11 +5,11 @@ import html
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, is_dataclass
-from fractions import Fraction
+from dataclasses import asdict
 from importlib.resources import files
 
 from kbert.io import printable
+from kbert.io.json_values import as_json
 
 _RIGHT = ' style="text-align: right"'
 
@@ -49,24 +49,16 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
 
 
 def to_json(value) -> str:
-    """Return indented JSON; dataclasses become objects, fractions numbers.
+    """Return indented JSON of what `as_json` makes of a value.
 
     `printable` escapes as JSON does, so the value stays the same.
     """
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    text = json.dumps(as_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return printable.lines(text)
 
 
 def _cell(value) -> str:
     return printable.line(value).replace("|", "\\|")
-
-
-def _plain(value):
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, Fraction):
-        return float(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def to_html(header: Sequence[str], lines: Iterable[Sequence], caption: str) -> str:

@@ -28,6 +28,11 @@ def way_to_resume(task: str, folder: str | os.PathLike) -> str:
     return f"kbert.resume({os.fspath(folder)!r})"
 
 
+def way_to_overwrite() -> str:
+    """Return what lets a writer replace files: an option where a command is running."""
+    return "--overwrite" if _on_command_line[0] else "overwrite=True"
+
+
 def name_call(name: str) -> str:
     """Return the name of one of kbert's commands and calls: as a command where one is running."""
     return f"kbert {name}" if _on_command_line[0] else f"kbert.{name}"

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 import keras
 
+from kbert.ops.devices import require_gradients
+
 
 def value_and_grad(
     function: Callable, variables: Sequence, shapes: Sequence[tuple[tuple, str]]
@@ -13,6 +15,7 @@ def value_and_grad(
     `variables` are Keras's that the function of tensors reads at each call; `shapes` are each
     argument's shape, None where it varies, and dtype.
     """
+    require_gradients("attribute")
     compile_for = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
     compiled = compile_for[keras.backend.backend()](function, variables, shapes)
     return lambda *arrays: tuple(map(keras.ops.convert_to_numpy, compiled(*arrays)))

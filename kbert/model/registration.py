@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 
@@ -62,14 +63,21 @@ def backend_errors_in_one_line() -> Iterator[None]:
     """Say what to install where Keras says no more than `No module named 'tensorflow'`."""
     try:
         yield
+    except ValueError as error:
+        # the second as Keras 3.16 says it
+        if not str(error).startswith(("Unable to import backend", "Unsupported backend")):
+            raise
+        raise ValueError(
+            f"KERAS_BACKEND must be {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}, got "
+            f"{os.environ.get('KERAS_BACKEND')!r}. On numpy and openvino, kbert opens and uses "
+            "models, and does not train"
+        ) from None
     except ModuleNotFoundError as error:
-        if error.name not in BACKENDS:
+        if error.name not in (*BACKENDS, "openvino"):
             raise
         others = [name for name in BACKENDS if name != error.name]
-        line = (
-            f"Keras computes with the backend {error.name}, which is not installed: "
-            f"{extras.install(error.name)}, or "
-        )
+        way = extras.install(error.name) if error.name in BACKENDS else "pip install openvino"
+        line = f"Keras computes with the backend {error.name}, which is not installed: {way}, or "
         if installed := next(filter(extras.is_installed, others), None):
             line += f"set KERAS_BACKEND={installed}, which is"
         else:

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 
-from kbert.ops.devices import device_names
+from kbert.ops.devices import WITH_GRADIENTS, device_names
 
 _OPERATIONS = {
     *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
@@ -64,7 +64,8 @@ def device_kind() -> str:
 @functools.cache
 def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
-    modules = _MODULES.get((backend, device or _device_here()), (backend,))
+    own = (backend,) if backend in WITH_GRADIENTS else ()  # numpy and openvino have none
+    modules = _MODULES.get((backend, device or _device_here()), own)
     if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(device is None):
         modules = modules[1:]
     for module in map(importlib.import_module, (f"kbert.ops.{one}" for one in modules)):

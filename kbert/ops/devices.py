@@ -4,6 +4,21 @@ import contextlib
 import os
 
 
+WITH_GRADIENTS = ("tensorflow", "jax", "torch")  # backends of Keras; the others only compute
+
+
+def require_gradients(what: str) -> None:
+    """Raise a ValueError on a backend of Keras without gradients; `what` needs them."""
+    import keras
+
+    backend = keras.backend.backend()
+    if backend not in WITH_GRADIENTS:
+        raise ValueError(
+            f"{what} needs gradients, which Keras does not compute on {backend}: set KERAS_BACKEND="
+            f"{WITH_GRADIENTS[0]}, {WITH_GRADIENTS[1]} or {WITH_GRADIENTS[2]}"
+        )
+
+
 def device_names() -> list[str]:
     """Return the names of this process's accelerators; ["CPU"] if it has none."""
     import keras
@@ -16,6 +31,8 @@ def device_names() -> list[str]:
         import torch
 
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    elif keras.backend.backend() != "tensorflow":
+        return ["CPU"]
     else:
         import tensorflow as tf
 

@@ -12,6 +12,7 @@ from kbert.graph.closed_form import Row, sources
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
 
@@ -63,8 +64,6 @@ _N = names.encoder("n", "")  # begins the names of the block that stands for all
 _INPUT_N = names.encoder("n", "Input")
 _OUTPUT_N = names.encoder("n", names.FEED_FORWARD, "Norm")
 _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
-
-_MERMAID = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%'  # pixels; names stay on a line
 
 
 def plot(
@@ -194,8 +193,7 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
     # right angles run together in a graph of many blocks
     way = _RIGHT_ANGLES if framed else "splines=spline"
     lines = [
-        "digraph model {",
-        f'graph [rankdir=BT {way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
+        f'{DOT_BEGINNING} {way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
         'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0 penwidth=1.2 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
@@ -225,7 +223,7 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     """Return the graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
     ids = {row.layer: f"n{number}" for number, row in enumerate(layers)}
     framed, others = _split(layers, blocks)
-    lines = [_MERMAID, "flowchart BT", *(_mermaid_node(row, ids) for row in others)]
+    lines = [MERMAID_BEGINNING, *(_mermaid_node(row, ids) for row in others)]
     if framed:
         lines += [
             f'subgraph block["{" · ".join(_frame_facts(framed, blocks))}"]',

@@ -28,8 +28,6 @@ def listed(texts: str | Iterable[str], name: str, pair_name: str = "") -> tuple[
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
         raise ValueError(f"{name} must be a str or a list of str, got {type(texts).__name__}")
     checked = list(texts)
-    if not checked:
-        raise ValueError(f"{name} must hold at least one text, got an empty list")
     for index, text in enumerate(checked):
         if pair_name and isinstance(text, (tuple, list)):
             raise ValueError(

@@ -171,6 +171,8 @@ def compute_logits(
 ) -> np.ndarray:
     """Return the logits of a head's layer on the pooler, float32 (N, labels), of each text."""
     require_head(bert, task, head, [names.POOLER, layer])
+    if not texts:
+        return np.zeros((0, bert.model.get_layer(layer).output.shape[-1]), "float32")
     logits = run_texts(
         bert,
         task,
@@ -289,7 +291,7 @@ def compile_model(model: keras.Model) -> Callable:
     if keras.backend.backend() == "jax":
         forward = compile_forward(model)
         return lambda *ids: [np.asarray(x) for x in keras.tree.flatten(forward(list(ids[:count])))]
-    if keras.backend.backend() == "torch":
+    if keras.backend.backend() != "tensorflow":
         return lambda *ids: keras.tree.flatten(model.predict_on_batch(list(ids[:count])))
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 

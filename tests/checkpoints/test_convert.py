@@ -125,7 +125,7 @@ def test_save_without_tokenizer_refuses_an_old_vocabulary(small, both):
     before = read_files(both)
     bert = kbert.load(both, tokenizer=False)
     with pytest.raises(ValueError, match=r"got tokenizer\.json, vocab\.txt: choose another folder"):
-        kbert.save(bert, both)
+        kbert.save(bert, both, overwrite=True)
     assert read_files(both) == before
 
 
@@ -166,7 +166,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails,
 for form, name in forms.items():
     resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, resource.RLIM_INFINITY))
     try:
-        kbert.save(bert, folder / name, format=form)
+        kbert.save(bert, folder / name, format=form, overwrite=True)
         said = "saved"
     except Exception as error:
         said = f"{type(error).__name__} {error}"
@@ -202,6 +202,6 @@ def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, 
     )  # weights and config are written
     for path in (both, tmp_path / "new"):
         with pytest.raises(error):
-            kbert.save(bert, path)
+            kbert.save(bert, path, overwrite=True)
     assert read_files(tmp_path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["both"]

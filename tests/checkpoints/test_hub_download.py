@@ -331,7 +331,7 @@ def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_p
 def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_path):
     bert = kbert.load(kbert.download(BERT, tmp_path / "out"))
     assert bert.source.startswith(f"hf://{BERT}@")
-    kbert.save(bert, tmp_path / "out")
+    kbert.save(bert, tmp_path / "out", overwrite=True)
     assert kbert.load(tmp_path / "out").source is None
 
 

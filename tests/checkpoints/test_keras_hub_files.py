@@ -176,6 +176,7 @@ def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
 def test_files_of_another_preset_are_not_left_beside(small, preset):
     before = (preset / CONFIG).read_bytes()
     with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
-        kbert.save(small_preset(small), preset, format="keras_hub")
+        kbert.save(small_preset(small), preset, format="keras_hub", overwrite=True)
     assert (preset / CONFIG).read_bytes() == before
-    kbert.save(small_preset(small, "classifier"), preset, format="keras_hub")  # the same files
+    overwritten = small_preset(small, "classifier")
+    kbert.save(overwritten, preset, format="keras_hub", overwrite=True)  # the same files

@@ -155,7 +155,7 @@ def test_new_weights_leave_no_old_onnx_beside_them(berts, tmp_path):
     (tmp_path / "out" / "onnx").mkdir()
     (tmp_path / "out" / "onnx" / "model.onnx").write_bytes(b"old")
     with pytest.raises(ValueError, match=r"got onnx/model\.onnx: choose another folder"):
-        kbert.save(berts["encoder"], tmp_path / "out")
+        kbert.save(berts["encoder"], tmp_path / "out", overwrite=True)
 
 
 @pytest.mark.full

@@ -264,7 +264,7 @@ def test_the_tokenizers_length_goes_before_more_positions(folder, key, small):
 def test_the_side_that_is_cut_is_transformers(tmp_path, theirs, form):
     folder = put(tmp_path, CASES["left"]["files"])
     if form == "tokenizer.json":
-        kbert.Tokenizer.load(folder).save(folder)
+        kbert.Tokenizer.load(folder).save(folder, overwrite=True)
         change_json(folder / "tokenizer.json", truncation=TRUNCATION)
         (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     ours = kbert.Tokenizer.load(folder)
@@ -289,7 +289,7 @@ def test_without_token_type_ids_all_segments_are_0(tmp_path, theirs):
 @rows("refused", "tokenizer_config.json", "tokenizer.json")
 def test_a_setting_that_kbert_cannot_follow_is_refused(folder, row):
     if row.file == "tokenizer.json":
-        kbert.Tokenizer.load(folder).save(folder)
+        kbert.Tokenizer.load(folder).save(folder, overwrite=True)
     first, _, inner = row.key.partition(".")
     for value in (*row.allowed, "odd"):
         before = json.loads((folder / row.file).read_text(encoding="utf-8")).get(first)
@@ -306,7 +306,7 @@ def test_an_ignored_setting_changes_no_id(folder, row):
     tokenizer = kbert.Tokenizer.load(folder)
     values = {"truncation": TRUNCATION | {"direction": "Right"}, "padding": {"pad_id": 3}}
     if row.file == "tokenizer.json":
-        tokenizer.save(folder)
+        tokenizer.save(folder, overwrite=True)
     change_json(folder / row.file, **{row.key: values.get(row.key, "odd")})
     assert kbert.Tokenizer.load(folder).encode(TEXT).ids == tokenizer.encode(TEXT).ids
 

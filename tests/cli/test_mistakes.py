@@ -78,7 +78,8 @@ JSON = [  # what the file of a configuration holds; what the line must say
 ]
 HUB = "hf://google/bert"
 READ = f"kbert: {HUB} is an address, and kbert opens local paths only: download it first, "
-READ += "hf download google/bert --local-dir FOLDER, and give the folder\n"
+READ += "hf download google/bert --local-dir FOLDER (a data set also needs --repo-type dataset), "
+READ += "and give the folder\n"
 WRITE = f"kbert: {HUB} is an address, and kbert writes to local paths here: write a folder, then "
 WRITE += "kbert push FOLDER google/bert\n"
 # A command line, and parts of what it says. A trailing = stands for an empty argument that follows.
@@ -206,8 +207,9 @@ MISTAKES += [
     ("embed encoder none.txt -o v.npy", "none.txt"),
     ("embed encoder lines.txt -o v.npy --max-length 0", "--max-length"),
     ("embed encoder bad.txt -o o.npy", "bad.txt, line 2", "UTF-8", "0xff"),
-    ("embed encoder nothing.txt -o o.npy", "nothing.txt", "it is empty"),
-    ("embed encoder lines.txt", "--output"),
+    ("embed encoder lines.txt bad.txt", "lines.txt is a file", "--lines"),
+    ("embed encoder lines.txt -o v.npx", ".npy", "did you mean v.npy?"),
+    ("embed encoder", "give texts or --lines FILE"),
     ("similarity nowhere a b", "nowhere"),
     ("similarity encoder a", "at least two"),
     ("search encoder cat --lines none.txt", "none.txt"),

@@ -66,19 +66,19 @@ def chain():
 
 @pytest.mark.parametrize("ending", PICTURES)
 def test_an_old_file_survives_a_failed_drawing(chain, tmp_path, monkeypatch, ending):
-    path = tmp_path / f"a.{ending}"
-    path.write_bytes(b"old")
+    path = plot(chain, tmp_path / f"a.{ending}")
+    old = path.read_bytes()
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(RuntimeError) as raised:
         plot(chain, path)
     assert one_line(raised, "Graphviz failed: status 1")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    assert path.read_bytes() == b"old"
+    assert path.read_bytes() == old
 
 
 def test_diagram_replaces_an_old_file_and_leaves_no_other(chain, tmp_path):
     path = tmp_path / "a.SVG"
-    path.write_bytes(b"old")
+    path.write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"/>')
     assert plot(chain, str(path)) == path
     assert ElementTree.fromstring(path.read_bytes()).tag == f"{SVG}svg"
     assert list(tmp_path.iterdir()) == [path]

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints.hub.names import ModelName, other_repos, suggest
+from kbert.checkpoints.hub.names import ModelName, other_repos, suggest, way_to_data
 from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files, has_model
 from kbert.graph.config import BertConfig
 from kbert.io import extras, printable
@@ -250,10 +250,17 @@ def explain_errors(name: ModelName) -> Iterator[None]:
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
     if get_token() is not None:
         log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
-    no_such_model = FileNotFoundError(
-        f"{describe_cached(name)}, and {host} has no such public model: "
-        f"{suggest(name.repo) or 'check the name'}. If the model is private, {log_in}"
-    )
+
+    def no_such_model() -> FileNotFoundError:
+        if _is_data_set(name.repo):
+            return FileNotFoundError(
+                f"{name.repo} is a data set of {host}, not a model: {way_to_data(name.repo)}"
+            )
+        return FileNotFoundError(
+            f"{describe_cached(name)}, and {host} has no such public model: "
+            f"{suggest(name.repo) or 'check the name'}. If the model is private, {log_in}"
+        )
+
     try:
         yield
     except errors.GatedRepoError:
@@ -268,7 +275,7 @@ def explain_errors(name: ModelName) -> Iterator[None]:
             f"choose one from {endpoint}/{name.repo}/commits"
         ) from None
     except errors.RepositoryNotFoundError:
-        raise no_such_model from None
+        raise no_such_model() from None
     except errors.OfflineModeIsEnabled:
         raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
@@ -276,7 +283,7 @@ def explain_errors(name: ModelName) -> Iterator[None]:
         if response is None:
             raise _unreachable(name, f"{host} cannot be reached:") from None
         if response.status_code == 404 or (response.status_code == 401 and get_token() is None):
-            raise no_such_model from None
+            raise no_such_model() from None
         if response.status_code in (401, 403):
             raise PermissionError(
                 f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
@@ -301,6 +308,16 @@ def explain_errors(name: ModelName) -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "huggingface_hub"):
             raise
         raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
+
+
+def _is_data_set(repo: str) -> bool:
+    """Ask the hub whether a name that is no model's is that of a public data set."""
+    from huggingface_hub import HfApi
+
+    try:
+        return bool(HfApi().dataset_info(repo, timeout=_TIMEOUT_S))
+    except Exception:  # whatever it is: the first error is told
+        return False
 
 
 def hub_host() -> str:

@@ -22,6 +22,7 @@ _REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no p
 _PAGE = re.compile(
     r"https?://huggingface\.co/([^/?#]+/[^/?#]+)(?:/(?:tree|commit)/([^?#]+))?[/?#]?.*"
 )
+_DATA_SET = re.compile(r"(?:https?://huggingface\.co|hf:/)/datasets/([^/?#]+/[^/?#]+).*")
 _CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
 # A Path makes one slash of the two of hf://.
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
@@ -50,6 +51,8 @@ class ModelName:
     @classmethod
     def parse(cls, text: str) -> "ModelName | None":
         """Read a name; return None for a path, and raise a ValueError for a malformed address."""
+        if data_set := _DATA_SET.fullmatch(text):
+            raise ValueError(f"{text} is a data set, not a model: {way_to_data(data_set[1])}")
         if page := _PAGE.fullmatch(text):
             text = f"hf://{page[1]}" + (f"@{page[2].rstrip('/')}" if page[2] else "")
         text = _CACHE_FOLDER.sub(r"\1/\2", text) if _CACHE_FOLDER.fullmatch(text) else text
@@ -90,6 +93,12 @@ def suggest(repo: str, cutoff: float = 0.6) -> str:
     """Return a sentence with the known model that a wrong name was meant to be; "" without one."""
     addresses = [row["address"] for row in list_known_models().values()]
     return hint(repo, [one for one in addresses if "://" not in one], "", cutoff=cutoff)
+
+
+def way_to_data(repo: str) -> str:
+    """Say how to download a data set of Hugging Face."""
+    command = f"hf download {repo} --repo-type dataset --local-dir FOLDER"
+    return f"download it with {command}, and give its files as data"
 
 
 def explain_missing(text: str, *, local: bool = True) -> str:

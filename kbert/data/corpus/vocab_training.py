@@ -15,7 +15,7 @@ from kbert.data.corpus.text_files import find_files
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
 from kbert.graph.config import require_positive
-from kbert.io.folders import atomic_folder
+from kbert.io.folders import atomic_folder, check_new_folder
 
 # tokenizers' BertWordPieceTokenizer.train has these defaults
 MIN_FREQUENCY = 2
@@ -41,6 +41,7 @@ def train_vocab(
     format: str | None = None,
     text_field: str = "text",
     language: str = "en",
+    overwrite: bool = False,
 ) -> Tokenizer:
     """Train a vocabulary, and write it as `vocab.txt` with transformers' settings.
 
@@ -53,18 +54,20 @@ def train_vocab(
     Args:
         corpus: files, folders or globs, see `corpus.find_files`; read three times.
         size: number of tokens, special tokens included.
-        output: the folder to write, which `Tokenizer.load` reads.
+        output: the folder to write, new or empty, which `Tokenizer.load` reads.
         lowercase: whether to lowercase texts first (an uncased vocabulary).
         strip_accents: whether to strip accents; None: same as `lowercase`.
         min_frequency: how often two pieces must occur side by side to be merged.
         alphabet: how many characters get a token, the most frequent first; others are [UNK].
         unused: number of [unused…] tokens, reserved for tokens that you add later.
         format, text_field, language: as for `prepare`.
+        overwrite: whether to write into a folder with files; those of the same names are replaced.
 
     Returns:
         The new `Tokenizer`.
 
     Raises:
+        FileExistsError: without `overwrite`, a folder with files.
         OSError: a file cannot be read or written.
         ValueError: no text, or a size too small for the special tokens, the characters and the
             [unused…] tokens.
@@ -72,6 +75,7 @@ def train_vocab(
     _check_size(size, unused)
     require_positive("min_frequency", min_frequency)
     require_positive("alphabet", alphabet)
+    check_new_folder(output, overwrite=overwrite)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents

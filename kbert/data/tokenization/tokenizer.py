@@ -24,9 +24,11 @@ from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.graph.aliases import Answering, answer_old_names
-from kbert.graph.config import require_positive, write_atomically
+from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
 from kbert.io import printable
+from kbert.io.atomic_write import refuse_existing
+from kbert.io.folders import atomic_folder
 from kbert.io.wording import check_choice
 
 PADDINGS = ("longest", "max_length")
@@ -247,8 +249,9 @@ class Tokenizer(Answering):
         *,
         max_length: int | None = None,
         tokenizer_class: str | None = None,
+        overwrite: bool = False,
     ) -> None:
-        """Save `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, each one atomically.
+        """Save `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`: all or none.
 
         There is no `vocab.txt` if the tokenizer is not WordPiece.
 
@@ -256,20 +259,26 @@ class Tokenizer(Answering):
             folder: the folder; it is created if necessary.
             max_length: the model's positions, transformers' `model_max_length`.
             tokenizer_class: transformers' class for WordPiece; None: BertTokenizer.
+            overwrite: whether to replace files of these names.
 
         Raises:
-            OSError: a file cannot be written; the old one stays.
+            FileExistsError: without `overwrite`, a file of one of these names.
+            OSError: a file cannot be written; the old ones stay.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         values = self.vocabulary.tokenizer_config(max_length)
+        files = {}
         if isinstance(self.vocabulary, Vocabulary):
             if tokenizer_class and values["tokenizer_class"] == "BertTokenizer":
                 values["tokenizer_class"] = tokenizer_class
-            write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
-        config = json.dumps(values, indent=2) + "\n"
-        write_atomically(folder / "tokenizer.json", self._pieces.to_json().encode())
-        write_atomically(folder / "tokenizer_config.json", config.encode())
+            files["vocab.txt"] = "".join(f"{token}\n" for token in self.tokens)
+        files["tokenizer.json"] = self._pieces.to_json()
+        files["tokenizer_config.json"] = json.dumps(values, indent=2) + "\n"
+        if not overwrite:
+            for name in files:
+                refuse_existing(Path(folder, name))
+        with atomic_folder(folder) as part:
+            for name, text in files.items():
+                (part / name).write_bytes(text.encode())
 
     def __reduce__(self):
         return Tokenizer, (self.vocabulary,)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbert.io import printable
+from kbert.io.file_kinds import PAGE_MARK
 
 BLUE, ORANGE = (33, 102, 172), (217, 95, 2)  # for and against; told apart by the colour-blind too
 _FIGURE = "margin: 0; max-width: 48rem; font: 1rem/1.9 system-ui, sans-serif"
@@ -20,6 +21,7 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+{mark}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
@@ -90,7 +92,8 @@ def split_text(
 
 def write_page(title: str, notes: list[str], texts: list[list[Span]]) -> str:
     """Return the coloured texts as a self-contained page."""
-    return _PAGE.format(title=_escape(title), body=_write_figure(notes, texts, "open"))
+    body = _write_figure(notes, texts, "open")
+    return _PAGE.format(mark=PAGE_MARK, title=_escape(title), body=body)
 
 
 def write_fragment(title: str, notes: list[str], texts: list[list[Span]]) -> str:

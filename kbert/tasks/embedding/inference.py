@@ -103,11 +103,11 @@ def embed(
         progress: whether to show a progress bar on stderr after two seconds.
 
     Returns:
-        float32 (N, D) in the order of the texts; (D,) for one str. D is H; for "last" it is layers
+        float32 (N, D) in the order of the texts, (0, D) for an empty list; (D,) for one str. D is H; for "last" it is layers
         · H.
 
     Raises:
-        ValueError: no text; something that is not text; an unknown pooling, precision or `long`; a
+        ValueError: something that is not text; an unknown pooling, precision or `long`; a
             model without tokenizer; "pooler" for a model without pooler or with a newly initialized
             one.
     """
@@ -130,7 +130,8 @@ def embed(
     if limit < 3:
         raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
     prompt = choose_prompt(own, prompt_name, prompt)
-    texts = prepare_texts(tokenizer, own, texts, prompt)
+    count = len(texts)
+    texts = prepare_texts(tokenizer, own, texts or [""], prompt)  # one row says how long rows are
     skip = count_prompt_tokens(tokenizer, own, prompt)
     if skip and long == "window":
         raise ValueError("long='window' needs a model that pools its prompt's tokens too")
@@ -141,7 +142,7 @@ def embed(
     embeddings = _embed_texts(bert, function, texts, limit, long == "window", batch_size, progress)
     if own.normalize and normalize is not False:
         embeddings = _normalize(embeddings)
-    embeddings = embeddings[:, : own.dimensions]
+    embeddings = embeddings[:count, : own.dimensions]
     if normalize:
         embeddings = _normalize(embeddings)
     return embeddings[0] if is_single else embeddings
@@ -189,6 +190,8 @@ def compare(similarity: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     `similarity` is one of `SIMILARITIES`; distances are negative.
     """
+    if not len(a):
+        return np.zeros((0, len(b)), "float32")
     if similarity == "cosine":
         return np.clip(_normalize_safely(a) @ _normalize_safely(b).T, -1, 1)
     if similarity == "dot":

@@ -100,6 +100,8 @@ def fill_mask(
         progress=progress,
         check=check,
     )
+    if not states:
+        return []
     candidates = iter(_list_candidates(bert, tokenizer, np.concatenate(states), top_k))
     results = [[next(candidates) for _ in range(len(at_masks))] for at_masks in states]
     return results[0] if is_single else results

@@ -6,6 +6,7 @@ print(kbert.glue("bert-base-uncased", "glue_data", output="glue"))
 
 import json
 import logging
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.io.file_kinds import check_kind
+from kbert.io.json_values import as_json
 from kbert.tasks.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
@@ -32,14 +35,14 @@ from kbert.tasks.glue.benchmark import (
     list_settings,
 )
 from kbert.tasks.glue.reading import TaskData, read_task
-from kbert.tasks.glue.results import GlueResult, Run, TaskResult, write_glue_page
+from kbert.tasks.glue.results import PAGE, GlueResult, Run, TaskResult, write_glue_page
 from kbert.tasks.resume import resume
 from kbert.training.run_settings import Setting as Value
 
 _logger = logging.getLogger("kbert")
 METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
-_METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
+_METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.or_null(js.number(-1e9, 1e9))), "made_of": js.OBJECT})
 # settings that the protocol decides on
 _FIXED = ("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing")
 
@@ -86,6 +89,7 @@ def glue(
         Exception: any error of `kbert.finetune`.
     """
     require_source(source, "glue")
+    check_kind(Path(output, PAGE))
     chosen = find_tasks(tasks)
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
     settings = list_settings(**grid)
@@ -157,15 +161,19 @@ class _Runs:
         folder = self.folder / task.name / name
         if (folder / METRICS_FILE).is_file():
             saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
-            for name, value in json.loads(json.dumps(made_of)).items():
+            for name, value in as_json(made_of).items():
                 if saved["made_of"].get(name) != value:
                     raise ValueError(
                         f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
                         f"{value}: choose another output"
                     )
-            return Run(setting, seed, saved["figures"], folder)
+            figures = {
+                name: math.nan if value is None else value
+                for name, value in saved["figures"].items()
+            }
+            return Run(setting, seed, figures, folder)
         metrics = self._compute_metrics(task, data, setting, seed, folder)
-        text = json.dumps({"figures": metrics, "made_of": made_of}, indent=2) + "\n"
+        text = json.dumps(as_json({"figures": metrics, "made_of": made_of}), indent=2) + "\n"
         write_atomically(folder / METRICS_FILE, text.encode())
         return Run(setting, seed, metrics, folder)
 

@@ -14,6 +14,7 @@ from kbert.graph.config import BertConfig
 from kbert.tasks.glue.benchmark import TASKS, Setting
 from kbert.training.run.report_page import write_page
 
+PAGE = "report.html"
 _NOTE = (
     "All metrics are percentages. Ours are means over seeds on the dev data ± the sample's "
     "standard deviation, for the setting that did best there. Most published ones are on the test "
@@ -167,7 +168,7 @@ def write_glue_page(result: GlueResult, config: BertConfig) -> None:
         *(_describe_runs(task, result.folder) for task in result.tasks),
         f"<h2>Sources</h2><dl>{''.join(sources)}</dl>",
     ]
-    write_page(result.folder / "report.html", f"{name}: GLUE", sections)
+    write_page(result.folder / PAGE, f"{name}: GLUE", sections)
 
 
 def _make_html_table(

@@ -105,7 +105,7 @@ def search(
         list, a list of those.
 
     Raises:
-        ValueError: something that is not text; no text; `vectors` with another number of rows than
+        ValueError: something that is not text; `vectors` with another number of rows than
             texts, longer than the query's, or not finite (the message names the rows).
     """
     queries, is_single = listed(query, "query")
@@ -130,6 +130,8 @@ def search(
             f"vectors must have {of_queries.shape[1]} numbers or fewer per text for this model, "
             f"got {vectors.shape[1]}"
         )
+    if not texts:
+        return [] if is_single else [[] for _ in queries]
     results: list[list[Hit]] = []
     size = max(_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
@@ -174,7 +176,7 @@ def rank(
         Every text as a `Hit`, the highest score first; ties in the order of the texts.
 
     Raises:
-        ValueError: something that is not text; no text; a label that the model does not have, or no
+        ValueError: something that is not text; a label that the model does not have, or no
             label for a model with more than two; an activation that kbert does not know.
     """
     require_tokenizer(bert, "rank")
@@ -191,7 +193,7 @@ def rank(
             bert,
             query,
             texts,
-            top_k=len(texts),
+            top_k=max(len(texts), 1),
             query_prompt_name=query_prompt_name,
             text_prompt_name=text_prompt_name,
             **options,

@@ -1,5 +1,7 @@
 """What differs between TensorFlow, JAX and torch in training."""
 
+from kbert.ops.devices import require_gradients
+
 
 def start(devices: int | None = None):
     """Return the `Backend` of Keras's backend, on the devices and hosts that there are.
@@ -15,6 +17,7 @@ def start(devices: int | None = None):
     """
     import keras
 
+    require_gradients("training")
     backend = keras.backend.backend()
     if backend != "jax" and keras.distribution.distribution() is not None:
         raise ValueError(

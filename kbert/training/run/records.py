@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.io.json_values import as_json
 
 _NUMBERS = js.mapping_of(js.or_null(js.number(-math.inf, math.inf)))
 _STEP = js.fields({"step": js.whole(0, 2**62)})
@@ -61,11 +62,6 @@ def read_records(path: str | os.PathLike) -> list[dict]:
             break
         lines.append({key: math.nan if value is None else value for key, value in values.items()})
     return lines
-
-
-def as_json(value):
-    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
-    return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 
 def _encode(line: dict) -> bytes:

@@ -15,6 +15,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
+from kbert.io.file_kinds import PAGE_MARK
 from kbert.io.units import duration, short
 from kbert.training.run.curves import draw_curves
 
@@ -60,7 +61,7 @@ def write_page(path: str | os.PathLike, title: str, sections: Sequence[str]) -> 
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'{PAGE_MARK}<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{_escape(title)}</title><style>{style}</style></head>"
         f"<body><main>{''.join(sections)}</main></body></html>\n"
     )

@@ -25,10 +25,11 @@ from pathlib import Path
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.io.json_values import as_json
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
-from kbert.training.run.records import EventFile, RecordFile, as_json, read_records
+from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
 
 try:
@@ -222,10 +223,11 @@ class RunFolder:
             return
         self.check_not_moved()
         self.close()
-        save(bert, self.path / "model", format="transformers")
-        save(bert, self.path / "model.keras")
+        # an earlier end of this run, killed before its result, may have left them
+        save(bert, self.path / "model", format="transformers", overwrite=True)
+        save(bert, self.path / "model.keras", overwrite=True)
         if bert.adapter is not None:
-            save(bert, self.path / "adapter", format="peft")
+            save(bert, self.path / "adapter", format="peft", overwrite=True)
         self.write_report(self.read_records(), result, recipe)
         _write_json(self.path / "result.json", result)
 
