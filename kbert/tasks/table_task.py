@@ -41,6 +41,17 @@ class Columns(NamedTuple):
         """Return whether a column is read."""
         return column in (*self.texts, self.label, self.score, *self.choices)
 
+    def name(self, names: Sequence) -> dict[str, Any]:
+        """Return the columns' names by what they hold, for a run's settings and its log."""
+        numbers = {"texts": self.texts, "choices": self.choices}
+        named: dict[str, Any] = {
+            role: [str(names[n]) for n in indices] for role, indices in numbers.items() if indices
+        }
+        for role, index in (("label", self.label), ("score", self.score)):
+            if index is not None:
+                named[role] = str(names[index])
+        return named
+
 
 class TableTask(Task):
     """A task that says which columns its data have, and what the record of a row is.
@@ -214,6 +225,7 @@ class TableTask(Task):
             check_width(cells, names, location)
             self.check_cells(cells, columns, location)
             records.append(self.make_record(cells, names, columns, location))
+        records.columns = columns.name(names)
         self.check_records(records, names, columns, options, "" if has_header else " --no-header")
         return records
 
@@ -241,6 +253,7 @@ class TableTask(Task):
             self.check_record(record, records[0] if records else record, location)
             records.append(record)
         for names, columns in list(layouts.items())[:1]:
+            records.columns = columns.name(names)
             self.check_records(records, names, columns, options, "")
         return records
 
