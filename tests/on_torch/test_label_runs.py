@@ -154,7 +154,7 @@ LEARNED = {  # by task: rows, facts of the run's settings.json, and what the log
 @pytest.mark.parametrize("task", LEARNED)
 def test_run_says_and_records_what_it_learns(labelled, tmp_path, caplog, task):
     rows, facts, said = LEARNED[task]
-    options = {"epochs": 1, "batch_size": 4, "max_length": 24, **QUIET}
+    options = {"epochs": 1, "batch_size": 4, "max_length": 16, **QUIET}
     source = labelled / "source"
     kbert.finetune(source, task, train=rows, dev=rows, output=tmp_path / "run", **options)
     data = json.loads((tmp_path / "run" / "settings.json").read_text())["data"]
@@ -250,14 +250,14 @@ def test_evaluate_of_a_run_has_the_runs_columns_and_length(labelled, tmp_path, c
     ]
     data = tmp_path / "a.csv"
     data.write_text("\n".join(["text,mood,body", *rows]) + "\n")
-    own = {"text_column": "text", "label_column": "mood", "max_length": 16}
+    own = {"text_column": "text", "label_column": "mood", "max_length": 9}
     done = tune(labelled, tmp_path / "run", train=data, dev=data, epochs=1, **own)
     for source in (done.folder, done.folder / "model", str(done.folder / "model.keras")):
         found = kbert.evaluate(source, "classify", data)
         assert found == pytest.approx(done.metrics, rel=1e-5)
     printed = kbert_command(capsys, "evaluate", done.folder, "--data", data, "--format", "json")
     assert json.loads(printed.out) == pytest.approx(done.metrics, rel=1e-5)
-    whole = kbert.evaluate(done.folder, "classify", data, max_length=30)
+    whole = kbert.evaluate(done.folder, "classify", data, max_length=17)
     assert whole["loss"] != pytest.approx(done.metrics["loss"], rel=1e-5)
     body = kbert.evaluate(done.folder, "classify", data, text_column="body")
     assert body == pytest.approx(
