@@ -14,7 +14,6 @@ from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attribution import BASELINES, VALUES
-from kbert.tasks.finetuning import run_defaults
 
 TEXT = click.argument("text")
 PAIR = click.argument("pair", required=False)
@@ -79,6 +78,8 @@ def classify(source, **options):
 
 def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> list[tuple]:
     """Return (text or pair, a dict; its result) of each text of a command line or a file."""
+    from kbert.tasks.finetuning import run_defaults
+
     columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
     run = run_defaults.find_run(source)
     run_defaults.warn_of_pairs(run, are_pairs, "" if are_pairs else ": --pairs reads them")

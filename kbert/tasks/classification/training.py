@@ -84,8 +84,8 @@ class Classification(LabelledTask):
         # the confusion matrix, where it is not 0: resampled much faster than single texts
         cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
         pairs = np.divmod(cells, len(labels))
-        named = [[labels[number] for number in numbers] for numbers in (gold, predicted)]
-        return Scores(pairs, compute, counts, describe_one_class(*named, "examples"))
+        expected, answers = ([labels[n] for n in numbers] for numbers in (gold, predicted))
+        return Scores(pairs, compute, counts, describe_one_class(expected, answers, "examples"))
 
     def find_positive(self, labels: Sequence[str]) -> str | None:
         """Return the label that f1 is of; None: it is the mean of all labels' F1.
@@ -223,8 +223,10 @@ class MultiLabel(LabelledTask):
         logits = np.stack(outputs[CLASSIFIER])
         predicted, warning = logits > 0, ""
         if (predicted == predicted[0]).all():
-            named = [[_name_labels(labels, row) for row in rows] for rows in (gold, predicted)]
-            warning = describe_one_class(*named, "examples")
+            expected, answers = (
+                [_name_labels(labels, row) for row in rows] for rows in (gold, predicted)
+            )
+            warning = describe_one_class(expected, answers, "examples")
         return Scores((gold, logits), compute, warning=warning)
 
     def describe_metrics(self, labels: Sequence[str] | None) -> str:

@@ -187,7 +187,7 @@ class SentenceEmbeddings(TableTask):
         if first.label is not None:
             facts["labels"] = Counter(record.label for record in records)
         if first.score is not None:
-            facts["numbers"] = summarize_numbers([record.score for record in records])
+            facts["numbers"] = summarize_numbers([record.score or 0.0 for record in records])
         return facts
 
     def encode(

@@ -197,8 +197,8 @@ class Finetuning(Recipe):
             _logger.warning("no dev data: the last weights are the result")
             return
         weights = f"the best weights by {self.score}" if self.keep_best else "the last weights"
-        facts = [f"the result has {weights} on dev", self.task.describe_metrics(self.labels)]
-        _logger.warning("%s", "; ".join(filter(None, facts)))
+        what = self.task.describe_metrics(self.labels)
+        _logger.warning("the result has %s on dev%s", weights, f"; {what}" if what else "")
 
     def summarize(self) -> dict[str, Any]:
         what = self.task.describe_metrics(self.labels)
