@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-import kbert
 from kbert.cli import options as shared
 from kbert.cli import pretraining_commands as runs
 from kbert.cli.command import command, names_or_files
@@ -15,7 +14,7 @@ from kbert.cli.inputs import TextInput, check_file, check_source, open_checkpoin
 from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.data import samples
-from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.settings import COLUMNS, FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 
 _TASKS = AliasedChoice("task", TASKS)
@@ -144,25 +143,26 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
 @option("--data FILE", _DATA, "Labelled data, as for finetune.", required=True)
 @option("--max-length", POSITIVE, "Maximum number of tokens per example. Default: the model's.")
 @shared.BATCH
-@add_settings(
-    FinetuningSettings,
-    *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
-)
+@add_settings(FinetuningSettings, *COLUMNS, "no_header", "positive_label")
 @takes(shared.PRECISION, shared.JSON)
-def evaluate(source, task, data, **options):
-    """Print the metrics of the model SRC on labelled data."""
-    from kbert.checkpoints import run_models
-    from kbert.training.run.run_folder import RunFolder
+def evaluate(source, task, data, batch_size, precision, **options):
+    """Print the metrics of the model SRC on labelled data.
 
-    if task is None and run_models.is_run(Path(source)):
-        task = RunFolder.open(source).settings.get("task")
+    If SRC is the folder of a run, the columns, --max-length and --positive-label that are not given
+    are those of the run.
+    """
+    from kbert.tasks.finetuning.evaluate import evaluate_model
+    from kbert.tasks.finetuning.run_defaults import find_run
+
+    run = find_run(source)
+    if task is None and run is not None:
+        task = run.settings.get("task")
     runs.require_options("kbert evaluate SRC --task classify --data FILE", {"--task": task})
     definition = task_of(task)
     check_file(data)
-    options = {name: value for name, value in options.items() if value is not None}
     head = None if definition.trains_embeddings else definition.head
     with open_checkpoint(source, f"--task {task}", head) as bert:
-        metrics = kbert.evaluate(bert, task, data, **options)
+        metrics = evaluate_model(bert, run, task, data, options, batch_size, precision)
     yield metrics
     width = max(map(len, metrics))
     for name, value in metrics.items():

@@ -88,7 +88,11 @@ def _result_line(label) -> str:
 
 def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> list[tuple]:
     """Return (text or pair, a dict; its result) of each text of a command line or a file."""
+    from kbert.tasks.finetuning import run_defaults
+
     columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
+    run = run_defaults.find_run(source)
+    run_defaults.warn_of_pairs(run, are_pairs, "" if are_pairs else ": --pairs reads them")
     with open_checkpoint(source, task, "classifier") as bert:
         results = getattr(kbert, task)(bert, *columns, **options)
     names = ("text", "pair")[: len(columns)]

@@ -26,11 +26,13 @@ class Scores:
         columns: arrays of N entries, one per example; of dtype object: arrays.
         compute: returns the metrics of such columns, and of `counts`, if there are any.
         counts: int (N,), the number of examples that each entry stands for; None: one each.
+        warning: a sentence on predictions that are probably useless; "": there is nothing to say.
     """
 
     columns: tuple[np.ndarray, ...]
     compute: Callable[..., dict[str, float]]
     counts: np.ndarray | None = None
+    warning: str = ""
 
     def __len__(self) -> int:
         return len(self.columns[0]) if self.counts is None else int(self.counts.sum())

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 
 _logger = logging.getLogger("kbert")
-_ENTITY_LABEL = re.compile(r"O|[BIES]-.+", re.DOTALL)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -117,16 +116,13 @@ def mean_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
     return float(np.mean([average_precision(*pair) for pair in columns]))
 
 
-def are_entity_labels(labels: Sequence[str]) -> bool:
-    """Return whether all are O or B-, I-, E-, S- and a type (IOB1, IOB2, IOBES), and not all O."""
-    return all(map(_ENTITY_LABEL.fullmatch, labels)) and set(labels) != {"O"}
-
-
 def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     """Return (type, first word, last word) of each entity of a sentence, as seqeval's default mode.
 
-    This is conlleval's rule, lenient to the prefix: an I- or E- continues the entity before it if
-    that has its type and has not ended with E- or S-; else it begins a new one.
+    The labels are O or a tag of BIOES, "-" and a type, which may be empty: see
+    `kbert.tasks.tagging.schemes`. This is conlleval's rule, lenient to the tags: an I or E
+    continues the entity before it if that has its type and has not ended with E or S; else it
+    begins a new one.
     """
     results, begin = set(), 0
     tags = [("O", ""), *((label[0], label[2:]) for label in labels), ("O", "")]

@@ -42,6 +42,17 @@ class Columns(NamedTuple):
         """Return whether a column is read."""
         return column in (*self.texts, self.label, self.score, *self.choices, *self.labels)
 
+    def name(self, names: Sequence) -> dict[str, Any]:
+        """Return the columns' names by what they hold, for a run's settings and its log."""
+        numbers = {"texts": self.texts, "choices": self.choices, "labels": self.labels}
+        named: dict[str, Any] = {
+            role: [str(names[n]) for n in indices] for role, indices in numbers.items() if indices
+        }
+        for role, index in (("label", self.label), ("score", self.score)):
+            if index is not None:
+                named[role] = str(names[index])
+        return named
+
 
 class TableTask(Task):
     """A task that says which columns its data have, and what the record of a row is.
@@ -244,6 +255,7 @@ class TableTask(Task):
             records.append(self.make_record(cells, names, columns, location))
         _log_left_out(left_out, len(lines), str(path))
         records = self.finish_records(records, names, columns, tuple(options.known_labels))
+        records.columns = columns.name(names)
         self.check_records(records, names, columns, options, "" if has_header else " --no-header")
         return records
 
@@ -280,8 +292,10 @@ class TableTask(Task):
         known = tuple(options.known_labels)
         if not layouts:  # all rows are records already
             return self.finish_records(records, (), Columns(()), known)
+
         names, columns = next(iter(layouts.items()))
         records = self.finish_records(records, names, columns, known)
+        records.columns = columns.name(names)
         self.check_records(records, names, columns, options, "")
         return records
 

@@ -76,20 +76,40 @@ def make_loss(name: str, output: str | None = None, **options) -> Loss:
     return dataclasses.replace(loss, sum_losses=compute, output=output)
 
 
-def sum_cross_entropy(logits, labels, weights, smoothing: float = 0.0):
+def sum_cross_entropy(
+    logits, labels, weights, smoothing: float = 0.0, class_weights: np.ndarray | None = None
+):
     """Compute the sums of the softmax cross-entropy: `kbert.ops.reference.cross_entropy`.
 
     `smoothing` is the fraction of a label that is spread over all classes equally (Szegedy et al.
-    2016, section 7).
+    2016, section 7). `class_weights`, (C,), are those in `weights`: the share of a label that is
+    spread over a class then has that class's weight, as in torch.nn.CrossEntropyLoss.
     """
     sums = kops.cross_entropy(logits, labels, weights)
     if not smoothing:
         return sums
-    # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
     logits = mask_logits(logits, weights)
     own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
-    more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
+    if class_weights is None:
+        # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
+        losses = own - ops.mean(logits, -1)
+    else:
+        losses = _compare_weighted(logits, labels, own, class_weights)
+    more = smoothing * ops.sum(weights * losses)
     return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
+
+
+def _compare_weighted(logits, labels, own, class_weights: np.ndarray):
+    """Return the weighted mean loss of all classes, in the label's weight, − the label's loss.
+
+    `own` are the logits of the labels.
+    """
+    class_weights = ops.convert_to_tensor(class_weights, "float32")  # (C,)
+    total = ops.logsumexp(logits, axis=-1)
+    spread = ops.mean(class_weights * (ops.expand_dims(total, -1) - logits), -1)
+    # labels of padding may be of a class of weight 0; it does not count
+    label_weights = ops.maximum(ops.take(class_weights, labels, axis=0), _EPSILON)
+    return spread / label_weights - (total - own)
 
 
 def sum_binary_cross_entropy(logits, labels, weights):

@@ -96,6 +96,10 @@ class Recipe(Protocol):
     def collect_settings(self) -> dict:
         """Return the settings as settings.json has them, with what else the result depends on."""
 
+    def summarize(self) -> dict[str, Any]:
+        """Return what the run learns and how its result is chosen, as JSON; it decides nothing."""
+        return {}
+
     def data_paths(self) -> dict[str, str]:
         """Return the paths of the sources, by the argument's name, for a resumed run."""
         paths = {}

@@ -42,6 +42,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOpti
         chief = engine.backend.process == 0
         if chief:  # one process makes it, all open it
             options: dict = {"task": recipe.command, "data_paths": recipe.data_paths()}
+            options["summary"] = recipe.summarize()
             options["keep_checkpoints"] = bool(run_options.keep_checkpoints)
             RunFolder.create(output, recipe.collect_settings(), recipe.fingerprint, **options)
         engine.barrier()

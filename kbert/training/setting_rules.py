@@ -71,6 +71,14 @@ def _columns(values) -> tuple[str, ...]:
     return tuple(_column(value) for value in values)
 
 
+def _label(value) -> str:
+    if isinstance(value, Integral):  # as data in memory have it
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError
+    return value.strip()
+
+
 def _lengths(values) -> tuple[int, ...]:
     lengths = tuple(map(_whole, values))
     if isinstance(values, (str, set, dict)) or not lengths:
@@ -145,6 +153,7 @@ _RATIO = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
 _POSITIVE_RATIO = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
 _TRUTH = Rule("be True or False", _truth)
+_LABEL = Rule("be the name of a label", _label)
 _COLUMN = Rule("be the name or the number of a column", _column)
 
 RULES = {
@@ -167,6 +176,7 @@ RULES = {
         _columns,
         lambda names: len({name.strip().lower() for name in names}) == len(names) > 1,
     ),
+    "positive_label": _LABEL,
     "lengths": Rule(
         "ascend, in whole numbers of at least 1",
         _lengths,

@@ -18,6 +18,8 @@ NUMBERS = RANDOM.standard_normal(13).astype("float32")
 EACH = (RANDOM.random((13, 7)) < 0.3).astype("float32")
 EACH_WEIGHTS = np.repeat(WEIGHTS[:, None], 7, 1)
 CLASSES = RANDOM.integers(0, 7, 13).astype("int32")
+CLASS_WEIGHTS = (0.2 + np.arange(7)).astype("float32")
+WEIGHTED = WEIGHTS * CLASS_WEIGHTS[CLASSES]
 TEACHER = RANDOM.standard_normal((13, 7)).astype("float32") * 3
 STATES, TEACHER_STATES = RANDOM.standard_normal((2, 13, 3, 7)).astype("float32")
 STATE_WEIGHTS = np.repeat(WEIGHTS[:, None], 3, 1)
@@ -26,6 +28,13 @@ WARM = {"temperature": 2.5}
 
 def smoothed(logits, labels):
     return functional.cross_entropy(logits, labels.long(), reduction="none", label_smoothing=0.3)
+
+
+def weighted(logits, labels):
+    """Per label and its weight, which the test multiplies it by again."""
+    given = {"weight": torch.tensor(CLASS_WEIGHTS), "label_smoothing": 0.3, "reduction": "none"}
+    losses = functional.cross_entropy(logits, labels.long(), **given)
+    return losses / given["weight"][labels.long()]
 
 
 def soft_classes(logits, teacher):
@@ -58,6 +67,10 @@ CASES = {
         lambda x, y: functional.cross_entropy(x, y.long(), reduction="none"),
     ),
     "cross_entropy smoothed": (LOGITS, CLASSES, WEIGHTS, {"smoothing": 0.3}, smoothed),
+    "cross_entropy weighted": (
+        *(LOGITS, CLASSES, WEIGHTED, {"smoothing": 0.3, "class_weights": CLASS_WEIGHTS}),
+        weighted,
+    ),
     "kl_divergence": (LOGITS, TEACHER, WEIGHTS, WARM, soft_classes),
     "binary_kl_divergence": (LOGITS, TEACHER, EACH_WEIGHTS, WARM, soft_labels),
     "mse": (STATES, TEACHER_STATES, STATE_WEIGHTS, {}, squared),
@@ -66,7 +79,10 @@ CASES = {
 SECOND = {
     "squared_error": np.abs(LOGITS[:, 0] - NUMBERS),
     "binary_cross_entropy": (LOGITS > 0) == (EACH > 0.5),
-    **dict.fromkeys(("cross_entropy", "cross_entropy smoothed"), LOGITS.argmax(1) == CLASSES),
+    **{
+        name: LOGITS.argmax(1) == CLASSES
+        for name in ("cross_entropy", "cross_entropy smoothed", "cross_entropy weighted")
+    },
 }
 
 

@@ -204,13 +204,14 @@ def begun(folder):
 
 
 def test_head_with_same_labels_is_reused(berts, begun, caplog):
+    """In any order; see test_label_runs.py for what it then computes."""
     model = kbert.build_classifier(berts["encoder"].config, num_labels=2, seq_len=None)
-    same = dataclasses.replace(berts["classifier"], model=model, labels=("bad", "good"))
-    other = dataclasses.replace(same, labels=("good", "bad"))
+    same = dataclasses.replace(berts["classifier"], model=model, labels=("good", "bad"))
+    other = dataclasses.replace(same, labels=("good", "worse"))
     first = begun(same)
     assert "new head" not in caplog.text
     second = begun(other)
-    assert "labels good, bad, the data bad, good: a new head is initialized" in caplog.text
+    assert "labels good, worse, the data bad, good: a new head is initialized" in caplog.text
     for layer in model.layers:
         for mine, one, two in zip(
             layer.get_weights(), first[layer.name], second[layer.name], strict=True
@@ -269,7 +270,9 @@ def test_finetune_and_evaluate_commands(folder, tmp_path, capsys, whole):
     status, out, err = kbert_command(
         capsys, "finetune", folder / "source", "--task", "classify", *data, *settings
     )
-    assert (status, err) == (0, "")
+    lines = err.splitlines()  # what is learned, and that all predictions may be one label
+    assert status == 0 and lines[0].startswith("kbert: train: 66 examples, 2 labels: bad (33), ")
+    assert all(line.startswith(("kbert: train:", "kbert: dev:", "kbert: the")) for line in lines)
     assert "accuracy 0." in out or "accuracy 1." in out
     assert f"wrote {output / 'model'}" in out and "not evaluated" not in out
     status, out, _ = kbert_command(capsys, "finetune", "--resume", output)

@@ -64,12 +64,6 @@ def test_best_threshold_reaches_its_scores():
         assert found[key] == pytest.approx(case["figures"][f"best_{name}"])
 
 
-def test_entity_labels_are_recognized():
-    assert metrics.are_entity_labels(["O", "B-LOC", "I-LOC", "S-a-b"])
-    assert not metrics.are_entity_labels(["NOUN", "O"])
-    assert not metrics.are_entity_labels(["O"])
-
-
 def test_sentences_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="expected 2 labels for a sentence, got 1"):
         metrics.count_entities([["O", "O"]], [["O"]])

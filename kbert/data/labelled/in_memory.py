@@ -6,6 +6,7 @@ No library is imported for it: their objects are recognized by their methods.
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any
 
 Rows = Iterable | Sized  # a pyarrow table is no Iterable
 
@@ -20,9 +21,11 @@ class LabelledRecords(list):
 
     Attributes:
         labels: the names of all labels, in order; None if the data do not say.
+        columns: the names of the columns that are read, by what they hold; None if there are none.
     """
 
     labels: tuple[str, ...] | None = None
+    columns: dict[str, Any] | None = None
 
 
 def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:

@@ -158,6 +158,12 @@ class Answering(Task):
     read = staticmethod(read_squad)
     take = staticmethod(take_questions)
 
+    def count_labels(self, records: Sequence[Question]) -> dict[str, int]:
+        return {"without_an_answer": sum(not record.answers for record in records)}
+
+    def describe_metrics(self, labels: Sequence[str] | None) -> str:
+        return "f1 is that of the answers' words, as SQuAD's"
+
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_squad(records, tokenizer, max_length)
 

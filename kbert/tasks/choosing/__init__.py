@@ -1,8 +1,9 @@
 """Multiple choice: SWAG's layout read, trained and evaluated; `choose` is in `inference`."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -124,6 +125,15 @@ class Choosing(TableTask):
                 f"{record!r:.80}"
             )
         _check_label(str(record.label), record.choices, location)
+
+    def count_labels(self, records: Sequence[Question]) -> dict[str, Any]:
+        """Count the questions by their number of choices, and by the number of the right one."""
+        numbers = Counter(len(record.choices) for record in records)
+        right = Counter(record.label for record in records)
+        return {
+            name: {str(number): counts[number] for number in sorted(counts)}
+            for name, counts in (("choices", numbers), ("right_choice", right))
+        }
 
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         """Encode each choice as a pair of texts, the prompt and the choice."""

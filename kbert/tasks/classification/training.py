@@ -1,9 +1,12 @@
 """Classification, with one label or several, and regression, of texts or of pairs of them."""
 
+import functools
 import logging
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
-from kbert.io.wording import data_of
+from kbert.io.wording import data_of, first_few
 from kbert.tasks import metrics
 from kbert.tasks.classification.label_sets import Cell, read_label_sets, split_text
 from kbert.tasks.classification.reading import (
@@ -23,6 +26,7 @@ from kbert.tasks.classification.reading import (
     number_labels,
     sort_labels,
 )
+from kbert.tasks.finetuning.data_summary import describe_one_class, summarize_numbers
 from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import Columns, parse_number, split_number
 
@@ -84,10 +88,13 @@ class Classification(LabelledTask):
         return encode_texts(records, tokenizer, max_length, numbers)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
-        """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""
+        """accuracy, matthews, and f1: of the positive label if there is one, else the mean."""
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
-        f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
+        positive = self.find_positive(labels)
+        f1 = metrics.macro_f1
+        if positive is not None:
+            f1 = functools.partial(metrics.f1, positive=labels.index(positive))
 
         def compute(gold, predicted, counts):
             return {
@@ -98,7 +105,33 @@ class Classification(LabelledTask):
 
         # the confusion matrix, where it is not 0: resampled much faster than single texts
         cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
-        return Scores(np.divmod(cells, len(labels)), compute, counts)
+        pairs = np.divmod(cells, len(labels))
+        expected, answers = ([labels[n] for n in numbers] for numbers in (gold, predicted))
+        return Scores(pairs, compute, counts, describe_one_class(expected, answers, "examples"))
+
+    def find_positive(self, labels: Sequence[str]) -> str | None:
+        """Return the label that f1 is of; None: it is the mean of all labels' F1.
+
+        Raise a ValueError for a chosen one that the model does not have.
+        """
+        if self.positive_label is None:
+            return labels[1] if len(labels) == 2 else None
+        if self.positive_label not in labels:
+            raise ValueError(
+                f"positive_label must be one of the model's labels, {first_few(labels, 10)}, got "
+                f"{self.positive_label!r}"
+            )
+        return self.positive_label
+
+    def describe_metrics(self, labels: Sequence[str] | None) -> str:
+        positive = self.find_positive(labels or ())
+        if positive is None:
+            return "f1 is the mean of the labels' F1"
+        way = "" if self.positive_label else "; --positive-label (positive_label=) chooses another"
+        return f"f1 is that of the label {positive!r}{way}"
+
+    def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
+        return {"labels": Counter(record.label for record in records)}
 
 
 def check_repeated_labels(
@@ -152,6 +185,9 @@ class Regression(LabelledTask):
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return ("score",)
+
+    def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
+        return {"numbers": summarize_numbers([record.label for record in records])}
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         if len(labels) != 1:
@@ -269,7 +305,28 @@ class MultiLabel(LabelledTask):
                 "map": metrics.mean_average_precision(gold, logits),
             }
 
-        return Scores((gold, np.stack(outputs[CLASSIFIER])), compute)
+        logits = np.stack(outputs[CLASSIFIER])
+        predicted, warning = logits > 0, ""
+        if (predicted == predicted[0]).all():
+            expected, answers = (
+                [_name_labels(labels, row) for row in rows] for rows in (gold, predicted)
+            )
+            warning = describe_one_class(expected, answers, "examples")
+        return Scores((gold, logits), compute, warning=warning)
+
+    def describe_metrics(self, labels: Sequence[str] | None) -> str:
+        return "f1 is that of all labels of all examples together (micro F1)"
+
+    def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
+        return {
+            "labels": Counter(label for record in records for label in record.label),
+            "without_a_label": sum(not record.label for record in records),
+        }
+
+
+def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
+    """Return the labels that hold, between commas."""
+    return ", ".join(label for label, does in zip(labels, holds, strict=True) if does) or "no label"
 
 
 TASK, REGRESSION, MULTI_LABEL = Classification(), Regression(), MultiLabel()

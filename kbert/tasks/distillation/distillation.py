@@ -31,6 +31,7 @@ class Distillation:
         teacher: from `open_teacher`.
         batches, settings, spec: the student's batches, its run's settings and its graph.
         losses: of the student's outputs, which the teacher has too, by name.
+        order: index of each of the student's labels among the teacher's; None: the same order.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class Distillation:
         settings: DistillationSettings,
         losses: Mapping[str, Loss],
         spec: GraphSpec,
+        order: Sequence[int] | None = None,
     ):
+        self._order = order
         self._batches, self._settings, self._pad_id = batches, settings, spec.config.pad_token_id
         self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
         self._outputs = dict(losses) if settings.alpha else {}
@@ -83,6 +86,8 @@ class Distillation:
             target = f"{names.TEACHER}{name}"
             is_number = loss.name == "squared_error"
             labels[target] = outputs[name][:, 0] if is_number else outputs[name]
+            if self._order is not None:
+                labels[target] = labels[target][..., self._order]
             weights[target] = alpha * batch.weights[name]
         for block, layer in self._states.items():
             labels[names.hidden_target(block)] = outputs[names.encoder_output(layer)]

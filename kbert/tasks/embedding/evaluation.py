@@ -1,6 +1,6 @@
 """Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,17 +35,29 @@ class EmbeddingEvaluation(Evaluation):
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
         """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix."""
         embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
-        width = embeddings.shape[1]
-        suffixes = {f"_{size}": size for size in self.dimensions or () if size < width}
-        self.scores = {
-            suffix: score_embeddings(self.kind, self.examples, embeddings[:, :size])
-            for suffix, size in {"": width, **suffixes}.items()
-        }
-        return {
-            name + suffix: value
-            for suffix, scores in self.scores.items()
-            for name, value in scores.metrics().items()
-        }
+        self.scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)
+        return collect_metrics(self.scores)
+
+
+def score_lengths(
+    kind: str, examples: TextColumns, embeddings: np.ndarray, dimensions: Sequence[int] | None
+) -> dict[str, Scores]:
+    """Return the scores of whole embeddings, "", and of those cut to dimensions, "_64"."""
+    width = embeddings.shape[1]
+    suffixes = {f"_{size}": size for size in dimensions or () if size < width}
+    return {
+        suffix: score_embeddings(kind, examples, embeddings[:, :size])
+        for suffix, size in {"": width, **suffixes}.items()
+    }
+
+
+def collect_metrics(scores: Mapping[str, Scores]) -> dict[str, float]:
+    """Return the metrics of scores by suffix, by name and suffix."""
+    return {
+        name + suffix: value
+        for suffix, each in scores.items()
+        for name, value in each.metrics().items()
+    }
 
 
 def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Scores:

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.data.labelled.text_lines import Row
 from kbert.io.wording import data_of
-from kbert.tasks.embedding.evaluation import score_embeddings
+from kbert.tasks.embedding.evaluation import collect_metrics, score_embeddings, score_lengths
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.finetuning.data_summary import summarize_numbers
 from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import Columns, TableTask, parse_number, split_number
 
@@ -178,6 +179,17 @@ class SentenceEmbeddings(TableTask):
     def labels(self, records: Sequence[TextRecord]) -> None:
         warn_of_missing_labels(record.label for record in records if record.label is not None)
 
+    def count_labels(self, records: Sequence[TextRecord]) -> dict[str, Any]:
+        first = records[0]
+        facts: dict[str, Any] = {"kind": first.kind}
+        if first.kind == KINDS[-1]:
+            facts["texts"] = len(first.texts)
+        if first.label is not None:
+            facts["labels"] = Counter(record.label for record in records)
+        if first.score is not None:
+            facts["numbers"] = summarize_numbers([record.score or 0.0 for record in records])
+        return facts
+
     def encode(
         self, records, tokenizer, labels, max_length: int, settings: SentenceSettings = DEFAULT
     ) -> TextColumns:
@@ -203,19 +215,23 @@ class SentenceEmbeddings(TableTask):
         return score_embeddings(records[0].kind, examples, outputs)
 
     def evaluate(
-        self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
+        self, bert, records, settings, *, batch_size: int, precision: str | None
     ) -> dict[str, float]:
-        """Return the metrics of a model's embeddings, as `kbert.embed` computes them."""
+        """Return the metrics of a model's embeddings, as `kbert.embed` computes them.
+
+        `settings` are a `FinetuningSettings`, of which max_length and dimensions count.
+        """
         from kbert.tasks.checks import longest, require_tokenizer
         from kbert.tasks.embedding.inference import embed_ids
 
         tokenizer = require_tokenizer(bert, "evaluate")
         own = settings_of(bert, "evaluate")
         check_prompt(own)
-        limit = longest(bert, own.max_length if max_length is None else max_length)
+        limit = longest(bert, settings.max_length or own.max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
-        return self.scores(records, examples, embeddings, None).metrics()
+        scores = score_lengths(records[0].kind, examples, embeddings, settings.dimensions)
+        return collect_metrics(scores)
 
 
 def check_prompt(settings: SentenceSettings) -> None:

@@ -4,16 +4,16 @@ kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
 import functools
+import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.packed_batch import one_per_row
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, pick_length
@@ -28,9 +28,13 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
+from kbert.tasks.finetuning.run_defaults import complete_options, find_run, warn_of_pairs
+from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
+from kbert.training.run.run_folder import RunFolder
 
+_logger = logging.getLogger("kbert")
 BATCH_SIZE = 32
 
 
@@ -46,19 +50,22 @@ def evaluate(
     text_pair_column: str | None = None,
     label_column: str | None = None,
     label_columns: Sequence[str] | None = None,
-    no_header: bool = False,
+    no_header: bool | None = None,
+    positive_label: str | None = None,
 ) -> dict[str, float]:
     """Compute a model's metrics on labelled data.
 
     Args:
-        source: a `Bert`, or a checkpoint of any format, with the task's head.
+        source: a `Bert`, or a checkpoint of any format, with the task's head. If it is the folder
+            of a run of this task, or the model in it, options that are None are the run's.
         task: one of `kbert.tasks.finetuning.task.TASKS`, such as "classify".
         data: a file, or rows in memory, as for `finetune`.
-        max_length: maximum tokens of an example; None: the model's maximum.
+        max_length: maximum tokens of an example; None: the run's, else the model's maximum.
         batch_size: examples per batch.
         precision: "float32" or "bfloat16", as for `kbert.embed`; losses are in float64.
-        text_column, text_pair_column, label_column, label_columns, no_header: see
-            `FinetuningSettings`.
+        text_column, text_pair_column, label_column, label_columns, no_header, positive_label: see
+            `FinetuningSettings`; None: the run's. The run's columns are not used for rows in memory
+            that do not have them.
 
     Returns:
         The metrics by name, with "loss" if the data have labels.
@@ -66,29 +73,66 @@ def evaluate(
     Raises:
         OSError, ValueError: data or model do not fit, see `finetune`.
     """
-    from kbert.tasks.running import get_output_function
-
     require_source(source, "evaluate")
     require_data(data=data)
-    chosen = task_of(task)
-    columns = ColumnOptions(
-        *(text_column, text_pair_column, label_column, no_header), labels=label_columns or ()
-    )
+    given = {
+        "max_length": max_length,
+        "text_column": text_column,
+        "text_pair_column": text_pair_column,
+        "label_column": label_column,
+        "label_columns": label_columns,
+        "no_header": no_header,
+        "positive_label": positive_label,
+    }
+    run = find_run(source)
     bert = source if isinstance(source, Bert) else load(source)
+    return evaluate_model(bert, run, task, data, given, batch_size, precision)
+
+
+def evaluate_model(
+    bert: Bert,
+    run: RunFolder | None,
+    task: str,
+    data: str | os.PathLike | Rows,
+    given: Mapping[str, Any],
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+) -> dict[str, float]:
+    """Compute a model's metrics as `evaluate` does; `run` is where it is from, or None.
+
+    `given` are the user's options, by the names of `FinetuningSettings.evaluation`.
+    """
+    chosen = task_of(task)
+    options = complete_options(run, chosen.name, data, given)
+    settings = FinetuningSettings.from_options(options, "evaluate")
+    chosen = chosen.with_positive_label(settings.positive_label)
+
+    columns = settings.columns
     if bert.head == chosen.head and HEADS[bert.head].has_labels:
         columns = with_known_labels(columns, chosen, known_labels(bert))
     records = records_of(chosen, data, columns=columns)
-    tokenizer = require_tokenizer(bert, "evaluate")
-    check_max_length(bert, max_length)
+    warn_of_pairs(run, getattr(records[0], "pair", None) is not None)
+
+    require_tokenizer(bert, "evaluate")
+    check_max_length(bert, settings.max_length)
     if (own := getattr(chosen, "evaluate", None)) is not None:
-        options = {"batch_size": batch_size, "precision": precision}
-        return own(bert, records, max_length=max_length, **options)
-    outputs = list(bert.model.output_names)
+        return own(bert, records, settings, batch_size=batch_size, precision=precision)
     require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
     require_kind(bert, "evaluate", chosen)
+    return _evaluate_head(bert, chosen, records, settings.max_length, batch_size, precision)
+
+
+def _evaluate_head(
+    bert: Bert, task: Task, records: list, max_length: int | None, batch_size: int, precision
+) -> dict[str, float]:
+    """Compute the metrics of a model's head; log what they are of."""
+    from kbert.tasks.running import get_output_function
+
+    outputs, labels = list(bert.model.output_names), known_labels(bert)
+    if what := task.describe_metrics(labels):  # it refuses a label that the model lacks
+        _logger.warning("%s", what)
     limit = longest(bert, max_length)
-    labels = known_labels(bert)
-    examples = chosen.encode(records, tokenizer, labels, max_length=limit)
+    examples = task.encode(records, bert.tokenizer, labels, max_length=limit)
     function = get_output_function(bert, outputs, precision)
 
     def predict(inputs):
@@ -97,12 +141,21 @@ def evaluate(
     fixed = bert.spec.seq_len
     lengths = lengths_up_to(limit) if fixed is None else (fixed,)
     evaluation = LabelledEvaluation(
-        *(examples, batch_size, tokenizer.pad_id, lengths),
-        task=chosen,
+        *(examples, batch_size, bert.config.pad_token_id, lengths),
+        task=task,
         records=records,
         labels=labels,
     )
-    return evaluation(predict, outputs)
+    metrics = evaluation(predict, outputs)
+    warn_of_predictions(evaluation.scores, "data")
+    return metrics
+
+
+def warn_of_predictions(scores: Mapping[str, Scores], name: str) -> None:
+    """Log what is wrong with predictions for data of a name, such as that all are one label."""
+    for each in scores.values():
+        if each.warning:
+            _logger.warning("%s: %s", name, each.warning)
 
 
 @dataclass(eq=False)

@@ -46,9 +46,9 @@ def finetune(
 
     Args:
         source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,
-            or a `Bert`. If it has a head for this task with the same labels, that head is reused;
-            otherwise a new head is initialized. With `lora_rank` it can also be the folder of an
-            adapter, or of a run with one: that adapter is trained further, see
+            or a `Bert`. If it has a head for this task with all labels of the data, in any order,
+            that head is reused; otherwise a new head is initialized. With `lora_rank` it can also
+            be the folder of an adapter, or of a run with one: that adapter is trained further, see
             `kbert.tasks.finetuning.continued_adapter`.
         task: the task, which decides what `train` and `dev` hold: one of
             `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.

@@ -5,7 +5,7 @@ import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,17 +35,24 @@ from kbert.tasks.checks import (
 )
 from kbert.tasks.distillation.distillation import Distillation, open_teacher
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
+from kbert.tasks.finetuning.data_summary import (
+    describe_labels,
+    describe_records,
+    summarize_records,
+)
 from kbert.tasks.finetuning.evaluate import (
     Evaluation,
     LabelledEvaluation,
     known_labels,
     require_kind,
+    warn_of_predictions,
 )
+from kbert.tasks.finetuning.label_order import match_outputs, order_labels
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
-from kbert.tasks.intervals import find_intervals
+from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.loop.history import History
-from kbert.training.loss import make_loss
+from kbert.training.loss import Loss, make_loss
 from kbert.training.recipe import Recipe, choose_variant, pin_models
 from kbert.training.run.run_folder import RunFolder
 
@@ -95,7 +102,8 @@ class Finetuning(Recipe):
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         super().__init__(settings, sources)
-        self.task, self.keep_best = task, settings.keep_best
+        self.task = task.with_positive_label(settings.positive_label)
+        self.keep_best = settings.keep_best
         # the weights of a Bert may be others than those at the address that it was loaded from
         self.has_digest = getattr(sources.get("source"), "source", None) is not None
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
@@ -124,16 +132,24 @@ class Finetuning(Recipe):
         )
         self.classifies_pairs = getattr(self._train[0], "pair", None) is not None
         warn_of_records(self._train, self._dev)
+        data = {"train": self._train, "dev": self._dev}
+        self._facts = {
+            name: summarize_records(self.task, records)
+            for name, records in data.items()
+            if records is not None
+        }
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         pin_models(self.sources)
         self.bert, self.adapter = open_source(self.sources["source"], self.settings)
         self.base_address = self.bert.source
+        if self.labels:
+            self.labels = order_labels(self.labels, self.bert, self.task)
+            self.score = self.task.choose_score(self.labels)
+            positive = self.task.find_positive(self.labels)
+            self.settings = dataclasses.replace(self.settings, positive_label=positive)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
-        smoothing = self.settings.label_smoothing
-        options: dict = {"smoothing": smoothing} if smoothing else {}
-        self.losses = {name: make_loss(self.task.loss, **options) for name in self.spec.outputs}
         packed = dataclasses.replace(self.spec, packed=self.settings.packing)
         self.training_spec = choose_variant(self, packed)
         self.trained = choose_trained(self.settings, self.spec, self.bert, self.adapter)
@@ -143,6 +159,7 @@ class Finetuning(Recipe):
         if not self.is_resumed:
             self.settings = dataclasses.replace(self.settings, max_length=limit)
         lengths = self._encode(limit, compiled, shape_cost)
+        self.losses = {name: self._make_loss(name) for name in self.spec.outputs}
         if self.has_digest:
             self.fingerprint["source"] = weights_digest(self.bert)
         # a run that goes on has the same
@@ -155,9 +172,38 @@ class Finetuning(Recipe):
         if self.sources.get("teacher") is not None:
             teacher = _open_teacher(self, lengths[-1])
             self.distillation = Distillation(
-                *(teacher, self.batches, self.settings), losses=self.losses, spec=self.spec
+                *(teacher, self.batches, self.settings),
+                losses=self.losses,
+                spec=self.spec,
+                order=match_outputs(teacher, self.labels),
             )
             self.fingerprint["teacher"] = self.distillation.digest
+        self._log_summary()
+
+    def _make_loss(self, name: str) -> Loss:
+        """Return the loss of an output."""
+        smoothing = self.settings.label_smoothing
+        if not smoothing:
+            return make_loss(self.task.loss)
+        options: dict = {"smoothing": smoothing}
+        if (weights := self.batches.examples.class_weights.get(name)) is not None:
+            options["class_weights"] = weights
+        return make_loss(self.task.loss, **options)
+
+    def _log_summary(self) -> None:
+        """Log what is learned, and how the result is chosen; settings.json has it too."""
+        for name, facts in self._facts.items():
+            _logger.warning("%s", describe_records(name, facts, self.labels))
+        if self.dev is None:
+            _logger.warning("no dev data: the last weights are the result")
+            return
+        weights = f"the best weights by {self.score}" if self.keep_best else "the last weights"
+        what = self.task.describe_metrics(self.labels)
+        _logger.warning("the result has %s on dev%s", weights, f"; {what}" if what else "")
+
+    def summarize(self) -> dict[str, Any]:
+        what = self.task.describe_metrics(self.labels)
+        return self._facts | {"score": self.score, "metrics": what}
 
     def _encode(
         self, limit: int, compiled: bool, shape_cost: float, longest_text: int | None = None
@@ -247,7 +293,7 @@ class Finetuning(Recipe):
     def evaluate(self, engine):
         assert self.dev is not None
         metrics = self.dev(engine.predict, engine.output_names)
-        return metrics, functools.partial(find_intervals, self.dev.scores)
+        return metrics, functools.partial(_judge_result, self.dev.scores)
 
     def make_bert(self, layers) -> Bert:
         # how the training data of a tagger cut texts into words, see `Bert`
@@ -265,12 +311,11 @@ class Finetuning(Recipe):
         )
 
     def describe_data(self, done: int) -> dict[str, str]:
-        labels, epoch = self.labels or (), self.batches.steps_per_epoch
+        epoch = self.batches.steps_per_epoch
         train = f"{len(self.batches.examples):,} {self.units[0]}"
         facts = {"Data": _name_file(self.sources["train"]) + train}
-        if labels:
-            names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
-            facts["Data"] += f", {len(labels)} labels: {names}"
+        if self.labels and "labels" in self._facts["train"]:
+            facts["Data"] += f", {describe_labels(self._facts['train']['labels'], self.labels)}"
         if self.dev is not None:
             dev = f"{len(self.dev):,} {self.units[1]}"
             facts["Dev data"] = _name_file(self.sources["dev"]) + dev
@@ -281,6 +326,12 @@ class Finetuning(Recipe):
         # a run of an older kbert has no intervals
         intervals = {name: tuple(pair) for name, pair in result.get("intervals", {}).items()}
         return Finetuned(bert, history, result["metrics"], folder, intervals)
+
+
+def _judge_result(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float]]:
+    """Return the intervals of the result's metrics; log what its predictions lack."""
+    warn_of_predictions(scores, "dev")
+    return find_intervals(scores)
 
 
 def _name_file(source) -> str:
@@ -318,7 +369,7 @@ def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
     require_kind(teacher, "a teacher (but with alpha 0)", task)
     teacher_labels = known_labels(teacher)
     is_number = task.problem_type == "regression" and teacher.spec.num_labels == 1
-    if teacher_labels != labels and not is_number:
+    if set(teacher_labels or ()) != set(labels or ()) and not is_number:
         raise ValueError(
             f"teacher must have the labels of the data, {first_few(labels or (), 6)}, got "
             f"{first_few(teacher_labels or (), 6)}: "
@@ -328,12 +379,16 @@ def _open_teacher(recipe: Finetuning, tokens: int) -> Bert:
 
 
 def balance_classes(examples: Examples, count: int) -> Examples:
-    """Weight labels: those of a class count for all labels / (classes · labels of that class)."""
+    """Weight labels: those of a class count for all labels / (classes · labels of that class).
+
+    The classes are those that have a label; others weigh 0.
+    """
     weights = {}
     for name, labels in examples.labels.items():
         numbers = np.concatenate([np.atleast_1d(label) for label in labels])
         counts = np.bincount(numbers[numbers != IGNORED], minlength=count)
-        weights[name] = counts.sum() / (count * np.maximum(counts, 1))
+        balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        weights[name] = np.where(counts, balanced, 0.0)
     return dataclasses.replace(examples, class_weights=weights)
 
 

@@ -12,6 +12,8 @@ from kbert.training.run_settings import RunSettings
 if TYPE_CHECKING:
     from kbert.tasks.finetuning.task import Task
 
+COLUMNS = ("text_column", "text_pair_column", "label_column", "label_columns")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningSettings(DistillationSettings, RunSettings):
@@ -42,8 +44,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         packing: pack several examples into one row, for classify and tag: less padding, the same
             results. Each example has its own attention and positions. Batches then mix all lengths,
             while otherwise each has similar ones. It needs one device.
+        positive_label: label that f1 is of, for classify. None: the second one of two labels, and
+            the mean of all labels' F1 if there are more.
         label_smoothing: share of each label that is spread over all labels, for classify and tag.
-            Szegedy et al. 2016, section 7.
+            Szegedy et al. 2016, section 7. With class_weights: as in PyTorch, where each label's
+            share has that label's weight.
         class_weights: give rare labels more weight in the loss, for classify and tag. None: all
             labels weigh the same. "balanced" weights each label by the number of labels divided by
             the number of classes and the label's own count (as scikit-learn does). Losses of
@@ -79,13 +84,18 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
         *("lowercase",),
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
-        *("label_smoothing", "class_weights"),
+        *("positive_label", "label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_ratio", "optimizer"),
         *("freeze", "head_learning_rate", "layer_decay"),
         *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
+    # settings that also hold when the run's model is evaluated
+    evaluation: ClassVar[tuple[str, ...]] = (
+        *COLUMNS,
+        *("no_header", "max_length", "positive_label", "dimensions"),
+    )
 
     text_column: str | None = None
     text_pair_column: str | None = None
@@ -97,6 +107,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     max_length: int | None = None
     lengths: tuple[int, ...] | None = None
     packing: bool = False
+    positive_label: str | None = None
     label_smoothing: float = 0.0
     class_weights: str | None = None
     loss: str | None = None

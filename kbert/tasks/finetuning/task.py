@@ -1,11 +1,12 @@
 """Tasks for fine-tuning: a `Task` reads and encodes data, and computes metrics."""
 
+import copy
 import dataclasses
 import os
 import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.parquet_file import is_parquet, read_parquet
@@ -69,6 +70,7 @@ class Task(Protocol):
         recipe: the module that has the class of its runs as RECIPE.
         takes_teacher: whether a teacher's outputs can be learned.
         takes_label_columns: whether the labels may be columns of 0 and 1.
+        positive_label: the label that a classifier's f1 is of; None: the second one of two.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Task(Protocol):
     recipe: str = "kbert.tasks.finetuning.recipe"
     takes_teacher: bool = True
     takes_label_columns: bool = False
+    positive_label: str | None = None
 
     @property
     def loss(self) -> str:
@@ -90,6 +93,14 @@ class Task(Protocol):
     def trains_embeddings(self) -> bool:
         """True if there is no head."""
         return not HEADS[self.head].layers
+
+    def with_positive_label(self, label: str | None) -> Self:
+        """Return the task with another positive label; a ValueError if it has none."""
+        if label is not None and self.name != "classify":
+            raise ValueError(f"positive_label must be for the task classify, got {self.name}")
+        task = copy.copy(self)
+        task.positive_label = label
+        return task
 
     def load_recipe(self) -> Callable:
         """Return the class of its runs."""
@@ -114,6 +125,22 @@ class Task(Protocol):
     def check_labels(self, records: Sequence, labels: Sequence[str], /) -> None:
         """Raise a ValueError, with file and line, for a label that `labels`, of classes, lacks."""
         return None
+
+    def count_labels(self, records: Sequence, /) -> dict[str, Any]:
+        """Return what records teach, as JSON: "labels", a count by label, or other facts."""
+        return {}
+
+    def choose_score(self, labels: Sequence[str] | None) -> str:
+        """Return the metric that says what is best; `labels` are the head's."""
+        return self.score
+
+    def find_positive(self, labels: Sequence[str]) -> str | None:
+        """Return the label that f1 is of; None: it is of none, or of several."""
+        return None
+
+    def describe_metrics(self, labels: Sequence[str] | None) -> str:
+        """Return what a metric is of, where its name does not say it, in words; else ""."""
+        return ""
 
     def encode(self, records: Sequence, /, tokenizer, labels, *, max_length: int) -> "Examples":
         """Encode records: the model's inputs, and the labels as numbers."""

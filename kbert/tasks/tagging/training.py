@@ -1,8 +1,10 @@
 """A label for each word: names, parts of speech."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +13,13 @@ from kbert.data.labelled.data_warnings import list_labels
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.io.wording import first_few
 from kbert.tasks import metrics
+from kbert.tasks.finetuning.data_summary import describe_one_class
 from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import Columns, TableTask, number_label
 from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
+from kbert.tasks.tagging.schemes import OUTSIDE, find_scheme
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
 _ENTITY = re.compile(r"O|[BIESLU]-.+")
@@ -43,7 +48,10 @@ class Tagging(TableTask):
     few = 100  # words
 
     def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
-        return LabelledRecords(read_conll(path, options, self.find_header))
+        records = LabelledRecords(read_conll(path, options, self.find_header))
+        usual = ("FORM", "UPOS") if path.suffix == ".conllu" else ("the first", "the last")
+        records.columns = {"texts": [options.text or usual[0]], "label": options.label or usual[1]}
+        return records
 
     def split_labels(self, cell: str) -> tuple[str]:
         """Return one label for all entities."""
@@ -126,11 +134,11 @@ class Tagging(TableTask):
         return find_punctuation((word for one in records for word in one.words), tokenizer)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
-        """accuracy of words; precision, recall, f1: of entities as seqeval's, else macro F1.
+        """accuracy of words; precision, recall and f1 of entities as seqeval's, else macro_f1.
 
         A word that the tokenizer drops counts as O, or as the first label where there is none.
         """
-        outside = "O" if "O" in labels else labels[0]
+        outside = OUTSIDE if OUTSIDE in labels else labels[0]
         predicted = [[outside] * len(record.words) for record in records]
         for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
             for word, token in zip(note.words, note.tokens, strict=True):
@@ -145,9 +153,39 @@ class Tagging(TableTask):
             )
             for sentences in (gold, predicted)
         ]
-        if metrics.are_entity_labels(labels):
-            columns.append(metrics.count_entities(gold, predicted))
-        return Scores(tuple(columns), _compute)
+        if scheme := find_scheme(labels):
+            tags = [
+                [[scheme.tags[label] for label in sentence] for sentence in sentences]
+                for sentences in (gold, predicted)
+            ]
+            columns.append(metrics.count_entities(*tags))
+        warning = describe_one_class(
+            [label for sentence in gold for label in sentence],
+            [label for sentence in predicted for label in sentence],
+            "words",
+        )
+        return Scores(tuple(columns), _compute, warning=warning)
+
+    def choose_score(self, labels: Sequence[str] | None) -> str:
+        """Return "f1" where the labels are tags of entities, else "macro_f1"."""
+        return "f1" if find_scheme(labels or ()) else "macro_f1"
+
+    def describe_metrics(self, labels: Sequence[str] | None) -> str:
+        scheme = find_scheme(labels or ())
+        if scheme is None:
+            return "the labels are no tags of entities: macro_f1 is the mean F1 of the labels"
+        types = f" ({first_few(scheme.types, 12)})" if any(scheme.types) else ""
+        text = f"f1 is that of entities{types}, as seqeval's"
+        if scheme.odd:
+            text += f"; labels that are no tags of entities count as O: {first_few(scheme.odd)}"
+        return text
+
+    def count_labels(self, records: Sequence[Sentence]) -> dict[str, Any]:
+        counts = Counter(label for sentence in records for label in sentence.labels)
+        facts = {"words": counts.total(), "labels": counts}
+        if (scheme := find_scheme(counts)) and any(scheme.types):
+            facts["entity_types"] = list(scheme.types)
+        return facts
 
 
 def _compute(gold: np.ndarray, predicted: np.ndarray, entities: np.ndarray | None = None) -> dict:
@@ -155,7 +193,7 @@ def _compute(gold: np.ndarray, predicted: np.ndarray, entities: np.ndarray | Non
     gold, predicted = np.concatenate(gold), np.concatenate(predicted)
     accuracy = {"accuracy": metrics.accuracy(gold, predicted)}
     if entities is None:
-        return accuracy | {"f1": metrics.macro_f1(gold, predicted)}
+        return accuracy | {"macro_f1": metrics.macro_f1(gold, predicted)}
     return accuracy | metrics.entity_scores(entities)
 
 

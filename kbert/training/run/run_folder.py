@@ -1,6 +1,6 @@
 """Folder of a run of any task: its settings, its state, its result.
 
-RUN/settings.json        what the run was asked for and a fingerprint of its data
+RUN/settings.json        what the run was asked for, what its data are, and their fingerprint
     environment.json     versions, devices
     metrics.jsonl        one line per step          tensorboard/   the same for TensorBoard
     checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
@@ -43,7 +43,7 @@ _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
-COMPUTATION = 4
+COMPUTATION = 5
 
 _SETTINGS_FILE = js.fields(
     {
@@ -56,6 +56,7 @@ _SETTINGS_FILE = js.fields(
         "computation": js.whole(1, 2**31),
         "places": js.mapping_of(js.or_null(js.TEXT), "paths by name"),
         "keep_checkpoints": js.FLAG,
+        "data": js.OBJECT,
     },
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
@@ -71,6 +72,7 @@ class RunFolder:
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
         self.data_paths = json.get("places", {})
+        self.summary = json.get("data", {})  # what it learns, for people; see `Recipe.summarize`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
         self.chief = chief  # whether this process writes; only one process does, all read
@@ -87,6 +89,7 @@ class RunFolder:
         *,
         task: str = "pretrain",
         data_paths: dict | None = None,
+        summary: dict | None = None,
         keep_checkpoints: bool = False,
     ) -> "RunFolder":
         """Create a new run's folder, which all processes `open`; refuse one that is used."""
@@ -95,6 +98,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
         values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
+        values |= {"data": as_json(summary or {})}
         values |= {"settings": as_json(settings), "fingerprint": as_json(fingerprint)}
         with lock_folder(path):
             refuse_used(path)  # by another process that started in it just now

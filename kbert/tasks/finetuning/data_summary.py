@@ -1,0 +1,96 @@
+"""What a run learns, in words and for its settings.json: examples, labels, columns, the metric."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbert.io import printable
+from kbert.io.wording import first_few
+
+_SHOWN = 12  # labels; a file has all
+_TEXT_ROLES = ("text", "second text", *["further text"] * 100)
+
+
+def summarize_records(task, records: Sequence) -> dict[str, Any]:
+    """Return the facts of training or dev data, as JSON.
+
+    These are the number of examples; "columns" by role, unless the data have none; "pairs", whether
+    there are second texts, where the task has them; and those of `Task.count_labels`.
+    """
+    facts: dict[str, Any] = {"examples": len(records)}
+    if columns := getattr(records, "columns", None):
+        facts["columns"] = columns
+    if hasattr(records[0], "pair"):
+        facts["pairs"] = records[0].pair is not None
+    counts = task.count_labels(records)
+    if labels := counts.get("labels"):
+        counts = counts | {"labels": {label: labels[label] for label in sorted(labels)}}
+    return facts | counts
+
+
+def describe_records(name: str, facts: Mapping[str, Any], labels: Sequence[str] | None) -> str:
+    """Describe data in one line; `labels` are the head's, in its order, or None."""
+    texts = []
+    for key, value in facts.items():
+        if key == "examples":
+            texts.append(f"{value:,} examples")
+        elif key == "labels":
+            texts.append(describe_labels(value, labels or tuple(value)))
+        elif key == "numbers":
+            texts.append(f"numbers from {value['lowest']:g} to {value['highest']:g}")
+            texts.append(f"mean {value['mean']:.4g}")
+        elif key not in ("columns", "pairs"):
+            texts.append(f"{key.replace('_', ' ')}: {_describe_value(value)}")
+    line = f"{name}: {', '.join(texts)}"
+    columns = _describe_columns(facts.get("columns", {}))
+    return f"{line}; {columns}" if columns else line
+
+
+def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
+    """Return "2 labels: bad (3), good (57)", with the most frequent ones if there are many."""
+    named = [*labels, *(label for label in counts if label not in labels)]
+    if len(named) > _SHOWN:
+        named.sort(key=lambda label: -counts.get(label, 0))
+    listed = [f"{printable.cut(label, 40)} ({counts.get(label, 0):,})" for label in named]
+    return f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
+
+
+def describe_one_class(gold: Sequence, predicted: Sequence, what: str) -> str:
+    """Return a sentence if all predictions are one class, and the right ones are not; else ""."""
+    if len(set(predicted)) != 1 or len(set(gold)) < 2:
+        return ""
+    return (
+        f"all {len(predicted):,} {what} are predicted as {predicted[0]!r}, though the data have "
+        f"{len(set(gold)):,} labels: the model has not learned to tell them apart"
+    )
+
+
+def _describe_columns(columns: Mapping[str, Any]) -> str:
+    """Return "columns: review (text), stars (label)", in brackets what they hold; else ""."""
+    named = []
+    for role, names in columns.items():
+        if isinstance(names, str):
+            named.append((names, role))
+        elif role == "texts":
+            named += zip(names, _TEXT_ROLES[: len(names)], strict=True)
+        else:
+            named += [(name, role) for name in names]
+    listed = [name if name == role else f"{name} ({role})" for name, role in named]
+    return f"columns: {first_few(listed, 8)}" if listed else ""
+
+
+def _describe_value(value) -> str:
+    """Return a number, a text, a list or a few counts in words."""
+    if isinstance(value, Mapping):
+        return first_few([f"{name} ({count:,})" for name, count in value.items()], 6)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return first_few(value, 6)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def summarize_numbers(numbers: Sequence[float]) -> dict[str, float]:
+    """Return the range and the mean of numbers to predict."""
+    return {
+        "lowest": float(min(numbers)),
+        "highest": float(max(numbers)),
+        "mean": float(sum(numbers) / len(numbers)),
+    }
