@@ -221,7 +221,7 @@ def demo(output):
     click.echo(summary_text(shown, width=width_shown(), counts=(account.params,) * 2))
     _introduce("account", "parameters and FLOPs")
     click.echo("\n\n".join(account_text("base", account).split("\n\n")[:3]) + "\n")
-    _introduce("verify", "the comparisons and the verdict")
+    _introduce("verify", "the comparisons")
     report = _verify(model, whole=False)
     click.echo(f"\n$ kbert plot base -o {output}\n")
     _plot(model, output, True)
@@ -251,11 +251,8 @@ def _verify(subject, whole: bool = True):
         from kbert.show import verification
     with progress("verifying"):
         report = verification.verify(subject)
-    text = str(report)
-    if not whole and report.ok:  # without the corrections of published texts
-        comparisons, *_, verdict = text.split("\n\n")
-        text = f"{comparisons}\n\n{verdict}"
-    click.echo(text, nl=False)
+    text = str(report)  # the comparisons, then what is wrong in published texts
+    click.echo(text if whole or not report.ok else text.split("\n\n")[0] + "\n", nl=False)
     return report
 
 
