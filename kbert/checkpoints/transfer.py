@@ -144,6 +144,9 @@ def _blocks(array: np.ndarray) -> np.ndarray:
 
 def check_whole(model, spec: GraphSpec) -> None:
     """Raise a ValueError unless a model's weights are exactly those of a spec's graph."""
+    from kbert.model.layers.quantized import refuse_quantized  # imports Keras
+
+    refuse_quantized(model.layers)
     expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
     shapes = {
         f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)

@@ -27,10 +27,12 @@ def resolve_graph(
     folder's configuration or of a JSON file, else 2. Errors are those of `get_config`.
     """
     sizes = get_config(config)
-    file = None if isinstance(config, BertConfig) else find_file(config)
-    values = {} if file is None else js.read(file, js.OBJECT)
-    if head is None and file is not None and Path(config).is_dir():
-        head = find_head(values)
+    values: dict = {}
+    if not isinstance(config, BertConfig) and (file := find_file(config)) is not None:
+        values = js.read(file, js.OBJECT)
+        if head is None and Path(config).is_dir():
+            head = find_head(values)
+
     if num_labels is None:
         num_labels = count_labels(values)
     return sizes, head or DEFAULT_HEAD, DEFAULT_LABELS if num_labels is None else num_labels
@@ -38,9 +40,10 @@ def resolve_graph(
 
 def find_head(values: dict) -> str | None:
     """Return the head of the class that config.json names; None for none or an unknown one."""
-    architectures = values.get("architectures")
+    architectures = values.get("architectures", [])
     if not js.matches(architectures, _ARCHITECTURES):
         return None
+
     heads = [aliases.resolve("head", name) for name in architectures]
     return next((head for head in heads if head in HEADS), None)
 

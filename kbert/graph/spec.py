@@ -89,9 +89,8 @@ class GraphSpec:
         The head and the number of labels may be a folder's: see `resolve_graph`.
         """
         sizes, head, num_labels = resolve_graph(config, head, num_labels)
-        if isinstance(seq_len, str) and seq_len == POSITIONS:
-            seq_len = sizes.positions
-        return cls(sizes, head, seq_len=seq_len, num_labels=num_labels, **others)
+        others["seq_len"] = sizes.positions if seq_len == POSITIONS else seq_len
+        return cls(sizes, head, num_labels=num_labels, **others)
 
     def for_training(self) -> Self:
         """Return the variant that trains fastest: selected positions, if they are few.

@@ -112,8 +112,14 @@ class BertModel(keras.Model):
             (print_fn or print)(line)
 
     def save(self, *args, **kwargs):
-        """Save as Keras does, without importing TensorFlow on JAX and torch."""
+        """Save as Keras does, without importing TensorFlow on JAX and torch.
+
+        Raises:
+            ValueError: Keras's `quantize` changed a layer of which it cannot open a file again; no
+                file is touched.
+        """
         with without_tensorflow():
+            self.get_config()  # refuses such a layer; Keras asks for it after it opened the file
             super().save(*args, **kwargs)
 
     def get_config(self):

@@ -127,8 +127,8 @@ class VerificationReport:
         text = f"{', '.join(sources[:-1])} and {sources[-1]} agree."
         if self.errata:
             text += (
-                f" {len(self.errata)} statements of published texts do not: they are corrected "
-                "above, with the arithmetic."
+                f" {len(self.errata)} statements of published texts do not: each is corrected, "
+                "with its arithmetic."
             )
         return text[0].upper() + text[1:]
 

@@ -16,8 +16,11 @@ from kbert.checkpoints.keras import file as keras_file
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.model import builder
+from kbert.model.layers import encoder
 
 pytestmark = nightly_on("jax", "torch")  # test_saving opens files of each backend
+# Keras warns of each layer that it leaves as it is.
+KEEPS_LAYERS = pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`:UserWarning")
 LABELS = ("no", "yes", "maybe", "so", "what")
 CONFIG, WEIGHTS, SETTINGS = "config.json", "model.weights.h5", "kbert/bert.json"
 
@@ -287,11 +290,43 @@ def test_file_of_another_model_names_that_model(small, tmp_path):
         ("intermediate", "intermediate/kernel must be in one of float32"),
     ],
 )
-def test_a_quantized_model_is_refused(small, tmp_path, layer, part):
+def test_a_quantized_file_is_refused(small, tmp_path, monkeypatch, layer, part):
+    """A file of an older kbert, which saved it."""
+    monkeypatch.setattr(encoder, "refuse_quantized", lambda layers: None)
     model = build_model(small, "encoder")
     model.quantize("int8", filters=layer)
     model.save(tmp_path / "int8.keras")
     refused(tmp_path / "int8.keras", part)
+
+
+@pytest.mark.full
+@KEEPS_LAYERS
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8", "gptq"])
+def test_quantized_model_is_not_saved(small, tmp_path, mode):
+    """Keras writes a file that it cannot open again: nothing is written, old files stay."""
+    model = build_model(small, "encoder")
+    if mode == "gptq":  # Keras changes the layers before it asks for their order
+        config = keras.quantizers.GPTQConfig(dataset=["a"], tokenizer=str.split)
+        with pytest.raises(ValueError, match="structure"):
+            model.quantize(config=config)
+    else:
+        model.quantize(mode)
+    around = keras.Model(model.inputs, keras.layers.Dense(2)(model.outputs[1]))
+    bert = kbert.Bert(small, "encoder", model)
+    for name in ("old.keras", "old.h5"):
+        (tmp_path / name).write_bytes(b"old")
+    for save in (
+        lambda: model.save(tmp_path / "old.keras"),
+        lambda: model.save(tmp_path / "old.h5"),
+        lambda: kbert.save(bert, tmp_path / "old.keras"),
+        lambda: kbert.save(bert, tmp_path / "folder"),
+        lambda: kbert.save(bert, tmp_path / "new.onnx"),
+        lambda: keras.models.clone_model(around),
+    ):
+        with pytest.raises(ValueError, match=rf"quantized \({mode}\).*quantize='int8_dynamic'"):
+            save()
+    files = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert files == {"old.keras": b"old", "old.h5": b"old"}
 
 
 def test_failed_save_keeps_the_old_file(small, tmp_path):

@@ -9,7 +9,7 @@ from kbert.graph.closed_form import config_letters
 from kbert.heads import HEADS, HEADS_WITH_LABELS
 
 pytest.importorskip("py_mini_racer", reason="pip install -e '.[test]': an engine of JavaScript")
-from helpers.explorer_pages import panel_engine  # noqa: E402
+from helpers.explorer_pages import panel_engine
 
 LAYER = re.compile(r"\b(?:Encoder-\d+|Input|Embedding|MLM|NSP|Span|Classifier)-[A-Z][A-Za-z-]*")
 OF_THE_PAPER = ("base", "large")

@@ -19,6 +19,7 @@ import keras
 from keras import ops
 
 from kbert import ops as kops
+from kbert.model.layers.quantized import refuse_quantized
 from kbert.ops import activations, keras_internals, reference
 
 _register = keras.saving.register_keras_serializable("kbert")
@@ -286,6 +287,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         query, key, _ = self._project(x)
         return kops.attention_probs(query, key, _expand_mask(mask))
 
+    def get_config(self):
+        """Return Keras's configuration; raise a ValueError if the layer is quantized."""
+        refuse_quantized([self])
+        return super().get_config()
+
     def compute_mask(self, inputs, mask=None):
         return None if isinstance(inputs, (list, tuple)) else mask
 
@@ -404,6 +410,8 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
+        """Return the arguments; raise a ValueError if the layer is quantized."""
+        refuse_quantized([self])
         return super().get_config() | {
             "units": self.units,
             "hidden_act": self.hidden_act,
