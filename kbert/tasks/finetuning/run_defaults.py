@@ -58,7 +58,8 @@ def complete_options(run: RunFolder | None, task: str, data, given: Mapping) -> 
 
 def trains_pairs(run: RunFolder | None) -> bool | None:
     """Return whether a run's training data are pairs of texts; None: that is not known."""
-    return None if run is None else run.summary.get("train", {}).get("pairs")
+    train = None if run is None else run.summary.get("train")
+    return train.get("pairs") if isinstance(train, dict) else None
 
 
 def warn_of_pairs(run: RunFolder | None, are_pairs: bool, way: str = "") -> None:

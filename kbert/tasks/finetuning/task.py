@@ -95,9 +95,11 @@ class Task(Protocol):
         return not HEADS[self.head].layers
 
     def with_positive_label(self, label: str | None) -> Self:
-        """Return the task with another positive label; a ValueError if it has none."""
+        """Return the task with a positive label; a ValueError if it can have none."""
         if label is not None and self.name != "classify":
             raise ValueError(f"positive_label must be for the task classify, got {self.name}")
+        if label is None:
+            return self
         task = copy.copy(self)
         task.positive_label = label
         return task
