@@ -137,7 +137,8 @@ def read_lines(path: str) -> list[str]:
     if path != "-":
         bounds.check_regular(path)
     data = open_stdin().read() if path == "-" else Path(path).read_bytes()
-    lines = convert_text(data, name).split(b"\n")
+    data = convert_text(data, name)
+    lines = data.split(b"\n" if b"\n" in data else b"\r")  # CR: old Macs
     _warn_of_table(path)
     _warn_of_header(lines[0], name)
     if not lines[-1]:  # what follows the last line's end

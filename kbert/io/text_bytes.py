@@ -138,6 +138,6 @@ def _refuse_others(head: bytes, name: str) -> None:
 
 def _convert_first(name: str) -> ValueError:
     return ValueError(
-        f"{name}: expected UTF-8 text, got UTF-16 or no text at all: save it as UTF-8, or convert "
-        "it, iconv -f UTF-16 -t UTF-8 FILE > NEW"
+        f"{name}, line 1: must be UTF-8, got UTF-16 or no text at all: save it as UTF-8, or "
+        "convert it, iconv -f UTF-16 -t UTF-8 FILE > NEW"
     )

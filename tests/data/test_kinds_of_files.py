@@ -128,6 +128,12 @@ def test_a_table_is_no_corpus(tmp_path, capsys, monkeypatch, command, name):
     assert name in done.err and not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_in_any_way(tmp_path, end):
+    (tmp_path / "a.txt").write_bytes(f"one{end}{end}two{end}".encode())
+    assert read_lines(str(tmp_path / "a.txt")) == ["one", "", "two"]
+
+
 def test_rows_given_as_lines_are_warned_of(tmp_path, caplog):
     (tmp_path / "a.csv").write_text("a,1\nb,0\n")
     assert read_lines(str(tmp_path / "a.csv")) == ["a,1", "b,0"]

@@ -67,6 +67,7 @@ GLUE = [  # as in the published train.tsv of MRPC, SST-2 and QNLI, which quote n
     '" hey arnold !',
     'what is the "royal we" ?',
     '"The screen is 5" wide"',
+    '"an ""odd"" line"',  # quoted for csv, but other lines are not
 ]
 
 

@@ -44,7 +44,6 @@ class Classification(LabelledTask):
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
     takes_label_columns = True
-    way_to_name_labels = WAY_TO_NAME_LABELS
 
     def join_labels(self, labels: Sequence[str], location: str) -> str:
         if len(labels) != 1:
