@@ -243,10 +243,10 @@ def test_the_name_of_a_data_set_is_told_apart(hub, capsys):
     ],
 )
 def test_addresses_of_data_sets_give_the_command_that_downloads_them(hub, address, tmp_path):
-    from huggingface_hub.hf_api import repo_type_and_id_from_hf_id
+    from huggingface_hub.constants import REPO_TYPES_URL_PREFIXES
 
-    kind, owner, name = repo_type_and_id_from_hf_id("hf://datasets/owner/reviews")
-    command = f"hf download {owner}/{name} .*--repo-type {kind}"
+    kinds = {prefix: kind for kind, prefix in REPO_TYPES_URL_PREFIXES.items()}
+    command = f"hf download owner/reviews .*--repo-type {kinds['datasets/']}"
     with pytest.raises(ValueError, match=command):
         kbert.load(address)
     if address.startswith("hf:"):

@@ -130,3 +130,29 @@ def test_embed_writes_over_a_file_if_it_is_asked(saved, tmp_path, capsys):
     assert (done.status, path.read_bytes()) == (2, MINE) and "--overwrite" in done.err
     assert run(capsys, *command, "--overwrite").status == 0
     assert len(np.load(path)) == 2
+
+
+def test_prepare_keeps_another_vocabulary(tmp_path, small):
+    corpus, mine = tmp_path / "corpus.txt", tmp_path / "shards" / "vocabulary" / "vocab.txt"
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    tokenizer = kbert.train_vocab(corpus, 90, tmp_path / "vocabulary")
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(MINE)
+    with pytest.raises(FileExistsError, match=r"vocab\.txt"):
+        kbert.prepare(corpus, tokenizer, tmp_path / "shards", processes=1)
+    assert mine.read_bytes() == MINE
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.json", "out.keras"])
+def test_a_folder_is_not_called_as_a_file(tmp_path, saved, name):
+    corpus, path = tmp_path / "corpus.txt", tmp_path / name
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    train = [("a cat", "0"), ("the dog", "1")]
+    for write in (
+        lambda: kbert.train_vocab(corpus, 90, path),
+        lambda: kbert.prepare(corpus, saved[0] / "encoder", path),
+        lambda: kbert.finetune(saved[1]["encoder"], "classify", train=train, output=path),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be a folder"):
+            write()
+    assert not path.exists()
