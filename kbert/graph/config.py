@@ -278,9 +278,7 @@ class BertConfig:
         values = js.read(path, what="JSON of a configuration")
         return cls.from_dict(values, source=str(path))
 
-    def to_json(
-        self, path: str | os.PathLike | None = None, *, overwrite: bool = False
-    ) -> str:
+    def to_json(self, path: str | os.PathLike | None = None, *, overwrite: bool = False) -> str:
         """Return the configuration as JSON text; write it to a file if `path` is given.
 
         A file named `bert_config.json` gets Google's keys; any other name gets transformers' keys,

@@ -52,8 +52,8 @@ def check_kind(path: str | os.PathLike) -> None:
     path = Path(path)
     if path.is_file() and not is_of_kind(path):
         raise FileExistsError(
-            f"{path} is not {_KINDS[path.suffix.lower()]}, and only such a file is replaced: choose "
-            "another path, or remove the file first"
+            f"{path} is not {_KINDS[path.suffix.lower()]}, and only such a file is replaced: "
+            "choose another path, or remove the file first"
         )
 
 

@@ -26,7 +26,18 @@ from kbert.io.wording import way_to_overwrite
 _NAME = ".kbert"
 _NEW, _ALONE = "new", "alone.new"
 _DESCRIBING = (".json", ".pb")  # endings of what another program opens first
-_FILE_ENDINGS = (".csv", ".gz", ".html", ".json", ".jsonl", ".keras", ".npy", ".tsv", ".txt", ".zip")
+_FILE_ENDINGS = (
+    ".csv",
+    ".gz",
+    ".html",
+    ".json",
+    ".jsonl",
+    ".keras",
+    ".npy",
+    ".tsv",
+    ".txt",
+    ".zip",
+)
 _WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 _one_at_a_time = threading.Lock()
 
@@ -145,13 +156,18 @@ def check_new_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Pat
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(f"{path}: a file, not a folder")
-    if path.suffix.lower() in _FILE_ENDINGS and not path.exists():
-        raise ValueError(f"{path} must be a folder, but ends as a file: leave {path.suffix} out")
+    refuse_file_name(path)
     if has_files(path) and not overwrite:
         raise FileExistsError(
             f"{path} holds files: write into it with {way_to_overwrite()}, or choose another place"
         )
     return path
+
+
+def refuse_file_name(path: Path) -> None:
+    """Raise a ValueError for a new folder that would be called as files are, such as vocab.txt."""
+    if path.suffix.lower() in _FILE_ENDINGS and not path.exists():
+        raise ValueError(f"{path} must be a folder, but ends as a file: leave {path.suffix} out")
 
 
 def is_own(name: str) -> bool:

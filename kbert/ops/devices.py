@@ -3,7 +3,6 @@
 import contextlib
 import os
 
-
 WITH_GRADIENTS = ("tensorflow", "jax", "torch")  # backends of Keras; the others only compute
 
 

@@ -224,6 +224,39 @@ def test_a_token_opens_private_and_gated_models(hub, bert_folder, monkeypatch, o
     assert at_cdn == {None}  # the token stays with the hub
 
 
+def test_the_name_of_a_data_set_is_told_apart(hub, capsys):
+    hub.data_sets.add("owner/reviews")
+    for name in ("owner/reviews", "hf://owner/reviews"):
+        line = failed_line(capsys, "download", name)
+        assert "data set" in line and "hf download owner/reviews --repo-type dataset" in line
+    assert "data set" not in failed_line(capsys, "download", "owner/nothing")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hf://datasets/owner/reviews",
+        "hf://datasets/owner/reviews/data/train.csv",
+        "hf://datasets/owner/reviews@v1/train.csv",
+        "https://huggingface.co/datasets/owner/reviews",
+        "https://huggingface.co/datasets/owner/reviews/tree/main",
+    ],
+)
+def test_addresses_of_data_sets_give_the_command_that_downloads_them(hub, address, tmp_path):
+    from huggingface_hub.constants import REPO_TYPES_URL_PREFIXES
+
+    kinds = {prefix: kind for kind, prefix in REPO_TYPES_URL_PREFIXES.items()}
+    command = f"hf download owner/reviews .*--repo-type {kinds['datasets/']}"
+    with pytest.raises(ValueError, match=command):
+        kbert.load(address)
+    if address.startswith("hf:"):
+        with pytest.raises(ValueError, match=command) as raised:
+            kbert.train_vocab(address, 90, tmp_path / "out")
+        for part in address.split("reviews")[1].replace("@", " ").replace("/t", " t").split():
+            assert part.strip("/") in str(raised.value)
+    assert not hub.requests
+
+
 def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     (tmp_path / "model.onnx").write_bytes(b"1")

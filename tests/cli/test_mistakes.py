@@ -146,6 +146,10 @@ MISTAKES += [
     ("explore empty -o x.html", "no checkpoint"),
     ("demo -o bert.gif", ".png", "bert.gif"),
     ("demo base", "base"),
+    ("demo -o bert.pgn", "did you mean bert.png?"),
+    ("demo -o mine.png", "mine.png", "is not a PNG picture"),
+    ("plot tiny -o mine.svg", "mine.svg", "is not an SVG picture"),
+    ("explore tiny -o mine.html", "mine.html", "is not a page that kbert wrote"),
     ("download nowhere", "nowhere"),
     ("download tiny", "build_bert('tiny')"),
     ("download encodr", "has an owner"),
@@ -162,7 +166,10 @@ MISTAKES += [
     ("convert encoder out.zip", "reads and does not write"),
     ("convert encoder out --to keras", "must end in .keras"),
     ("convert encoder nowhere/out.keras", "no such folder"),
-    ("convert encoder empty --to onnx", "a folder, not a file"),
+    ("convert encoder empty --to onnx", "must end in .onnx"),
+    ("convert encoder out.kears", ".keras, .onnx, .tflite", "did you mean out.keras?"),
+    ("convert encoder out.safetensors", ".keras, .onnx, .tflite", "--to transformers"),
+    ("convert encoder out.keras --to transformers", "written as a folder"),
     ("convert encoder lines.txt", "a file, not a folder"),
     ("convert encoder locked/out", "cannot write in this folder"),
     ("convert encoder encoder --to google", "another checkpoint"),
@@ -218,6 +225,11 @@ MISTAKES += [
     ("attention encoder a -o map.gif", ".png"),
     ("attention encoder a -o locked/map.html", "cannot write in this folder"),
     ("attention encoder a -o empty", ".html"),
+    ("attention encoder a -o mine.html", "mine.html", "is not a page that kbert wrote"),
+    ("attribute classifier a -o mine.html", "mine.html", "is not a page that kbert wrote"),
+    ("embed encoder lines.txt -o mine.npy", "mine.npy", "--overwrite"),
+    ("vocab lines.txt --size 90 -o data", "data", "holds files", "--overwrite"),
+    ("vocab lines.txt --size 90 -o vocab.txt", "vocab.txt must be a folder"),
     ("vocab lines.txt --size 9 -o=", "expected a path, got an empty one"),
     ("vocab bad.txt --size 700 -o v", "bad.txt, line 2: must be UTF-8"),
     ("vocab blank.txt --size 700 -o v", "got no sentence in blank.txt"),
@@ -334,6 +346,7 @@ def place(saved, tmp_path_factory):
         "other.tsv": b"a\t0\nb\t2\n",
         "short.tsv": b"a\t0\nb\t1\nc\n",
     }
+    files |= {f"mine.{ending}": b"notes of mine" for ending in ("html", "npy", "png", "svg")}
     for name, content in files.items():
         (place / name).write_bytes(content)
     for name in ("empty", "locked", "tuning", "data/RTE", "folder.json", "bert-base-uncasedd"):

@@ -160,6 +160,12 @@ class Handler(BaseHTTPRequestHandler):
         gated = "auto" if repository.gated else False
         self.send(200, about | {"private": repository.private, "gated": gated})
 
+    def data_set(self, name):
+        if name not in self.hub.data_sets:
+            raise _Refusal(401, "Invalid username or password.")
+        about = {"id": name, "author": name.partition("/")[0], "sha": "0" * 40, "tags": []}
+        self.send(200, about | {"private": False, "gated": False, "siblings": []})
+
     def tree(self, name, revision, under):
         repository = self.repository(name)
         files = repository.commits[self.commit_of(repository, revision)]
@@ -256,5 +262,6 @@ _ROUTES = {
     r"/api/models/(.+)/tree/([^/]+)/?(.*)": Handler.tree,
     r"/api/models/(.+)/revision/([^/]+)": Handler.info,
     r"/api/models/([^/]+(?:/[^/]+)?)": Handler.info,
+    r"/api/datasets/([^/]+/[^/]+)": Handler.data_set,
     r"/([^/]+(?:/[^/]+)?)/resolve/([^/]+)/(.+)": Handler.resolve,
 }

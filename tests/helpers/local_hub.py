@@ -98,6 +98,7 @@ class LocalHub:
     Attributes:
         endpoint: the value for HF_ENDPOINT.
         repositories: by name, "org/name".
+        data_sets: the names of repositories that are data sets.
         moved: the new name of each old one.
         tokens: whether each token may write, and read what is private or gated.
         faults: by a part of an address.
@@ -106,6 +107,7 @@ class LocalHub:
 
     def __init__(self):
         self.repositories: dict[str, Repository] = {}
+        self.data_sets: set[str] = set()
         self.moved: dict[str, str] = {}
         self.tokens = {"hf_owner": True, "hf_stranger": False}
         self.faults: dict[str, Fault] = {}

@@ -108,7 +108,6 @@ def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
         ([["a"], "b"], r"texts\[1\] must be a list of words, as others are, got 'b'"),
         ([["a", 3]], r"texts\[0\]\[1\] must be a str, got int"),
         ([["a", " "]], r"texts\[0\]\[1\] must be a word, got ' '"),
-        ([], "texts must hold at least one text, got an empty list"),
     ],
 )
 def test_bad_lists_of_words_are_refused(bert, texts, said):

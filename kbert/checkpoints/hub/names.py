@@ -22,7 +22,7 @@ _REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no p
 _PAGE = re.compile(
     r"https?://huggingface\.co/([^/?#]+/[^/?#]+)(?:/(?:tree|commit)/([^?#]+))?[/?#]?.*"
 )
-_DATA_SET = re.compile(r"(?:https?://huggingface\.co|hf:/)/datasets/([^/?#]+/[^/?#]+).*")
+_DATA_SET = re.compile(r"(?:https?://huggingface\.co/|hf:/+)datasets/([^/?#]+/[^/?#@]+).*")
 _CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
 # A Path makes one slash of the two of hf://.
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")

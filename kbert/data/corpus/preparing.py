@@ -33,6 +33,7 @@ from kbert.data.corpus.text_files import FORMATS, describe, find_files, format_o
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
+from kbert.io.folders import check_new_folder
 from kbert.io.progress import progress_bar
 from kbert.io.text_bytes import is_packed
 from kbert.io.wording import check_choice
@@ -92,7 +93,7 @@ def prepare(
     check_choice("sentences" if format is None else format, FORMATS, "format")
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
-    files, folder = find_files(corpus), Path(output)
+    files, folder = find_files(corpus), check_new_folder(output, overwrite=True)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
     )

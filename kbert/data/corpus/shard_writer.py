@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from kbert.io.folders import atomic_folder
 from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
+_OTHER_FOLDER = "choose another folder for the shards"
 
 _END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
@@ -52,6 +54,9 @@ class ShardWriter:
         if begun.exists():
             self._check(begun)
         else:
+            if others := sorted(folder.glob(TOKENS.format(0))):
+                raise FileExistsError(f"{others[0]} exists, and is not of shards: {_OTHER_FOLDER}")
+            _refuse_other_vocabulary(folder / VOCABULARY, tokenizer)
             with atomic_folder(folder / VOCABULARY) as part:
                 tokenizer.save(part)
             write_atomically(begun, _json(identity))
@@ -175,6 +180,16 @@ def _starts(lengths):
         yield np.concatenate([[0], ends[:-1]]) + total
         total += int(ends[-1])
     yield np.array([total], np.int64)
+
+
+def _refuse_other_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
+    """Raise a FileExistsError for a folder that has other files of the names that are written."""
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer.save(temporary)
+        for new in sorted(Path(temporary).iterdir()):
+            old = folder / new.name
+            if old.exists() and old.read_bytes() != new.read_bytes():
+                raise FileExistsError(f"{old} is another vocabulary's: {_OTHER_FOLDER}")
 
 
 def _save(path: Path, array: np.ndarray) -> str:

@@ -103,8 +103,8 @@ def embed(
         progress: whether to show a progress bar on stderr after two seconds.
 
     Returns:
-        float32 (N, D) in the order of the texts, (0, D) for an empty list; (D,) for one str. D is H; for "last" it is layers
-        · H.
+        float32 (N, D) in the order of the texts, (0, D) for an empty list; (D,) for one str. D is
+        H; for "last" it is layers · H.
 
     Raises:
         ValueError: something that is not text; an unknown pooling, precision or `long`; a

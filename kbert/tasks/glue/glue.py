@@ -42,7 +42,9 @@ from kbert.training.run_settings import Setting as Value
 _logger = logging.getLogger("kbert")
 METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
-_METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.or_null(js.number(-1e9, 1e9))), "made_of": js.OBJECT})
+_METRICS_SCHEMA = js.fields(
+    {"figures": js.mapping_of(js.or_null(js.number(-1e9, 1e9))), "made_of": js.OBJECT}
+)
 # settings that the protocol decides on
 _FIXED = (
     *("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing"),

@@ -25,8 +25,9 @@ from pathlib import Path
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
-from kbert.io.json_values import as_json
 from kbert.io.json_differences import differences
+from kbert.io.folders import refuse_file_name
+from kbert.io.json_values import as_json
 from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, read_records
@@ -294,6 +295,7 @@ def refuse_used(path: str | os.PathLike) -> None:
     """Raise a FileExistsError for a folder that holds a run, or anything else."""
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
+    refuse_file_name(path)
     if (path / "settings.json").exists():
         if (path / "result.json").exists():
             raise FileExistsError(f"{path} holds a finished run: choose another folder")

@@ -1,0 +1,158 @@
+"""Nothing of the user's is written over: files of another kind never, others if it is asked."""
+
+import os
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as run
+
+import kbert
+from kbert.tasks.attention.attention_map import AttentionMap
+
+MINE = b"notes of mine\n"
+WRITERS = {  # of files that may be replaced by one of their kind
+    "png": lambda path: kbert.plot("tiny", path),
+    "svg": lambda path: kbert.plot("tiny", path),
+    "pdf": lambda path: kbert.plot("tiny", path),
+    "dot": lambda path: kbert.plot("tiny", path),
+    "mmd": lambda path: kbert.plot("tiny", path),
+    "html": lambda path: kbert.explore("tiny", path),
+    "npz": lambda path: make_map().save(path),
+    "map.html": lambda path: make_map().save(path),
+    "map.png": lambda path: make_map().plot(path, layer=1, head=1),
+}
+OTHERS = {  # as people write them by hand
+    "html": b"<!doctype html>\n<html><head><title>Mine</title></head></html>\n",
+    "dot": b"digraph mine { a -> b }\n",
+    "mmd": b"flowchart BT\na --> b\n",
+}
+
+
+def make_map():
+    weights = np.full((1, 1, 2, 2), 0.5, "float32")
+    return AttentionMap(["a", "b"], weights, (1,), (1,), "a b")
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_only_a_file_of_its_kind_is_replaced(tmp_path, ending):
+    path, write = tmp_path / f"out.{ending}", WRITERS[ending]
+    write(path)
+    written = path.read_bytes()
+    path.touch()
+    write(path)
+    assert path.read_bytes() == written
+    path.write_bytes(b"")  # nothing to lose, as a temporary file
+    write(path)
+    assert path.read_bytes() == written
+    for content in (MINE, OTHERS.get(path.suffix[1:], MINE)):
+        path.write_bytes(content)
+        with pytest.raises(FileExistsError, match=path.name):
+            write(path)
+        assert path.read_bytes() == content
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def writers(small, tmp_path):
+    """What writes over nothing unless `overwrite` is set, by the path that it writes."""
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    tokenizer = kbert.Tokenizer.from_vocab(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"], lowercase=True
+    )
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    return {
+        "out.keras": lambda path, **options: kbert.save(bert, path, **options),
+        "folder": lambda path, **options: kbert.save(bert, path, **options),
+        "google": lambda path, **options: kbert.save(bert, path, format="google", **options),
+        "config.json": lambda path, **options: small.to_json(path, **options),
+        "tokenizer": lambda path, **options: tokenizer.save(path, **options),
+        "vocabulary": lambda path, **options: kbert.train_vocab(corpus, 90, path, **options),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["out.keras", "folder", "google", "config.json", "tokenizer", "vocabulary"]
+)
+def test_savers_write_over_nothing_unasked(tmp_path, writers, name):
+    path = tmp_path / name
+    if name == "google":
+        pytest.importorskip("tensorflow")
+    mine = path if path.suffix else path / "vocab.txt"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_bytes(MINE)
+    with pytest.raises(FileExistsError, match=f"{name}.*overwrite=True"):
+        writers[name](path)
+    assert mine.read_bytes() == MINE
+    if name in ("out.keras", "config.json", "tokenizer", "vocabulary"):
+        writers[name](path, overwrite=True)
+        assert mine.read_bytes() != MINE
+
+
+def test_a_saved_model_is_replaced_if_it_is_asked(tmp_path, small):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    other = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    kbert.save(bert, tmp_path / "model")
+    with pytest.raises(FileExistsError):
+        kbert.save(other, tmp_path / "model")
+    wanted = [weight.numpy() for weight in bert.model.weights]
+    found = kbert.load(tmp_path / "model").model.weights
+    assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+    kbert.save(other, tmp_path / "model", overwrite=True)
+    wanted = [weight.numpy() for weight in other.model.weights]
+    found = kbert.load(tmp_path / "model").model.weights
+    assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+
+@pytest.mark.parametrize("name", ["out.kears", "out.onxx", "out.safetensors", "out.pt", "out.bin"])
+def test_an_unknown_ending_is_refused(tmp_path, small, name):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    with pytest.raises(ValueError) as raised:
+        kbert.save(bert, tmp_path / name)
+    assert all(part in str(raised.value) for part in (name, ".keras", ".onnx", ".tflite"))
+    near = {"out.kears": "out.keras", "out.onxx": "out.onnx"}
+    assert near.get(name, "") in str(raised.value)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bert-v1.5", "bert.v2", "bert.L4"])
+def test_a_version_is_no_ending(tmp_path, small, name):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    kbert.save(bert, tmp_path / name)
+    assert (tmp_path / name / "config.json").is_file()
+
+
+def test_embed_writes_over_a_file_if_it_is_asked(saved, tmp_path, capsys):
+    path = tmp_path / "out.npy"
+    path.write_bytes(MINE)
+    command = ["embed", saved[0] / "encoder", "a cat", "the dog", "-o", path]
+    done = run(capsys, *command)
+    assert (done.status, path.read_bytes()) == (2, MINE) and "--overwrite" in done.err
+    assert run(capsys, *command, "--overwrite").status == 0
+    assert len(np.load(path)) == 2
+
+
+def test_prepare_keeps_another_vocabulary(tmp_path, small):
+    corpus, mine = tmp_path / "corpus.txt", tmp_path / "shards" / "vocabulary" / "vocab.txt"
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    tokenizer = kbert.train_vocab(corpus, 90, tmp_path / "vocabulary")
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(MINE)
+    with pytest.raises(FileExistsError, match=r"vocab\.txt"):
+        kbert.prepare(corpus, tokenizer, tmp_path / "shards", processes=1)
+    assert mine.read_bytes() == MINE
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.json", "out.keras"])
+def test_a_folder_is_not_called_as_a_file(tmp_path, saved, name):
+    corpus, path = tmp_path / "corpus.txt", tmp_path / name
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    train = [("a cat", "0"), ("the dog", "1")]
+    for write in (
+        lambda: kbert.train_vocab(corpus, 90, path),
+        lambda: kbert.prepare(corpus, saved[0] / "encoder", path),
+        lambda: kbert.finetune(saved[1]["encoder"], "classify", train=train, output=path),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be a folder"):
+            write()
+    assert not path.exists()
