@@ -12,6 +12,7 @@ from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
+from kbert.io.interrupted_saves import open_whole
 
 # safetensors' names of dtypes
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -118,7 +119,8 @@ def inspect(
         spec = checkpoint.spec
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
-            ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
+            with open_whole(checkpoint.vocabulary or formats.locate(path)) as whole:
+                ignored = setting_keys.list_ignored_keys(whole)
         copied = ("source", "format", "architecture", "left_out", "sentence", "notes")
         return Inspection(
             head=spec.head,

@@ -18,6 +18,7 @@ from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
 from kbert.io.atomic_write import part_folder_of
+from kbert.io.interrupted_saves import open_whole
 
 _STDIN = "kbert.stdin"  # in click's context
 
@@ -84,7 +85,9 @@ def start_quietly(source: str) -> None:
     from kbert.checkpoints import formats, google_folder
 
     path = formats.locate(source)
-    if path.suffix == ".zip" or google_folder.is_checkpoint(path):
+    with open_whole(path) as whole:
+        needs_tensorflow = path.suffix == ".zip" or google_folder.is_checkpoint(whole)
+    if needs_tensorflow:
         with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kbert.graph.config import BertConfig, find_config
 from kbert.io import bounds
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import first_few, hint
 
 
@@ -83,14 +84,14 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     if text in PRESETS:
         return PRESETS[text]
     if text.endswith(".json"):
-        return BertConfig.from_json(text)
+        with open_whole(text) as file:
+            return BertConfig.from_json(file)
     if text and Path(text).is_dir():
-        file = find_config(Path(text)) or find_config(Path(text, "model"))  # the second: a run's
-        if file is None:
-            raise ValueError(
-                f"{text} must have a config.json or bert_config.json in it, got neither"
-            )
-        return BertConfig.from_json(file)
+        for folder in (Path(text), Path(text, "model")):  # the second: a run's
+            with open_whole(folder) as whole:
+                if (file := find_config(whole)) is not None:
+                    return BertConfig.from_json(file)
+        raise ValueError(f"{text} must have a config.json or bert_config.json in it, got neither")
     released = _resolve_release(text)
     if released in PRESETS:
         return PRESETS[released]

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.checkpoints import formats
-from kbert.io import atomic_write, folders
+from kbert.io import atomic_write, folders, interrupted_saves
 from kbert.io.atomic_write import write_atomically
 from kbert.io.folders import atomic_folder, finish
 
@@ -182,7 +182,7 @@ def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
     assert opened(target) == opened(old_and_new["old"])
     timer.join()
     shutil.copytree(old_and_new["new"], new)
-    monkeypatch.setattr(folders, "_WRITER_TIMEOUT_S", 0.1)  # stopped, or on another machine
+    monkeypatch.setattr(interrupted_saves, "_WRITER_TIMEOUT_S", 0.1)  # stopped, or on another machine
     assert opened(target) == opened(old_and_new["new"])
 
 

@@ -27,6 +27,7 @@ from kbert.graph.aliases import Answering, answer_old_names
 from kbert.graph.config import require_positive, write_atomically
 from kbert.io import json_schema as js
 from kbert.io import printable
+from kbert.io.folders import finish
 from kbert.io.wording import check_choice
 
 PADDINGS = ("longest", "max_length")
@@ -259,13 +260,15 @@ class Tokenizer(Answering):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        values = self.vocabulary.tokenizer_config(max_length)
+        finish(folder)
+        values, texts = self.vocabulary.tokenizer_config(max_length), {}
         if isinstance(self.vocabulary, Vocabulary):
             values |= {"tokenizer_class": tokenizer_class} if tokenizer_class else {}
-            write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
-        config = json.dumps(values, indent=2) + "\n"
-        write_atomically(folder / "tokenizer.json", self._pieces.to_json().encode())
-        write_atomically(folder / "tokenizer_config.json", config.encode())
+            texts["vocab.txt"] = "".join(f"{token}\n" for token in self.tokens)
+        texts["tokenizer.json"] = self._pieces.to_json()
+        texts["tokenizer_config.json"] = json.dumps(values, indent=2) + "\n"
+        for name, text in texts.items():
+            write_atomically(folder / name, text.encode(), through_link=False)
 
     def __reduce__(self):
         return Tokenizer, (self.vocabulary,)
