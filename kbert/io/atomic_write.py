@@ -130,10 +130,11 @@ def clear_locked(folder: Path) -> None:
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
     """Raise a ValueError if one of a folder's entries that kbert writes or removes is a link."""
     for name in names:
-        if (folder / name).is_symlink():
+        path = folder / name
+        if path.is_symlink():
             raise ValueError(
-                f"{folder / name} must be no link, got one to {os.readlink(folder / name)!r}: kbert "
-                f"changes nothing outside of {folder}. Put what it leads to in its place"
+                f"{path} must be no link, got one to {os.readlink(path)!r}: kbert changes nothing "
+                f"outside of {folder}. Put what it leads to in its place"
             )
 
 

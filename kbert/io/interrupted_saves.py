@@ -132,8 +132,8 @@ def find_interrupted(folder: Path) -> InterruptedSave | None:
     """
     until = time.monotonic() + _WRITER_TIMEOUT_S
     while unfinished := _list_unfinished(folder):
-        if time.monotonic() < until and not all(map(is_left, unfinished)):
-            time.sleep(0.01)  # its writer is at it
+        if time.monotonic() < until and any(_is_moving(new) for new in unfinished):
+            time.sleep(0.01)
             continue
         if len(unfinished) > 1:
             raise _refusal(unfinished[0], "and there is another one")
@@ -197,6 +197,15 @@ def _list_unfinished(folder: Path) -> list[Path]:
                 if os.listdir(path):  # else all is moved
                     found.append(path)
     return found
+
+
+def _is_moving(new: Path) -> bool:
+    """Return whether a writer that may still run has moved a file of its save lately."""
+    try:
+        age = time.time() - os.stat(new).st_mtime
+    except FileNotFoundError:  # it has just ended
+        return True
+    return not is_left(new) and age < _WRITER_TIMEOUT_S
 
 
 def _read(path: Path, folder: Path) -> InterruptedSave:
