@@ -150,19 +150,17 @@ def open_whole(path: str | os.PathLike) -> Iterator[Path]:
     the files of the folder that it does not replace. Errors name `path`.
     """
     path = Path(path)
-    is_folder = path.is_dir()
-    folder = path if is_folder else path.parent
-    save = find_interrupted(folder)
+    root, save = _find_save_of(path)
     if save is None:
         yield path
         return
-    _warn(folder, save.path.name)
+    _warn(root, save.path.name)
     with tempfile.TemporaryDirectory(prefix="kbert-") as parent:
-        view = Path(parent) / (folder.absolute().name or "folder")  # Google's say the casing
+        view = Path(parent) / (root.name or "folder")  # Google's names say the casing
         view.mkdir()
         _link(save, view)
-        with rename_in_errors(view, str(folder)):
-            yield view if is_folder else view / path.name
+        with rename_in_errors(view, str(root)):
+            yield view / path.absolute().relative_to(root)
 
 
 def refuse_interrupted(folder: Path, what: str) -> None:
@@ -181,6 +179,23 @@ def _warn(folder: Path, name: str) -> None:
         "next save to this folder moves them to their places",
         *(folder, name),
     )
+
+
+def _find_save_of(path: Path) -> tuple[Path, InterruptedSave | None]:
+    """Return the folder that an interrupted save was to, and the save; None: there is none.
+
+    The folder is `path`, or that of a file, or the one above: a SavedModel has its tokenizer in a
+    folder.
+    """
+    folder = path.absolute()
+    folder = folder if folder.is_dir() else folder.parent
+    if (save := find_interrupted(folder)) is not None:
+        return folder, save
+    with contextlib.suppress(ValueError):  # somebody's, and not of this folder
+        save = find_interrupted(folder.parent)
+        if save is not None and any(name.startswith(f"{folder.name}/") for name in save.files):
+            return folder.parent, save
+    return folder, None
 
 
 def _list_unfinished(folder: Path) -> list[Path]:

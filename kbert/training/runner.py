@@ -100,7 +100,7 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
         if state is not None:
             engine.state.restore(state.arrays)
             return _train(engine, recipe, run, run_options, done=state.step)
-        run.check_base(recipe.base_digest, recipe.base)
+        run.check_base(recipe.base_digest, recipe.base, recipe.base in recipe.may_move)
         _logger.warning(
             "%s has no usable training state: training starts from the beginning", run.path
         )

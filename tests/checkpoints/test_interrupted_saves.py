@@ -115,6 +115,19 @@ def test_interrupted_save_is_read_in_a_folder_that_is_read_only(interrupt, pair,
     assert read_tree(target) == before
 
 
+def test_tokenizer_in_an_interrupted_folder_is_read_whole(interrupt, berts_of_two, tmp_path):
+    """As a SavedModel's, which is in a folder of it."""
+    for name, bert in berts_of_two.items():
+        bert.tokenizer.save(tmp_path / name / "tokenizer", max_length=len(name) + 17)
+        (tmp_path / name / "saved_model.pb").write_text(name)
+    (tmp_path / "new" / "saved_model.pb").write_text("longer")
+    interrupt(tmp_path / "new", tmp_path / "old", alone=True, moved=2)
+    before = read_tree(tmp_path)
+    found = kbert.Tokenizer.load(tmp_path / "old" / "tokenizer")
+    assert found.tokens[-1] == "another" and found.vocabulary.max_length == 20
+    assert read_tree(tmp_path) == before
+
+
 def test_interrupted_adapter_is_read_whole(interrupt, tmp_path):
     """As PEFT's folders have it: a configuration, and what it scales."""
     for name, alpha in (("old", 2), ("new", 8)):

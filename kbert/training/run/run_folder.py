@@ -188,14 +188,15 @@ class RunFolder:
                 f"({self.path / 'environment.json'} names it)"
             )
 
-    def check_base(self, digest: str | None, name: str) -> None:
+    def check_base(self, digest: str | None, name: str, may_move: bool) -> None:
         """Raise a ValueError if the run, without a usable state, would begin from other weights."""
         if self._base_digest not in (None, digest):
             place = self.data_paths.get(name)
+            way = f"give a copy of the old ones as {name}" if may_move else "put the old ones back"
             raise ValueError(
                 f"{name} must have the weights that {self.path} began from, since the run has no "
-                f"usable training state, got others{f' in {place}' if place else ''}: give a copy "
-                f"of the old ones as {name}, or start a new run"
+                f"usable training state, got others{f' in {place}' if place else ''}: {way}, or "
+                "start a new run"
             )
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
