@@ -1,8 +1,8 @@
 """The picture of the explorer that README and pages show.
 
-`python docs/from_code/explorer_picture.py` writes docs/explorer.png: BERT base with block 7 open and
-its attention selected. Chromium and Playwright must be installed. A test compares the numbers on
-the page with `kbert.account`; the picture itself is committed, so draw it again when the page changes.
+`python docs/from_code/explorer_picture.py` writes docs/explorer.png: BERT base with block 7 open
+and its attention selected. Chromium and Playwright must be installed. Draw it again when the page
+changes: no test compares the picture.
 """
 
 import shutil

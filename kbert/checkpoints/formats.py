@@ -12,9 +12,10 @@ from kbert.checkpoints import run_models
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
-from kbert.io import bounds, folders
+from kbert.io import bounds
 from kbert.io.atomic_write import check_new_file, refuse_existing
 from kbert.io.file_kinds import hint_of_ending
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import check_choice, way_to_overwrite
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def open_checkpoint(
     path = locate(source)
     address, card = fetching.address_of(path), run_models.find_card(path)
     with contextlib.ExitStack() as stack:
-        if path.suffix == ".zip":
-            path = stack.enter_context(unpack(path))
+        path = stack.enter_context(unpack(path) if path.suffix == ".zip" else open_whole(path))
         form = form or recognize(path)
         checkpoint = stack.enter_context(_reader(form).open_checkpoint(path, config))
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
@@ -108,9 +108,7 @@ def locate(source: str | os.PathLike) -> Path:
     else:
         path = fetching.locate(source)
     bounds.check_regular(path)
-    path = run_models.model_of(path) if run_models.is_run(path) else path
-    folders.finish(path if path.is_dir() else path.parent)
-    return path
+    return run_models.model_of(path) if run_models.is_run(path) else path
 
 
 def recognize(path: Path) -> str:
@@ -146,11 +144,12 @@ def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
     path = locate(source)
     if path.suffix == ".zip":
         return None
-    read = getattr(_reader(form or recognize(path)), "read_head", None)
-    try:
-        return read and read(path)
-    except ValueError:  # what is wrong with it is said when it is opened
-        return None
+    with open_whole(path) as whole:
+        read = getattr(_reader(form or recognize(whole)), "read_head", None)
+        try:
+            return read and read(whole)
+        except ValueError:  # what is wrong with it is said when it is opened
+            return None
 
 
 def format_for(path: Path) -> str:
@@ -199,11 +198,12 @@ def check_destination(path: Path, form: str) -> None:
         check(path)
     if not path.is_dir():
         return
-    folders.finish(path)
     if run_models.is_run(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
     own = _READ_AS.get(form, form)
-    if others := [form for form in _list_formats(path) if form != own]:
+    with open_whole(path) as whole:
+        others = [form for form in _list_formats(whole) if form != own]
+    if others:
         raise ValueError(
             f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
             "another place"

@@ -12,6 +12,7 @@ from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import first_few
 
 # safetensors' names of dtypes
@@ -128,7 +129,8 @@ def inspect(
         spec = checkpoint.spec
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
-            ignored = setting_keys.list_ignored_keys(checkpoint.vocabulary or formats.locate(path))
+            with open_whole(checkpoint.vocabulary or formats.locate(path)) as whole:
+                ignored = setting_keys.list_ignored_keys(whole)
         fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
         copied = ["source", "format", "architecture", "left_out", "sentence", "notes"]
         copied += ["files", "other_files"]

@@ -15,6 +15,7 @@ from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.model_card import README, fill_in_name, make_card
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.hub.needed_files import choose_files, find_readable
+from kbert.io.interrupted_saves import refuse_interrupted
 from kbert.io.progress import is_shown
 from kbert.io.wording import first_few
 
@@ -74,6 +75,7 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
 
 def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
     """Upload the model in a folder, see `push`; `card` is for a folder without a README.md."""
+    refuse_interrupted(path, "to be pushed")
     files = _choose(path)
     card = _find_card(path, card, README in files)
     _require_token()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kbert.io import bounds
-from kbert.io.bounds import damage_in_one_line
+from kbert.io.bounds import damage_in_one_line, rename_in_errors
 
 _FORM = ".zip"
 _CHUNK = 2**22  # bytes
@@ -71,18 +71,3 @@ def temporary_folder(name: str) -> Iterator[Path]:
         rename_in_errors(folder := Path(temporary), name),
     ):
         yield folder
-
-
-@contextlib.contextmanager
-def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
-    """Make errors call a temporary folder, which is gone when they are read, by another name."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        texts = [getattr(error, one, None) for one in ("errno", "strerror", "filename")]
-        texts = texts if getattr(error, "errno", None) else list(error.args)
-        if not any(str(folder) in str(text) for text in texts):
-            raise
-        named = [t.replace(str(folder), name) if isinstance(t, str) else t for t in texts]
-        kind = type(error) if isinstance(error, OSError) else ValueError
-        raise kind(*named) from None

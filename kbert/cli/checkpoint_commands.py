@@ -203,6 +203,7 @@ def convert(
     """
     from kbert.checkpoints import formats, run_models
     from kbert.checkpoints.hub import fetching
+    from kbert.io.interrupted_saves import open_whole
 
     to = to or formats.format_for(destination)
     options = {name: value for name, value in options.items() if value not in (None, False)}
@@ -215,7 +216,9 @@ def convert(
         formats.refuse_to_replace(destination, to)
     check_writable(destination)
     check_source(source, form=from_format)
-    check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
+    if adapter is not None:
+        with open_whole(fetching.locate(adapter)) as whole:
+            check_file(whole / "adapter_config.json")
     lowercase, tokenizer = casing(), None
     if vocab is not None:
         tokenizer = kbert.Tokenizer.from_vocab(vocab, lowercase=bool(lowercase))

@@ -18,6 +18,7 @@ from kbert.data.corpus.text_files import decode_line
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
 from kbert.io.atomic_write import part_folder_of
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.text_bytes import convert_text, drop_ending
 
 _FILE_NAME = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]\w{1,5}")  # without blanks
@@ -87,7 +88,9 @@ def start_quietly(source: str) -> None:
     from kbert.checkpoints import formats, google_folder
 
     path = formats.locate(source)
-    if path.suffix == ".zip" or google_folder.is_checkpoint(path):
+    with open_whole(path) as whole:
+        needs_tensorflow = path.suffix == ".zip" or google_folder.is_checkpoint(whole)
+    if needs_tensorflow:
         with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401
 

@@ -1,11 +1,14 @@
 """Named configurations: the paper's and the released ones."""
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.graph.config import BertConfig, find_config
 from kbert.io import bounds
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import first_few, hint
 
 
@@ -82,9 +85,9 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     text = os.fspath(config)
     if text in PRESETS:
         return PRESETS[text]
-    file = find_file(text)
-    if file is not None:
-        return BertConfig.from_json(file)
+    with open_file(text) as file:
+        if file is not None:
+            return BertConfig.from_json(file)
     if text and Path(text).is_dir():
         raise ValueError(f"{text} must have a config.json or bert_config.json in it, got neither")
     released = _resolve_release(text)
@@ -100,16 +103,27 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     raise ValueError(f"unknown preset {text!r}: {near}")
 
 
-def find_file(config: str | os.PathLike) -> Path | None:
-    """Return the JSON file that a path or a folder means; None for a preset and other names."""
+@contextlib.contextmanager
+def open_file(config: str | os.PathLike) -> Iterator[Path | None]:
+    """Yield the JSON file that a path or a folder means; None for a preset and other names.
+
+    After an interrupted save it is that of the complete copy.
+    """
     text = os.fspath(config)
-    if text in PRESETS:
-        return None
+    if text in PRESETS or not text:
+        yield None
+        return
     if text.endswith(".json"):
-        return Path(text)
-    if not text or not Path(text).is_dir():
-        return None
-    return find_config(Path(text)) or find_config(Path(text, "model"))  # the second: a run's
+        with open_whole(text) as file:
+            yield file
+        return
+
+    with contextlib.ExitStack() as stack:
+        found = None
+        for folder in (Path(text), Path(text, "model")):  # the second: a run's
+            if found is None and folder.is_dir():
+                found = find_config(stack.enter_context(open_whole(folder)))
+        yield found
 
 
 def is_preset(text: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig
-from kbert.graph.presets import find_file, get_config
+from kbert.graph.presets import get_config, open_file
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
 
@@ -27,15 +27,19 @@ def resolve_graph(
     folder's configuration or of a JSON file, else 2. Errors are those of `get_config`.
     """
     sizes = get_config(config)
-    values: dict = {}
-    if not isinstance(config, BertConfig) and (file := find_file(config)) is not None:
-        values = js.read(file, js.OBJECT)
-        if head is None and Path(config).is_dir():
-            head = find_head(values)
+    values = {} if isinstance(config, BertConfig) else _read_file(config)
+    if head is None and not isinstance(config, BertConfig) and Path(config).is_dir():
+        head = find_head(values)
 
     if num_labels is None:
         num_labels = count_labels(values)
     return sizes, head or DEFAULT_HEAD, DEFAULT_LABELS if num_labels is None else num_labels
+
+
+def _read_file(config: str | os.PathLike) -> dict:
+    """Return the values of a configuration's file; {} for a preset."""
+    with open_file(config) as file:
+        return {} if file is None else js.read(file, js.OBJECT)
 
 
 def find_head(values: dict) -> str | None:

@@ -11,29 +11,34 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kbert.io import file_kinds
 from kbert.io.wording import way_to_overwrite
 
+_PART = re.compile(r"\..+\.[0-9a-f]{8}-\d{1,9}\.(.+\.)?part")
 _OWNER = re.compile(r"\.([0-9a-f]{8})-(\d{1,9})\.")
 _in_use: set[str] = set()  # temporary paths of this process
 
 
-def write_atomically(path: str | os.PathLike, data: bytes) -> None:
-    """Write a file whole or not at all; an OSError names `path`."""
-    with atomic_file(path) as part:
+def write_atomically(path: str | os.PathLike, data: bytes, *, through_link: bool = True) -> None:
+    """Write a file whole or not at all; the arguments are those of `atomic_file`."""
+    with atomic_file(path, through_link=through_link) as part:
         part.write_bytes(data)
 
 
 @contextlib.contextmanager
-def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike, *, through_link: bool = True) -> Iterator[Path]:
     """Yield a path to write a file to; without an error, it replaces `path` at the end.
 
-    A link stays one: what it leads to is replaced. An OSError names `path`.
+    A link stays one: what it leads to is replaced. Without `through_link` the link is replaced: for
+    a file that the user did not name, in a folder that may come from somebody else. An OSError
+    names `path`.
     """
-    path, target = Path(path), Path(os.path.realpath(path))
+    path = Path(path)
+    target = Path(os.path.realpath(path if through_link else path.parent))
+    target = target if through_link else target / path.name
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
@@ -41,6 +46,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
         _clear(target.parent, target.name)
         part = target.parent / f".{target.name}{owner()}part"
         with _use(part):
+            # a new file: who knows its name could have put a link there
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             yield part
             os.replace(part, target)
     except OSError as error:
@@ -136,6 +143,25 @@ def _clear(folder: Path, name: str) -> None:
             is_part = entry.name.startswith(start) and entry.name.endswith(".part")
             if is_part and is_left(Path(entry.path)):
                 _remove(Path(entry.path))
+
+
+def clear_locked(folder: Path) -> None:
+    """Remove all temporary files of kbert in a folder that one process alone may write to."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if _PART.fullmatch(entry.name):
+                _remove(Path(entry.path))
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise a ValueError if one of a folder's entries that kbert writes or removes is a link."""
+    for name in names:
+        path = folder / name
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} must be no link, got one to {os.readlink(path)!r}: kbert changes nothing "
+                f"outside of {folder}. Put what it leads to in its place"
+            )
 
 
 def _remove(path: Path) -> None:

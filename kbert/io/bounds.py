@@ -121,3 +121,20 @@ def damage_in_one_line(file: Path, form: str) -> Iterator[None]:
             raise
         why = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{file} must be a whole {form} file, got: {why}") from None
+
+
+@contextlib.contextmanager
+def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
+    """Make errors call a temporary folder, which is gone when they are read, by another name."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        texts = [getattr(error, one, None) for one in ("errno", "strerror", "filename")]
+        texts = texts if getattr(error, "errno", None) else list(error.args)
+        if not any(str(folder) in str(text) for text in texts):
+            raise
+        named = [t.replace(str(folder), name) if isinstance(t, str) else t for t in texts]
+        if isinstance(error, OSError):
+            raise type(error)(*named) from None
+        error.args = tuple(named)
+        raise

@@ -1,30 +1,37 @@
 """Atomic replacement of a folder's files: all or none, even if the writer is killed.
 
-    FOLDER/.kbert.HOST-PID.….part/    new files, being written: they count for nothing
-    FOLDER/.kbert.HOST-PID.new/       all of them, complete: they count, and are moved to FOLDER
-    FOLDER/.kbert.HOST-PID.alone.new/ the same, and the folder's other entries are removed first
+    FOLDER/.kbert.HOST-PID.….part/  new files, being written: they count for nothing
+    FOLDER/.kbert.HOST-PID.new/     all of them, complete: they count, and are moved to FOLDER
 
-The one step between the two is a rename. If the writer is killed before all files are moved, the
-next reader or writer moves them. So kbert always sees a whole folder, and it needs only renames
-within the folder, which may be a mount, a link, or `.`. Other programs find a folder without its
-.json and .pb files then: those are removed first and moved last, so no program takes new weights
-for those of an old configuration or graph.
+The one step between the two is a rename. If the writer is killed before all files are moved,
+readers read those that are not moved yet from where they are (`interrupted_saves.open_whole`), and
+the next writer moves them. So kbert always sees a whole folder, and it needs only renames within
+the folder, which may be a mount, a link, or `.`. Other programs find a folder without its .json
+and .pb files then: those are removed first and moved last, so no program takes new weights for
+those of an old configuration or graph.
 """
 
 import contextlib
 import errno
 import os
-import shutil
 import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
 
-from kbert.io.atomic_write import is_left, owner, part_folder_of
+from kbert.io.atomic_write import owner, part_folder_of
+from kbert.io.interrupted_saves import (
+    PREFIX,
+    RECORD,
+    InterruptedSave,
+    find_interrupted,
+    find_link,
+    is_own,
+    list_entries,
+    stamp,
+    write_record,
+)
 from kbert.io.wording import way_to_overwrite
 
-_NAME = ".kbert"
-_NEW, _ALONE = "new", "alone.new"
 _DESCRIBING = (".json", ".pb")  # endings of what another program opens first
 _FILE_ENDINGS = (
     ".csv",
@@ -38,7 +45,6 @@ _FILE_ENDINGS = (
     ".txt",
     ".zip",
 )
-_WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 _one_at_a_time = threading.Lock()
 
 
@@ -55,7 +61,7 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             finish(target)
-            part_folder = part_folder_of(Path(_NAME[1:]), target)
+            part_folder = part_folder_of(Path(PREFIX[1:]), target)
         else:
             part_folder = part_folder_of(target)
         with part_folder as part:
@@ -64,57 +70,55 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
             os.umask(mask)
             for entry in (part, *part.rglob("*")):  # mkdtemp's and safetensors' are their owner's
                 os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
-            _replace_files(part, target, _ALONE if alone else _NEW)
+            _replace_files(part, target, alone)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def finish(path: str | os.PathLike) -> None:
-    """Move the files of a writer that was killed before it could move all of them."""
+    """Move the files of a writer that was killed before it could move all of them.
+
+    Only a writer of the folder calls this. Raise a ValueError for what may be another program's.
+    """
     path = Path(path)
-    until = time.monotonic() + _WRITER_TIMEOUT_S
-    while unfinished := sorted(path.glob(f"{_NAME}.*.new")):
-        new = unfinished[0]
-        if not is_left(new) and time.monotonic() < until:  # its writer is at it
-            time.sleep(0.01)
-            continue
-        try:
+    try:
+        while (save := find_interrupted(path)) is not None:
             with _one_at_a_time, contextlib.suppress(FileNotFoundError):  # another was faster
-                own = path / f"{_NAME}{owner()}{_ALONE if _is_alone(new) else _NEW}"
-                os.rename(new, own)
-                _move(own, path)
-        except OSError as error:
-            raise type(error)(
-                error.errno,
-                "its writer was killed before all files were in place, and they cannot be moved: "
-                f"{error.strerror}. Make the folder writable, or write the checkpoint again",
-                str(path),
-            ) from None
+                _claim_and_move(save.path, save)
+        for new in path.glob(f"{PREFIX}.*.new"):
+            with contextlib.suppress(OSError):  # it is not empty, or a link
+                os.rmdir(new)
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            "its writer was killed before all files were in place, and they cannot be moved: "
+            f"{error.strerror}. Make the folder writable, or write the checkpoint again",
+            str(path),
+        ) from None
 
 
-def _replace_files(part: Path, target: Path, kind: str) -> None:
+def _replace_files(part: Path, target: Path, alone: bool) -> None:
     if not target.exists():
         os.rename(part, target)
         return
-    if kind == _NEW:
-        _check_movable(part, target)
-    else:
+    _check_movable(part, target)
+    if alone:
         _check_clearable(target)
     finish(target)  # another writer's, since we began
+    save = write_record(part, target, alone=alone)
     with _one_at_a_time:
-        new = target / f"{_NAME}{owner()}{kind}"
-        os.rename(part, new)
-        _move(new, target)
+        _claim_and_move(part, save)
 
 
 def _check_movable(part: Path, target: Path) -> None:
     """Raise an OSError for a file that cannot be moved, before anything is moved."""
-    for entry in part.rglob("*"):
-        old = target / entry.relative_to(part)
-        if entry.is_dir() and old.exists() and not old.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{old.name} in it is no folder", str(target))
-        if not entry.is_dir() and old.exists() and not old.is_file():
-            raise OSError(errno.EINVAL, f"{old.name} in it is no regular file", str(target))
+    files, folders = list_entries(part)
+    if (name := find_link(target, files, folders)) is not None:
+        raise NotADirectoryError(errno.ENOTDIR, f"{name} in it is no folder", str(target))
+    for name in files:
+        old = target / name
+        if old.exists() and not old.is_file():
+            raise OSError(errno.EINVAL, f"{name} in it is no regular file", str(target))
 
 
 def _check_clearable(target: Path) -> None:
@@ -127,23 +131,42 @@ def _check_clearable(target: Path) -> None:
             raise PermissionError(errno.EACCES, what, str(target))
 
 
-def _move(new: Path, path: Path) -> None:
-    if _is_alone(new):
-        for entry in sorted(path.iterdir(), key=lambda entry: entry.suffix not in _DESCRIBING):
-            if not is_own(entry.name):
-                shutil.rmtree(
-                    entry
-                ) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        new = new.rename(path / f"{_NAME}{owner()}{_NEW}")  # what is there from now on is its own
-    for folder in filter(Path.is_dir, new.rglob("*")):
-        (path / folder.relative_to(new)).mkdir(parents=True, exist_ok=True)
-    files = sorted((f.relative_to(new) for f in new.rglob("*") if not f.is_dir()), reverse=True)
-    described = [file for file in files if file.suffix in _DESCRIBING]
-    for file in described:
-        (path / file).unlink(missing_ok=True)
-    for file in [f for f in files if f not in described] + described:
-        os.replace(new / file, path / file)
-    shutil.rmtree(new)
+def _claim_and_move(source: Path, save: InterruptedSave) -> None:
+    """Give a complete save the name of this process's, and move its files into the folder."""
+    new, folder = save.folder / f"{PREFIX}{owner()}new", save.folder
+    os.rename(source, new)
+    waiting = {*list_entries(new)[0]}
+
+    # what is moved already has another stamp than the old file, and stays
+    for name in _describing_first(save.replaced):
+        is_leaving = name not in save.files or (name in waiting and _is_describing(name))
+        if is_leaving and stamp(folder / name) == save.replaced[name]:
+            os.unlink(folder / name)
+    _remove_empty(folder, {*save.replaced_folders} - {*save.folders})
+
+    for name in save.folders:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in reversed(_describing_first(waiting)):
+        os.replace(new / name, folder / name)
+
+    _remove_empty(new, save.folders)
+    os.unlink(new / RECORD)
+    os.rmdir(new)
+
+
+def _describing_first(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: (not _is_describing(name), name))
+
+
+def _is_describing(name: str) -> bool:
+    return PurePath(name).suffix in _DESCRIBING
+
+
+def _remove_empty(folder: Path, names: Iterable[str]) -> None:
+    """Remove those inner folders that are empty, the inmost first."""
+    for name in sorted(names, reverse=True):
+        with contextlib.suppress(OSError):  # somebody's file is in it
+            os.rmdir(folder / name)
 
 
 def has_files(path: Path) -> bool:
@@ -168,12 +191,3 @@ def refuse_file_name(path: Path) -> None:
     """Raise a ValueError for a new folder that would be called as files are, such as vocab.txt."""
     if path.suffix.lower() in _FILE_ENDINGS and not path.exists():
         raise ValueError(f"{path} must be a folder, but ends as a file: leave {path.suffix} out")
-
-
-def is_own(name: str) -> bool:
-    """Return whether a folder's entry is a writer's temporary file."""
-    return name.startswith(f"{_NAME}.")
-
-
-def _is_alone(new: Path) -> bool:
-    return new.name.endswith(f".{_ALONE}")

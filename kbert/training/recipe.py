@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from kbert.checkpoints.adapters.adapter import LoraAdapter
+from kbert.checkpoints.adapters.adapter import LoraAdapter, digest_arrays
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.transfer import weights_digest
 from kbert.data.training_batch import Batches
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
@@ -69,6 +70,7 @@ class Recipe(Protocol):
     losses: Mapping[str, Loss]  # of the outputs that have labels, by name
     embedding_loss: EmbeddingLoss | None = None  # of text embeddings, in place of `losses`
     distillation: Distillation | None = None
+    base_digest: str | None = None  # of the weights of a new run; set by `first_layers`
     base_address: str | None = None  # of the model that the run starts from, on a hub
     dev_name: str | None = None  # of the dev data, for the model's card
     classifies_pairs: bool = False  # of texts, for the card's examples
@@ -189,3 +191,13 @@ def select_trained(recipe: Recipe, model) -> TrainedWeights | None:
     pairs = recipe.adapter.pairs if recipe.adapter else None
     options = settings.seed, decay, share, settings.lora_dropout, pairs
     return select_weights(model, recipe.trained, *options)
+
+
+def digest_base(bert: Bert, adapter: LoraAdapter | None = None) -> str:
+    """Return a hash of the weights that a run starts from, those of an adapter among them.
+
+    Weights that are not in the checkpoint are left out: `load` initializes them at random.
+    """
+    new = bert.report.initialized_layers if bert.report else ()
+    digest = weights_digest(bert, without=new)
+    return digest if adapter is None else f"{digest} {digest_arrays(adapter)}"

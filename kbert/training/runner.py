@@ -44,6 +44,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOpti
             options: dict = {"task": recipe.command, "data_paths": recipe.data_paths()}
             options["summary"] = recipe.summarize()
             options["keep_checkpoints"] = bool(run_options.keep_checkpoints)
+            options["base_digest"] = recipe.base_digest
             RunFolder.create(output, recipe.collect_settings(), recipe.fingerprint, **options)
         engine.barrier()
         run = RunFolder.open(output, chief=chief)
@@ -55,11 +56,11 @@ def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOpti
 def _hold(engine, run: RunFolder | None) -> Iterator[None]:
     """Hold the run's folder; if another process has it, each process of this start raises."""
     with contextlib.ExitStack() as stack:
-        error = None
+        error: Exception | None = None
         try:
             if run is not None:
                 stack.enter_context(run.hold())
-        except OSError as raised:
+        except (OSError, ValueError) as raised:
             error = raised
         if engine.backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
@@ -100,6 +101,7 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
         if state is not None:
             engine.state.restore(state.arrays)
             return _train(engine, recipe, run, run_options, done=state.step)
+        run.check_base(recipe.base_digest, recipe.base, recipe.base in recipe.may_move)
         _logger.warning(
             "%s has no usable training state: training starts from the beginning", run.path
         )

@@ -5,22 +5,22 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import read_files
-from helpers.forks import Forks
+from helpers.folder_trees import read_tree
 from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.checkpoints import formats
-from kbert.io import atomic_write, folders
+from kbert.io import atomic_write, folders, interrupted_saves
 from kbert.io.atomic_write import write_atomically
 from kbert.io.folders import atomic_folder, finish
 
-KILLED = 9
 WEIGHTS = "model.safetensors"
 
 
@@ -35,21 +35,6 @@ def old_and_new(small, tmp_path_factory):
         (paths[name] / "1_Pooling").mkdir()
         (paths[name] / "1_Pooling" / "config.json").write_text(f'{{"{name}": 1}}')
     return paths
-
-
-@pytest.fixture(scope="module")
-def killed_at():
-    """A function that writes in a process, dies before a step, and returns whether it died."""
-    forks = Forks(dict(os.environ), "helpers.killed_writer")
-
-    def write(step: int, source: Path, target: Path, alone: bool = False) -> bool:
-        arguments = str(source), str(target), step, alone
-        status = forks.wait(forks.start("helpers.killed_writer:main", *arguments))
-        assert status in (0, KILLED)
-        return status == KILLED
-
-    yield write
-    forks.close()
 
 
 def opened(folder: Path) -> tuple[str, float]:
@@ -77,9 +62,12 @@ def test_killed_save_leaves_the_whole_old_or_new_folder(killed_at, old_and_new, 
         # Another program: it takes no configuration for weights that are not its own.
         if "config.json" in there and WEIGHTS in there:
             assert (there["config.json"], there[WEIGHTS]) in pairs
+        before = read_tree(target)
         found.append(wanted[opened(target)])
-        visible = {n: c for n, c in read_files(target).items() if not n.startswith(".kbert")}
+        assert read_tree(target) == before
         users = {"notes.txt": b"mine", "1_Pooling/own.json": b"[7]"}
+        with interrupted_saves.open_whole(target) as whole:
+            visible = {n: c for n, c in read_files(whole).items() if not n.startswith(".kbert")}
         assert visible == read_files(old_and_new[found[-1]]) | users
         with atomic_folder(target) as part:  # the next write
             shutil.copytree(new, part, dirs_exist_ok=True)
@@ -173,43 +161,51 @@ def test_folder_write_checks_all_targets_first(old_and_new, tmp_path):
         assert read_files(target) == before
 
 
-def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
+def test_reader_waits_for_a_running_writer(interrupt, old_and_new, tmp_path, monkeypatch):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
-    new = target / f".kbert.{atomic_write.owner()[1:9]}-{os.getppid()}.new"
-    shutil.copytree(old_and_new["new"], new)
-    timer = threading.Timer(0.2, lambda: shutil.rmtree(new))
+    left = interrupt(old_and_new["new"], target)
+    new = left.rename(target / f".kbert.{atomic_write.owner()[1:9]}-{os.getppid()}.new")
+    os.utime(new)
+    timer = threading.Timer(0.2, lambda: new.rename(left))
     timer.start()
-    assert opened(target) == opened(old_and_new["old"])
+    start = time.monotonic()
+    assert opened(target) == opened(old_and_new["new"])
+    assert time.monotonic() - start > 0.1
     timer.join()
-    shutil.copytree(old_and_new["new"], new)
-    monkeypatch.setattr(folders, "_WRITER_TIMEOUT_S", 0.1)  # stopped, or on another machine
+    os.utime(left.rename(new))
+    timeout = "_WRITER_TIMEOUT_S"  # its writer was stopped, or is on another machine
+    monkeypatch.setattr(interrupted_saves, timeout, 0.1)
     assert opened(target) == opened(old_and_new["new"])
 
 
-def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_finished_is_one_line(
+    capsys, interrupt, old_and_new, tmp_path, monkeypatch
+):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
-    shutil.copytree(old_and_new["new"], target / f".kbert{atomic_write.owner()}new")
+    interrupt(old_and_new["new"], target)
 
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "rename", refuse)
-    done = command(capsys, "inspect", target)
-    assert (done.status, done.out) == (2, "")
-    assert (
-        done.err.startswith(f"kbert: {target} (SRC): its writer was killed")
-        and done.err.count("\n") == 1
-    )
+    done = command(capsys, "convert", old_and_new["old"], target, "--overwrite")
+    assert done.status == 2 and f"kbert: {target} (DST): its writer was killed" in done.err
     assert "Make the folder writable" in done.err
+    assert opened(target) == opened(old_and_new["new"])
 
 
-def test_interrupted_vocabulary_write_is_finished(tmp_path):
+def test_interrupted_vocabulary_write_is_read_then_finished(interrupt, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
-    kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "vocab")
-    new = tmp_path / "vocab" / f".kbert{atomic_write.owner()}new"
-    kbert.Tokenizer.from_vocab([*tokens, "b"], lowercase=True).save(new)
+    old = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    old.save(tmp_path / "vocab")
+    kbert.Tokenizer.from_vocab([*tokens, "b"], lowercase=True).save(tmp_path / "new")
+    interrupt(tmp_path / "new", tmp_path / "vocab")
+    before = read_tree(tmp_path)
     assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 7
-    assert not new.exists()
+    assert read_tree(tmp_path) == before
+    old.save(tmp_path / "vocab")
+    assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 6
+    assert not list((tmp_path / "vocab").glob(".*"))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")

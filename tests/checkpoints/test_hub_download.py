@@ -153,6 +153,15 @@ def test_a_damaged_file_of_the_cache_is_downloaded_again(bert_hub, bert_folder):
     check_same(kbert.load(kbert.download(BERT)), bert_folder)
 
 
+def test_a_link_out_of_the_cache_loses_only_itself(bert_hub, bert_folder, tmp_path):
+    folder = kbert.download(BERT)
+    (tmp_path / "thesis.txt").write_text("mine")
+    (folder / WEIGHTS).unlink()
+    (folder / WEIGHTS).symlink_to(tmp_path / "thesis.txt")
+    check_same(kbert.load(kbert.download(BERT)), bert_folder)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
 def test_a_login_page_in_between_is_one_line(bert_hub, monkeypatch, capsys):
     def answer(self, *arguments, **options):
         raise json.JSONDecodeError("Expecting value", "<html>", 0)  # as huggingface_hub raises it

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.corpora import SHARD, content, folders, read_documents, text_files, wikitext_shards
+from helpers.folder_trees import read_tree
 from helpers.marks import full, nightly
 from helpers.sizes import ROOT
 
@@ -48,6 +49,32 @@ def test_shards_hold_the_tokenizers_ids():
 def test_any_number_of_processes_gives_the_same_shards(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
     assert content(tmp_path) == content(folders()[1])
+
+
+def test_other_files_in_the_folder_stay(tmp_path):
+    names = ("part-list.txt", "part-00000.txt", "tokens-mine.npy", ".notes.part", "readme")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    text = tmp_path.parent / f"{tmp_path.name}.txt"
+    text.write_bytes(b"\xff\n")  # the shards are given up
+    with pytest.raises(ValueError, match="UTF-8"):
+        prepare(text, folders()[0], tmp_path, format="sentences")
+    prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD)
+    for name in names:
+        assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["vocabulary", "begun.json", "tokens-00000.npy"])
+def test_shards_are_not_written_through_links(tmp_path, name):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "vocab.txt").write_text("mine")
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / name).symlink_to(mine if name == "vocabulary" else mine / "vocab.txt")
+    before = read_tree(mine)
+    with pytest.raises(ValueError, match="must be no link"):
+        prepare(text_files(), folders()[0], tmp_path / "shards", shard_tokens=SHARD)
+    assert read_tree(mine) == before
 
 
 def test_second_preparation_changes_nothing(damaged):

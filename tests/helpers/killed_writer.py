@@ -46,7 +46,7 @@ def writing(source: Path, target: Path, alone: bool):
         def write():
             with atomic_folder(target, alone=alone) as folder:
                 for file, content in files.items():
-                    (folder / file).parent.mkdir(exist_ok=True)
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
                     (folder / file).write_bytes(content)
 
     yield write

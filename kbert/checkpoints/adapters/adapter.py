@@ -83,6 +83,18 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
     return sha.hexdigest()
 
 
+def digest_arrays(adapter: LoraAdapter) -> str:
+    """SHA-256 of an adapter's own numbers: A, B, the scales, and what was saved with them."""
+    sha = hashlib.sha256()
+    for matrix, (a, b, scale) in sorted(adapter.pairs.items()):
+        sha.update(f"\0{matrix} {scale}\0".encode())
+        sha.update(np.ascontiguousarray(a).data)
+        sha.update(np.ascontiguousarray(b).data)
+    for name, array in sorted(adapter.saved.items()):
+        sha.update(f"\0{name}\0".encode() + np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()
+
+
 def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str) -> LoraAdapter:
     """Merge an adapter into a model's weights, and put in the weights that were saved with it.
 

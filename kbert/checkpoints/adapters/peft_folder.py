@@ -23,6 +23,7 @@ from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
+from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import first_few
 
 CONFIG, OWN = "adapter_config.json", "kbert_adapter.json"
@@ -68,7 +69,17 @@ def read(folder: Path, base_head: str | None = None) -> LoraAdapter:
 
     `base_head` is the head of its base, if that is known.
     """
-    folder = Path(folder)
+    with open_whole(folder) as whole:
+        return _read(whole, base_head)
+
+
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder holds an adapter, of an interrupted save too."""
+    with open_whole(folder) as whole:
+        return (whole / CONFIG).is_file()
+
+
+def _read(folder: Path, base_head: str | None) -> LoraAdapter:
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
     file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)

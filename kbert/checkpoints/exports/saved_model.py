@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kbert.checkpoints.exports import serving
 from kbert.io import extras, folders
+from kbert.io.interrupted_saves import is_own, open_whole
 from kbert.io.wording import first_few
 
 _WHAT = "a SavedModel"
@@ -62,10 +63,12 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
 def check(path: Path) -> None:
     """Raise where a SavedModel cannot be written to a path, or on this backend."""
     serving.check_backend(_WHAT)
-    folders.finish(path)
-    inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    inside = []
+    if path.is_dir():
+        with open_whole(path) as whole:
+            inside = sorted(entry.name for entry in whole.iterdir())
     known = _FILES if "saved_model.pb" in inside else set()  # what else is there would be lost
-    others = [name for name in inside if name not in known and not folders.is_own(name)]
+    others = [name for name in inside if name not in known and not is_own(name)]
     if others or (path.exists() and not path.is_dir()):
         raise ValueError(
             f"{path} must be new, or a SavedModel to replace, got other files: "

@@ -199,9 +199,11 @@ def _download_weights(name: ModelName, folder: Path, weight: str, expected) -> N
 
 
 def _remove(file: Path) -> None:
-    """Remove a file of the cache with the blob that it links to."""
-    os.unlink(os.path.realpath(file))
-    file.unlink(missing_ok=True)
+    """Remove a file of the cache with the blob that it links to, if that is the cache's too."""
+    blob, cache = Path(os.path.realpath(file)), Path(os.path.realpath(cache_folder()))
+    file.unlink()
+    if blob.parent.name == "blobs" and cache in blob.parents:
+        blob.unlink(missing_ok=True)
 
 
 def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> None:

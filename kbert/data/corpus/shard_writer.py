@@ -1,6 +1,8 @@
 """Writing of a folder of shards, so that an interruption keeps everything finished."""
 
 import json
+import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,12 +15,18 @@ from kbert.data.corpus.tokenizing import Tokens
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import atomic_file, write_atomically
+from kbert.io.atomic_write import atomic_file, clear_locked, refuse_links, write_atomically
 from kbert.io.folders import atomic_folder
 from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 _OTHER_FOLDER = "choose another folder for the shards"
+_TOKENS = re.compile(r"tokens-\d{5,}\.npy")
+_PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy)")
+_FILES = re.compile(
+    f"{_TOKENS.pattern}|{_PART.pattern}|"
+    + "|".join(map(re.escape, (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY)))
+)
 
 _END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
@@ -48,8 +56,9 @@ class ShardWriter:
         self.folder, self.identity = folder, identity
         self.done = (folder / INDEX).exists()
         self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
-        for part in folder.glob(".*.part"):
-            shutil.rmtree(part) if part.is_dir() else part.unlink()
+        if not self.done:
+            refuse_links(folder, [name for name in os.listdir(folder) if _FILES.fullmatch(name)])
+        clear_locked(folder)
         begun = folder / (INDEX if self.done else _BEGUN)
         if begun.exists():
             self._check(begun)
@@ -135,15 +144,21 @@ class ShardWriter:
 
     def discard(self) -> None:
         """Remove the unfinished shards, because their text must change."""
-        for path in (*self.folder.glob("tokens-*.npy"), self.folder / SENTENCES):
-            path.unlink(missing_ok=True)
+        self._remove(_TOKENS)
+        (self.folder / SENTENCES).unlink(missing_ok=True)
         shutil.rmtree(self.folder / VOCABULARY, ignore_errors=True)
         self.clean()  # last: begun.json says what the others are made from
 
     def clean(self) -> None:
         """Remove the files that only resuming needs."""
-        for path in (*self.folder.glob("part-*"), self.folder / _BEGUN):
-            path.unlink(missing_ok=True)
+        self._remove(_PART)
+        (self.folder / _BEGUN).unlink(missing_ok=True)
+
+    def _remove(self, names: re.Pattern) -> None:
+        """Remove the files with such names; others in the folder are the user's."""
+        for name in os.listdir(self.folder):
+            if names.fullmatch(name):
+                (self.folder / name).unlink()
 
     def _temporary(self, number: int, name: str = "") -> Path:
         return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")

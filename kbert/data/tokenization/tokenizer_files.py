@@ -27,8 +27,9 @@ from kbert.data.tokenization.vocabulary import (
     read_tokens,
     special_token,
 )
-from kbert.io import bounds, folders, setting_keys
+from kbert.io import bounds, setting_keys
 from kbert.io import json_schema as js
+from kbert.io.interrupted_saves import open_whole
 
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
 _COMPONENTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
@@ -96,7 +97,13 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     (JSON by `.json`). `rules`, `lowercase` and other arguments of `Vocabulary`, go before what the
     files say unless they are None. Raises what `Tokenizer.load` does, and `UnknownCasing`.
     """
-    path, values = _find_file(path), {}
+    bounds.refuse_url(path)
+    with open_whole(path) as whole:
+        return _read_file(_find_file(whole), rules)
+
+
+def _read_file(path: Path, rules: dict) -> Vocabulary | Subwords:
+    values: dict = {}
     if path.suffix == ".json" and path.name != "vocab.json":
         values = js.read(path, _TOKENIZER)
         setting_keys.check_settings("tokenizer.json", values, str(path))
@@ -137,12 +144,9 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     return vocabulary
 
 
-def _find_file(path: str | os.PathLike) -> Path:
+def _find_file(path: Path) -> Path:
     """Return the file at a path, or the one of a folder that is read."""
-    bounds.refuse_url(path)
-    path = Path(path)
     if path.is_dir():
-        folders.finish(path)
         for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
             if (path / name).is_file():
                 return path / name

@@ -14,6 +14,7 @@ from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
 from kbert.tasks.embedding.training import TASK, check_prompt, drop_single_labels
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.recipe import digest_base
 from kbert.training.setting_rules import VECTOR_POOLINGS
 
 _logger = logging.getLogger("kbert")
@@ -169,6 +170,7 @@ class EmbeddingTraining(Finetuning):
         return encoder_of(model)
 
     def first_layers(self):
+        self.base_digest = digest_base(self.bert, self.adapter)
         return {names.POOLER: None} | layers_of(self.bert.model)
 
     def make_bert(self, layers) -> Bert:

@@ -35,10 +35,10 @@ def find_adapter(source) -> Path | None:
     path = Path(source)
     if not path.exists() and ModelName.parse(os.fspath(source)) is not None:
         path = fetching.locate(source)
-    if (path / peft_folder.CONFIG).is_file() and not (path / "config.json").is_file():
+    if peft_folder.is_adapter(path) and not (path / "config.json").is_file():
         return path
     inner = path / "adapter"
-    return inner if run_models.is_run(path) and (inner / peft_folder.CONFIG).is_file() else None
+    return inner if run_models.is_run(path) and peft_folder.is_adapter(inner) else None
 
 
 def find_base(folder: Path) -> str:

@@ -53,7 +53,7 @@ from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.loop.history import History
 from kbert.training.loss import Loss, make_loss
-from kbert.training.recipe import Recipe, choose_variant, pin_models
+from kbert.training.recipe import Recipe, choose_variant, digest_base, pin_models
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
@@ -284,6 +284,7 @@ class Finetuning(Recipe):
                 "the checkpoint's head has the labels %s, the data %s: a new head is initialized",
                 *(first_few(known_labels(self.bert) or ()), first_few(self.labels or ())),
             )
+        self.base_digest = digest_base(self.bert, self.adapter)
         return layers_of(self.bert.model) | dict.fromkeys(new)
 
     def find_untrained(self) -> set[str]:

@@ -18,7 +18,7 @@ from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import write_atomically
+from kbert.io.atomic_write import refuse_links, write_atomically
 from kbert.io.file_kinds import check_kind
 from kbert.io.json_values import as_json
 from kbert.tasks.checks import length_of_examples, require_source
@@ -164,6 +164,7 @@ class _Runs:
         size, rate, epochs = setting
         name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         folder = self.folder / task.name / name
+        refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
         if (folder / METRICS_FILE).is_file():
             saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
             for name, value in as_json(made_of).items():

@@ -25,7 +25,7 @@ from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
 from kbert.training.loop.history import History
 from kbert.training.loss import LOSSES
-from kbert.training.recipe import Recipe, choose_variant
+from kbert.training.recipe import Recipe, choose_variant, digest_base
 from kbert.training.run.run_folder import RunFolder
 
 SHARE = 0.05  # of the documents, where there are enough to spare them
@@ -163,6 +163,7 @@ class Pretraining(Recipe):
             raise ValueError(
                 f"{init} must have the vocabulary of the shards, got another: prepare with this one"
             )
+        self.base_digest = digest_base(bert)
         return layers_of(bert.model)
 
     def find_untrained(self) -> set[str]:

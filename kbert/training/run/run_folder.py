@@ -17,16 +17,15 @@ import json
 import logging
 import os
 import platform
-import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import write_atomically
-from kbert.io.json_differences import differences
+from kbert.io.atomic_write import clear_locked, refuse_links, write_atomically
 from kbert.io.folders import refuse_file_name
+from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
 from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
@@ -40,7 +39,11 @@ except ImportError:  # Windows: no lock
 
 _logger = logging.getLogger("kbert")
 _LOCK = ".lock"
+_FOLDERS = ("checkpoints", "tensorboard", "model", "adapter")
+_FILES = ("settings.json", "environment.json", "metrics.jsonl", "report.html", "result.json")
 _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
@@ -58,6 +61,7 @@ _SETTINGS_FILE = js.fields(
         "places": js.mapping_of(js.or_null(js.TEXT), "paths by name"),
         "keep_checkpoints": js.FLAG,
         "data": js.OBJECT,
+        "base": js.or_null(js.TEXT),
     },
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
@@ -76,6 +80,8 @@ class RunFolder:
         self.summary = json.get("data", {})  # what it learns, for people; see `Recipe.summarize`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
+        # of the weights that it began from; None: unknown, as in a run of an older kbert
+        self._base_digest = json.get("base")
         self.chief = chief  # whether this process writes; only one process does, all read
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
@@ -92,6 +98,7 @@ class RunFolder:
         data_paths: dict | None = None,
         summary: dict | None = None,
         keep_checkpoints: bool = False,
+        base_digest: str | None = None,
     ) -> "RunFolder":
         """Create a new run's folder, which all processes `open`; refuse one that is used."""
         path = Path(path)
@@ -99,7 +106,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
         values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
-        values |= {"data": as_json(summary or {})}
+        values |= {"data": as_json(summary or {}), "base": base_digest}
         values |= {"settings": as_json(settings), "fingerprint": as_json(fingerprint)}
         with lock_folder(path):
             refuse_used(path)  # by another process that started in it just now
@@ -156,11 +163,19 @@ class RunFolder:
             return
         with lock_folder(self.path) as self._lock:
             try:
+                self.refuse_links()
                 yield
                 if self.result is not None and self.current_path is not None:
                     (self.current_path / _LOCK).unlink(missing_ok=True)
             finally:
                 self._lock = None
+
+    def refuse_links(self) -> None:
+        """Raise a ValueError if a file or folder that the run writes or removes is a link."""
+        refuse_links(self.path, (*_FILES, *_FOLDERS, "model.keras"))
+        for folder in ("checkpoints", "tensorboard"):
+            if (self.path / folder).is_dir():
+                refuse_links(self.path / folder, os.listdir(self.path / folder))
 
     def check_not_moved(self) -> None:
         """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
@@ -176,6 +191,17 @@ class RunFolder:
                 f"got {self._computation}: another version of kbert started it, and its steps are "
                 "not those of this one. Start a new run, or resume it with that version "
                 f"({self.path / 'environment.json'} names it)"
+            )
+
+    def check_base(self, digest: str | None, name: str, may_move: bool) -> None:
+        """Raise a ValueError if the run, without a usable state, would begin from other weights."""
+        if self._base_digest not in (None, digest):
+            place = self.data_paths.get(name)
+            way = f"give a copy of the old ones as {name}" if may_move else "put the old ones back"
+            raise ValueError(
+                f"{name} must have the weights that {self.path} began from, since the run has no "
+                f"usable training state, got others{f' in {place}' if place else ''}: {way}, or "
+                "start a new run"
             )
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
@@ -194,8 +220,8 @@ class RunFolder:
         if not self.chief:
             return [line for line in self.read_records() if line["step"] <= step]
         self.close()
-        for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
-            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
+        clear_locked(self.path)
+        clear_locked(self.states.folder)
         self.states.set_aside_after(step)
         lines = RecordFile(self.path / "metrics.jsonl", step)
         self._records = lines, EventFile(self.path / "tensorboard", step)
@@ -245,6 +271,7 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
         if self.chief and not self.keep_checkpoints and self.result is not None:
+            self.refuse_links()
             self.states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
@@ -310,7 +337,8 @@ def refuse_used(path: str | os.PathLike) -> None:
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[int]:
     """Lock the folder until the process ends, killed or not; yield the lock's descriptor."""
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    refuse_links(folder, [_LOCK])
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
     try:
         try:
             if fcntl is not None:

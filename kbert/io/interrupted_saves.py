@@ -1,0 +1,296 @@
+"""What a killed save of a folder left: found, checked, and read as if the save had ended.
+
+    FOLDER/.kbert.HOST-PID.new/             the files of the save that are not in FOLDER yet
+    FOLDER/.kbert.HOST-PID.new/.kbert.json  its record: all its files, and the files they replace
+
+The record has the size and the time of change of each file. So a save is read, and its files are
+moved, only while FOLDER is as that save left it. A folder that somebody else put there, in an
+archive for example, knows neither for the files of the user: it is refused. A link is never
+followed, since kbert makes none.
+"""
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import is_left
+from kbert.io.bounds import rename_in_errors
+
+_logger = logging.getLogger("kbert")
+
+PREFIX = ".kbert"
+RECORD = ".kbert.json"
+_WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
+
+_WHOLE = js.whole(-(2**62), 2**62)
+_STAMPS = js.mapping_of(js.list_of(_WHOLE), "[bytes, time of change] by path")
+_SCHEMA = js.fields(
+    {
+        "files": _STAMPS,
+        "folders": js.list_of(js.TEXT),
+        "replaced": _STAMPS,
+        "replaced_folders": js.list_of(js.TEXT),
+    },
+    closed=True,
+)
+
+
+@dataclass(frozen=True)
+class InterruptedSave:
+    """A save that was killed while it moved its files from `path` into `folder`.
+
+    Paths are relative to the folder, with "/". A stamp is a file's size in bytes and its time of
+    change in nanoseconds.
+    """
+
+    path: Path
+    folder: Path
+    files: Mapping[str, list[int]]  # stamps of the save's files
+    folders: Collection[str]  # that the save's files are in, or that it has without a file
+    replaced: Mapping[str, list[int]]  # stamps of the files that are replaced or removed
+    replaced_folders: Collection[str]  # that are removed, once they are empty
+
+
+def list_entries(folder: Path) -> tuple[list[str], list[str]]:
+    """List the files, links included, and the folders in a folder by their paths in it.
+
+    What temporary files kbert has in it is left out.
+    """
+    files, folders = [], []
+    for root, names_of_folders, names_of_files in os.walk(folder):
+        inner = Path(root).relative_to(folder)
+        if inner == Path("."):
+            names_of_folders[:] = [name for name in names_of_folders if not is_own(name)]
+            names_of_files = [name for name in names_of_files if not is_own(name)]
+        links = [name for name in names_of_folders if os.path.islink(Path(root, name))]
+        files += [(inner / name).as_posix() for name in (*names_of_files, *links)]
+        folders += [(inner / name).as_posix() for name in names_of_folders if name not in links]
+    return sorted(files), sorted(folders)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a folder's entry is a writer's temporary file."""
+    return name.startswith(f"{PREFIX}.")
+
+
+def stamp(path: Path) -> list[int] | None:
+    """Return the size and the time of change of a file or a link; None: there is nothing."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return [-1, -1]  # which no file has
+    return [status.st_size, status.st_mtime_ns]
+
+
+def find_link(folder: Path, files: Collection[str], folders: Collection[str]) -> str | None:
+    """Return the first of some inner folders, also of those above files, that is a link or a file.
+
+    Who writes through a link writes somewhere else.
+    """
+    above = {parent.as_posix() for name in files for parent in PurePath(name).parents} - {"."}
+    for name in sorted({*above, *folders}):
+        path = folder / name
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+            return name
+    return None
+
+
+def write_record(part: Path, folder: Path, *, alone: bool) -> InterruptedSave:
+    """Write the record of a save whose files are complete in `part`, and return it.
+
+    With `alone` the save replaces everything in the folder, else files of the same names.
+    """
+    files, folders = list_entries(part)
+    there, there_folders = list_entries(folder)
+    replaced = there if alone else [name for name in there if name in set(files)]
+    record = {
+        "files": {name: stamp(part / name) for name in files},
+        "folders": folders,
+        "replaced": {name: stamp(folder / name) for name in replaced},
+        "replaced_folders": there_folders if alone else [],
+    }
+    (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    return InterruptedSave(part, folder, **record)
+
+
+def find_interrupted(folder: Path) -> InterruptedSave | None:
+    """Return the interrupted save in a folder, if there is one; wait for a writer that runs.
+
+    Raise a ValueError for one that is not certain to be kbert's, or that the folder no longer fits.
+    """
+    until = time.monotonic() + _WRITER_TIMEOUT_S
+    while unfinished := _list_unfinished(folder):
+        if time.monotonic() < until and any(_is_moving(new) for new in unfinished):
+            time.sleep(0.01)
+            continue
+        if len(unfinished) > 1:
+            raise _refusal(unfinished[0], "and there is another one")
+        with contextlib.suppress(FileNotFoundError):  # its writer was faster
+            return _read(unfinished[0], folder)
+    return None
+
+
+@contextlib.contextmanager
+def open_whole(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a folder, or a file of one, as its last complete save made it; change nothing.
+
+    After an interrupted save this is a temporary folder of links to the files of that save, and to
+    the files of the folder that it does not replace. Errors name `path`.
+    """
+    path = Path(path)
+    root, save = _find_save_of(path)
+    if save is None:
+        yield path
+        return
+    _warn(root, save.path.name)
+    with tempfile.TemporaryDirectory(prefix="kbert-") as parent:
+        view = Path(parent) / (root.name or "folder")  # Google's names say the casing
+        view.mkdir()
+        _link(save, view)
+        with rename_in_errors(view, str(root)):
+            yield view / path.absolute().relative_to(root)
+
+
+def refuse_interrupted(folder: Path, what: str) -> None:
+    """Raise a ValueError, which says the way, for a folder with an interrupted save."""
+    if find_interrupted(folder) is not None:
+        raise ValueError(
+            f"{folder} must hold a whole save {what}, got an interrupted one: write its complete "
+            f"copy to another folder with kbert convert {folder} FOLDER"
+        )
+
+
+@functools.cache  # once for each save: a command opens a folder several times
+def _warn(folder: Path, name: str) -> None:
+    _logger.warning(
+        "%s: a save was interrupted when all its files were written; they are read from %s. The "
+        "next save to this folder moves them to their places",
+        *(folder, name),
+    )
+
+
+def _find_save_of(path: Path) -> tuple[Path, InterruptedSave | None]:
+    """Return the folder that an interrupted save was to, and the save; None: there is none.
+
+    The folder is `path`, or that of a file, or the one above: a SavedModel has its tokenizer in a
+    folder.
+    """
+    folder = path.absolute()
+    folder = folder if folder.is_dir() else folder.parent
+    if (save := find_interrupted(folder)) is not None:
+        return folder, save
+    with contextlib.suppress(ValueError):  # somebody's, and not of this folder
+        save = find_interrupted(folder.parent)
+        if save is not None and any(name.startswith(f"{folder.name}/") for name in save.files):
+            return folder.parent, save
+    return folder, None
+
+
+def _list_unfinished(folder: Path) -> list[Path]:
+    """Return the entries of a folder that may be interrupted saves; links are none."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []  # in the last case its files may be readable by their names
+    found = []
+    for name in names:
+        path = folder / name
+        if is_own(name) and name.endswith(".new") and path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(FileNotFoundError):
+                if os.listdir(path):  # else all is moved
+                    found.append(path)
+    return found
+
+
+def _is_moving(new: Path) -> bool:
+    """Return whether a writer that may still run has moved a file of its save lately."""
+    try:
+        age = time.time() - os.stat(new).st_mtime
+    except FileNotFoundError:  # it has just ended
+        return True
+    return not is_left(new) and age < _WRITER_TIMEOUT_S
+
+
+def _read(path: Path, folder: Path) -> InterruptedSave:
+    if stamp(path / RECORD) is None:
+        if not _list_unfinished(folder):
+            raise FileNotFoundError(path)
+        raise _refusal(path, "it has no record of its files")
+    if (path / RECORD).is_symlink() or not (path / RECORD).is_file():
+        raise _refusal(path, f"{RECORD} in it is no file")
+    save = InterruptedSave(path, folder, **js.read(path / RECORD, _SCHEMA))
+    if problem := _find_problem(save):
+        raise _refusal(path, problem)
+    return save
+
+
+def _find_problem(save: InterruptedSave) -> str | None:
+    """Return why the files of a save cannot be taken for those of its folder; None: they can."""
+    paths = {*save.files, *save.folders, *save.replaced, *save.replaced_folders}
+    if outside := sorted(path for path in paths if not _is_inside(path)):
+        return f"its record names {outside[0]!r}"
+    for parent in (save.folder, save.path):
+        if link := find_link(parent, paths, save.folders):
+            return f"{link} is no folder"
+
+    waiting, folders = list_entries(save.path)
+    if others := sorted({*waiting, *folders} - {*save.files, *save.folders}):
+        return f"{others[0]} in it is none of its files"
+    for name in waiting:
+        if (save.path / name).is_symlink() or not (save.path / name).is_file():
+            return f"{name} in it is no regular file"
+        if stamp(save.path / name) != save.files[name]:
+            return f"{name} in it was changed"
+
+    for name in sorted({*save.files, *save.replaced}):
+        is_moved = name in save.files and name not in waiting
+        expected = [save.files[name]] if is_moved else [None, save.replaced.get(name)]
+        there = stamp(save.folder / name)
+        if there not in expected:
+            return f"{name} is missing" if there is None else f"{name} was changed since"
+    return None
+
+
+def _is_inside(path: str) -> bool:
+    pure = PurePath(path)
+    is_relative = bool(pure.parts) and not pure.anchor and ".." not in pure.parts
+    return is_relative and not is_own(pure.parts[0])
+
+
+def _refusal(path: Path, why: str) -> ValueError:
+    return ValueError(
+        f"{path.parent} must hold one whole save, got {path.name}, of a save that did not end, "
+        f"which is neither read nor moved: {why}. Move the files in it that you want into the "
+        "folder, or take another folder; then delete it"
+    )
+
+
+def _link(save: InterruptedSave, view: Path) -> None:
+    """Fill an empty folder with links to the files that a save's folder has once it is done."""
+    files, folders = list_entries(save.folder)
+    leaving = {*save.replaced} - {*save.files}
+    leaving_folders = {*save.replaced_folders} - {*save.folders}
+    sources = {name: save.folder / name for name in files if name not in leaving}
+    sources |= {name: save.path / name for name in list_entries(save.path)[0]}
+
+    for name in (*folders, *save.folders):
+        if name not in leaving_folders:
+            (view / name).mkdir(parents=True, exist_ok=True)
+    for name, source in sources.items():
+        (view / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.symlink(source.absolute(), view / name)
+        except OSError:  # Windows allows links to few users
+            shutil.copyfile(source, view / name)
