@@ -12,7 +12,7 @@ from kbert.checkpoints import run_models
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
-from kbert.io import bounds
+from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file, refuse_existing
 from kbert.io.file_kinds import hint_of_ending
 from kbert.io.interrupted_saves import open_whole

@@ -41,7 +41,7 @@ def complete_options(run: RunFolder | None, task: str, data, given: Mapping) -> 
         own.pop("max_length", None)  # such a model has its own
 
     columns = {name: own.pop(name) for name in COLUMNS if name in own}
-    names = []
+    names: list[str] = []
     for value in columns.values():
         names += [value] if isinstance(value, str) else value
     if _has_columns(data, names):
