@@ -161,9 +161,6 @@ class Answering(Task):
     def count_labels(self, records: Sequence[Question]) -> dict[str, int]:
         return {"without_an_answer": sum(not record.answers for record in records)}
 
-    def describe_metrics(self, labels: Sequence[str] | None) -> str:
-        return "f1 is that of the answers' words, as SQuAD's"
-
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_squad(records, tokenizer, max_length)
 

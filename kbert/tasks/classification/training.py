@@ -124,8 +124,8 @@ class Classification(LabelledTask):
 
     def describe_metrics(self, labels: Sequence[str] | None) -> str:
         positive = self.find_positive(labels or ())
-        if positive is None:
-            return "f1 is the mean of the labels' F1"
+        if positive is None:  # as everywhere, where there are more than two labels
+            return ""
         way = "" if self.positive_label else "; --positive-label (positive_label=) chooses another"
         return f"f1 is that of the label {positive!r}{way}"
 
@@ -312,9 +312,6 @@ class MultiLabel(LabelledTask):
             )
             warning = describe_one_class(expected, answers, "examples")
         return Scores((gold, logits), compute, warning=warning)
-
-    def describe_metrics(self, labels: Sequence[str] | None) -> str:
-        return "f1 is that of all labels of all examples together (micro F1)"
 
     def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
         return {

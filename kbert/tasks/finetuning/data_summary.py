@@ -7,6 +7,7 @@ from kbert.io import printable
 from kbert.io.wording import first_few
 
 _SHOWN = 12  # labels; a file has all
+_FEWEST = 10  # predictions; that fewer are all one class means nothing
 _TEXT_ROLES = ("text", "second text", *["further text"] * 100)
 
 
@@ -56,7 +57,7 @@ def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
 
 def describe_one_class(gold: Sequence, predicted: Sequence, what: str) -> str:
     """Return a sentence if all predictions are one class, and the right ones are not; else ""."""
-    if len(set(predicted)) != 1 or len(set(gold)) < 2:
+    if len(predicted) < _FEWEST or len(set(predicted)) != 1 or len(set(gold)) < 2:
         return ""
     return (
         f"all {len(predicted):,} {what} are predicted as {predicted[0]!r}, though the data have "
