@@ -175,6 +175,9 @@ def test_scores_with_a_comma_are_no_texts(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=f"{name}, line 1: .* decimal commas"):
         records_of(task_of("embed"), tmp_path / name)
+    (tmp_path / name).write_text(f"{content}alone\n")
+    with pytest.raises(ValueError, match=f"{name}, line "):
+        records_of(task_of("embed"), tmp_path / name)
 
 
 def test_labels_that_differ_in_case_are_warned_of(caplog):

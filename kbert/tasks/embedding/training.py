@@ -141,9 +141,9 @@ class SentenceEmbeddings(TableTask):
             raise ValueError(f"{location}: {self.expected}, got {count} column")
         texts, numbers = tuple(range(count)), _count_numbers(lines)
         has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
-        before = [(location, cells[:-1]) for location, cells in lines]
-        is_pair = count == 4 and numbers == _count_numbers(before) == len(lines)
-        if has_commas or is_pair:  # a, b, 3,5
+        ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
+        are_numbers = all(parse_number(cell) is not None for end in ends for cell in end)
+        if has_commas or (ends and are_numbers):  # a,b,3,5
             raise ValueError(
                 f"{location}: {self.expected}, got only numbers in column {count} of {count}. If "
                 "they have decimal commas, write points"
