@@ -167,6 +167,19 @@ def test_numbers_with_a_comma_are_refused(tmp_path, name, content):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", "a cat,a dog,3,5\na,b,1,0\n"), ("a.tsv", "a cat\ta dog\t3,5\na\tb\t1,0\n")],
+)
+def test_scores_with_a_comma_are_no_texts(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name}, line 1: .* decimal commas"):
+        records_of(task_of("embed"), tmp_path / name)
+    (tmp_path / name).write_text(f"{content}alone\n")
+    with pytest.raises(ValueError, match=f"{name}, line "):
+        records_of(task_of("embed"), tmp_path / name)
+
+
 def test_labels_that_differ_in_case_are_warned_of(caplog):
     CLASSIFY.labels(CLASSIFY.take([("a", "Good"), ("b", "good"), ("c", "bad")] * 3, "train"))
     assert "'Good' and 'good' differ in upper and lower case only" in caplog.text

@@ -1,6 +1,7 @@
 """The task of sentence embeddings: pairs, triplets, scored pairs, labelled sentences."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ _SCORES = ("score", "similarity", "similarity_score")
 _NEGATIVES = {f"negative{between}{n}" for between in ("", "_") for n in range(100)} | {"negative"}
 _LABELS = tuple(name for name in (*LABELS, *MORE_LABELS) if name not in _SCORES)
 _NAMES = {*_FIRST, *_SECOND, *_SCORES, *_LABELS, *NUMBERS, *_NEGATIVES}
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 _FEW = 20  # second texts for each of which there are so many lines: labels, it seems
 
 KINDS = ("labelled sentences", "scored pairs", "pairs", "triplets")
@@ -139,6 +141,14 @@ class SentenceEmbeddings(TableTask):
         if count < 2:
             raise ValueError(f"{location}: {self.expected}, got {count} column")
         texts, numbers = tuple(range(count)), _count_numbers(lines)
+        has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
+        ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
+        are_numbers = all(parse_number(cell) is not None for end in ends for cell in end)
+        if has_commas or (ends and are_numbers):  # a,b,3,5
+            raise ValueError(
+                f"{location}: {self.expected}, got only numbers in column {count} of {count}. If "
+                "they have decimal commas, write points"
+            )
         if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
             return Columns(texts[:2], score=2)
         return Columns((0,), 1) if count == 2 and numbers == len(lines) else Columns(texts)
