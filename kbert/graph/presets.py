@@ -84,8 +84,8 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     if text in PRESETS:
         return PRESETS[text]
     if text.endswith(".json"):
-        with open_whole(text) as file:
-            return BertConfig.from_json(file)
+        with open_whole(text) as path:
+            return BertConfig.from_json(path)
     if text and Path(text).is_dir():
         for folder in (Path(text), Path(text, "model")):  # the second: a run's
             with open_whole(folder) as whole:
