@@ -115,7 +115,7 @@ def write_record(part: Path, folder: Path, *, alone: bool) -> InterruptedSave:
     files, folders = list_entries(part)
     there, there_folders = list_entries(folder)
     replaced = there if alone else [name for name in there if name in set(files)]
-    record = {
+    record: dict = {
         "files": {name: stamp(part / name) for name in files},
         "folders": folders,
         "replaced": {name: stamp(folder / name) for name in replaced},

@@ -180,7 +180,16 @@ def stamp_of(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "how", ["no record", "record", "removes", "outside", "absolute", "link", "link of folder"]
+    "how",
+    [
+        "no record",
+        "files of the same names",
+        "removes",
+        "outside",
+        "absolute",
+        "link",
+        "link of folder",
+    ],
 )
 def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     pair, mine, tmp_path, how, capsys, monkeypatch
@@ -190,22 +199,25 @@ def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     away = tmp_path / "away"
     away.mkdir()
     (away / "key").write_text("mine")
+    stuff = tmp_path / "stuff"  # no names of the user's
+    stuff.mkdir()
+    (stuff / "stuff.txt").write_text("a stranger's")
     if how == "no record":
         shutil.copytree(pair / "new", mine / ".kbert.00000000-1.alone.new")
-    elif how == "record":  # files of the same names, which are the user's
+    elif how == "files of the same names":
         forge(new, pair / "new")
     elif how == "removes":
-        forge(new, pair / "new", replaced={"thesis.txt": [4, 0]})
+        forge(new, stuff, replaced={"thesis.txt": [4, 0]})
     elif how in ("outside", "absolute"):
         path = "../away/key" if how == "outside" else str(away / "key")
-        forge(new, pair / "new", replaced={path: stamp_of(away / "key")})
+        forge(new, stuff, replaced={path: stamp_of(away / "key")})
     elif how == "link":
-        forge(new, pair / "new")
-        (new / WEIGHTS).unlink()
-        (new / WEIGHTS).symlink_to(away / "key")
+        forge(new, stuff, files={"stuff.txt": stamp_of(away / "key")})
+        (new / "stuff.txt").unlink()
+        (new / "stuff.txt").symlink_to(away / "key")
     else:
         (mine / "linked").symlink_to(away)
-        forge(new, pair / "new", replaced={"linked/key": stamp_of(away / "key")})
+        forge(new, stuff, replaced={"linked/key": stamp_of(away / "key")})
     before = read_tree(tmp_path)
     read_in_each_way(mine)
     with pytest.raises(ValueError, match="did not end"):
