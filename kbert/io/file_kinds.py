@@ -60,5 +60,7 @@ def check_kind(path: str | os.PathLike) -> None:
 def hint_of_ending(path: str | os.PathLike, endings: tuple[str, ...] | list[str]) -> str:
     """Suggest the path with the known ending that is close to its own; "" if none is."""
     path = Path(path)
+    if not path.suffix:
+        return ""
     known = [ending.removeprefix(".") for ending in endings]
     return hint(path.suffix.removeprefix("."), known, "", f"{path.with_suffix('')}.")

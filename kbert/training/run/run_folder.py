@@ -25,8 +25,8 @@ from pathlib import Path
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
-from kbert.io.json_differences import differences
 from kbert.io.folders import refuse_file_name
+from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
 from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
