@@ -195,11 +195,12 @@ def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     assert names == ["data.tsv", "lines.txt", "vectors.npy"]
 
 
-def test_embed_prints_the_vectors_of_arguments(ok, saved):
+def test_embed_prints_the_vectors_of_arguments(saved, capsys):
+    command = ["embed", saved[0] / "encoder", "cat", "the dog"]
     wanted = embed(saved[1]["encoder"], ["cat", "the dog"])
-    lines = ok("embed", "encoder", "cat", "the dog").splitlines()
+    lines = run(capsys, *command).out.splitlines()
     assert_allclose([[float(number) for number in line.split(" ")] for line in lines], wanted, 1e-4)
-    rows = json.loads(ok("embed", "encoder", "cat", "the dog", "--format", "json"))
+    rows = json.loads(run(capsys, *command, "--format", "json").out)
     assert [row["text"] for row in rows] == ["cat", "the dog"]
     assert_allclose([row["embedding"] for row in rows], wanted, 1e-5)
 
