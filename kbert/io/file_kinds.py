@@ -5,6 +5,7 @@ graphs as text, is known by how kbert begins it.
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from kbert.io.wording import hint
@@ -57,8 +58,10 @@ def check_kind(path: str | os.PathLike) -> None:
         )
 
 
-def hint_of_ending(path: str | os.PathLike, endings: tuple[str, ...] | list[str]) -> str:
+def hint_of_ending(path: str | os.PathLike, endings: Collection[str]) -> str:
     """Suggest the path with the known ending that is close to its own; "" if none is."""
     path = Path(path)
+    if not path.suffix:
+        return ""
     known = [ending.removeprefix(".") for ending in endings]
     return hint(path.suffix.removeprefix("."), known, "", f"{path.with_suffix('')}.")

@@ -170,7 +170,7 @@ MISTAKES += [
     ("convert encoder out.kears", ".keras, .onnx, .tflite", "did you mean out.keras?"),
     ("convert encoder out.safetensors", ".keras, .onnx, .tflite", "--to transformers"),
     ("convert encoder out.keras --to transformers", "written as a folder"),
-    ("convert encoder lines.txt", "a file, not a folder"),
+    ("convert encoder lines.txt", ".keras, .onnx, .tflite, got .txt"),
     ("convert encoder locked/out", "cannot write in this folder"),
     ("convert encoder encoder --to google", "another checkpoint"),
     ("convert encoder google", "must not hold another checkpoint, got one of google"),

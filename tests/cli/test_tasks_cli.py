@@ -188,11 +188,21 @@ def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     wanted = embed(saved[1]["encoder"], TEXTS, pooling="last", layers=2)
     assert_allclose(np.load(out), wanted, atol=1e-6)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat\n\ndog")))
-    ok("embed", "encoder", "-", "-o", out, "--normalize")
+    ok("embed", "encoder", "-", "-o", out, "--overwrite", "--normalize")
     wanted = embed(saved[1]["encoder"], ["cat", "", "dog"], normalize=True)
     assert_allclose(np.load(out), wanted, atol=1e-6)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["data.tsv", "lines.txt", "vectors.npy"]
+
+
+def test_embed_prints_the_vectors_of_arguments(saved, capsys):
+    command = ["embed", saved[0] / "encoder", "cat", "the dog"]
+    wanted = embed(saved[1]["encoder"], ["cat", "the dog"])
+    lines = run(capsys, *command).out.splitlines()
+    assert_allclose([[float(number) for number in line.split(" ")] for line in lines], wanted, 1e-4)
+    rows = json.loads(run(capsys, *command, "--format", "json").out)
+    assert [row["text"] for row in rows] == ["cat", "the dog"]
+    assert_allclose([row["embedding"] for row in rows], wanted, 1e-5)
 
 
 @pytest.mark.full
@@ -202,7 +212,7 @@ def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     way_out = "long='window' (--long window) reads them whole"
     cut = f"kbert: embed: 1 of 2 texts cut to 17 tokens. {way_out}\n"
     ok("embed", "encoder", lines, "-o", out, says=cut)
-    ok("embed", "encoder", lines, "-o", out, "--long", "window")
+    ok("embed", "encoder", lines, "-o", out, "--overwrite", "--long", "window")
     wanted = embed(saved[1]["encoder"], "cat " * 30, long="window")
     assert_allclose(np.load(out)[0], wanted, atol=1e-6)
 

@@ -130,9 +130,10 @@ def search(
             f"vectors must have {of_queries.shape[1]} numbers or fewer per text for this model, "
             f"got {vectors.shape[1]}"
         )
-    if not texts:
-        return [] if is_single else [[] for _ in queries]
     results: list[list[Hit]] = []
+    if not texts:
+        results = [[] for _ in queries]
+        return results[0] if is_single else results
     size = max(_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
