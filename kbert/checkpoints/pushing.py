@@ -16,6 +16,7 @@ from kbert.checkpoints.hub.model_card import README, fill_in_name, make_card
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.hub.needed_files import choose_files, find_readable
 from kbert.io import json_schema as js
+from kbert.io import printable
 from kbert.io.progress import is_shown
 from kbert.io.wording import first_few
 
@@ -30,6 +31,7 @@ _OF_MODEL = re.compile(r"generation_config\.json|onnx/[^/]+\.onnx(_data)?")  # f
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN (a token that may write)"
 
 
+@printable.escape_errors()
 def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
     """Upload a model to Hugging Face in one commit; create its repository if necessary.
 

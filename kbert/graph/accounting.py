@@ -11,6 +11,7 @@ from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
+from kbert.io import printable
 from kbert.io.wording import check_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
@@ -225,6 +226,7 @@ class Account:
         return training_cost(self.rows, self.trained, tokens, queries, width)
 
 
+@printable.escape_errors()
 @aliases.answer_old_names
 def account(
     config: BertConfig | str | os.PathLike,

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kbert.graph.config import BertConfig, find_config
-from kbert.io import bounds
+from kbert.io import bounds, printable
 from kbert.io.wording import first_few, hint
 
 
@@ -59,6 +59,7 @@ _RELEASES = {
 }
 
 
+@printable.escape_errors()
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     """Return the configuration for a `BertConfig`, a preset's name or a path to a JSON file.
 

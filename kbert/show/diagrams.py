@@ -11,6 +11,7 @@ from kbert.graph import closed_form, names
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.io import printable
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
@@ -67,6 +68,7 @@ _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 _MERMAID = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%'  # pixels; names stay on a line
 
 
+@printable.escape_errors()
 def plot(
     model: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
     path: str | os.PathLike,

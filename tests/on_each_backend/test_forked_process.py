@@ -16,6 +16,7 @@ SECONDS = 30
 
 @pytest.fixture(scope="module")
 def berts(small):
+    small = small.replace(num_hidden_layers=1)
     return {head: small_bert(small, head) for head in ("encoder", "classifier", "pretraining")}
 
 

@@ -9,6 +9,7 @@ from typing import Unpack, overload
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.tasks.answering.squad import Question
 from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
@@ -59,6 +60,7 @@ class AnswerOptions(InferenceOptions, total=False):
     max_answer_tokens: int
 
 
+@printable.escape_errors()
 @overload
 def answer(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, question: str, context: str, **options: Unpack[AnswerOptions]

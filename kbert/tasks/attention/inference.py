@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
+from kbert.io import printable
 from kbert.model.probes import build_attention_maps
 from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.head_statistics import index_of
@@ -24,6 +25,7 @@ class AttentionOptions(TypedDict, total=False):
     precision: str | None
 
 
+@printable.escape_errors()
 @overload
 def attention(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, text: str, pair: str | None = None, **options: Unpack[AttentionOptions]

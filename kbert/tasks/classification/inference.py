@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.graph import names
+from kbert.io import printable
 from kbert.io.wording import name_call
 from kbert.tasks.running import (
     BATCH_SIZE,
@@ -32,6 +33,7 @@ class Label:
     probability: float
 
 
+@printable.escape_errors()
 @overload
 def next_sentence(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, a: str, b: str, **options: Unpack[InferenceOptions]
@@ -76,6 +78,7 @@ def next_sentence(
     return float(probabilities[0]) if is_single else probabilities
 
 
+@printable.escape_errors()
 @overload
 def classify(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert,
@@ -136,6 +139,7 @@ def classify(
     return results[0] if is_single else results
 
 
+@printable.escape_errors()
 @overload
 def regress(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, texts: str, pairs: str | None = None, **options: Unpack[InferenceOptions]

@@ -12,6 +12,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.model.probes import build_hidden_states
 from kbert.tasks.checks import MLM_LAYERS, listed, require_head, require_tokenizer
 from kbert.tasks.running import BATCH_SIZE, InferenceOptions, get_function, run_texts, softmax
@@ -32,6 +33,7 @@ class Candidate:
     probability: float
 
 
+@printable.escape_errors()
 @overload
 def fill_mask(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, texts: str, *, top_k: int = ..., **options: Unpack[InferenceOptions]

@@ -17,6 +17,7 @@ from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
+from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
 from kbert.tasks.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
@@ -44,6 +45,7 @@ _METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "ma
 _FIXED = ("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing")
 
 
+@printable.escape_errors()
 def glue(
     source: Bert | str | os.PathLike,
     data: str | os.PathLike,

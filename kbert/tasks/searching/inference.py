@@ -23,6 +23,7 @@ from kbert.checkpoints.sentence_settings import (
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.heads import HEADS
+from kbert.io import printable
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import check_finite, compare, embed
@@ -59,6 +60,7 @@ class SearchOptions(InferenceOptions, total=False):
     text_prompt_name: str | None
 
 
+@printable.escape_errors()
 @overload
 def search(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, query: str, texts: Iterable[str], **options: Unpack[SearchOptions]
@@ -140,6 +142,7 @@ def search(
     return results[0] if is_single else results
 
 
+@printable.escape_errors()
 def rank(
     bert: Bert,
     query: str,

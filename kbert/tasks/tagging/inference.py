@@ -7,6 +7,7 @@ from typing import Unpack, overload
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
+from kbert.io import printable
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
 from kbert.tasks.running import (
     BATCH_SIZE,
@@ -47,6 +48,7 @@ class Word:
     end: int
 
 
+@printable.escape_errors()
 @overload
 def tag(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     bert: Bert, texts: str, **options: Unpack[InferenceOptions]
