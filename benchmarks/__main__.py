@@ -2,7 +2,7 @@
 
 Prints a table for each work and what it claims. With --record it writes each claim into
 benchmarks/records.jsonl, in place of the last one of the same row and processor.
-Installed peers: `pip install "kbert-keras[benchmarks]"`.
+Installed peers: `pip install ".[benchmarks]"` in the clone.
 """
 
 import argparse

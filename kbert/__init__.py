@@ -4,8 +4,10 @@ Public names are imported when they are first used: `import kbert` does not impo
 """
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
+from kbert.io import printable
 from kbert.model.registration import register_with_keras
 
 if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
@@ -146,4 +148,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+logging.getLogger("kbert").addFilter(printable.escape_record)
 register_with_keras()

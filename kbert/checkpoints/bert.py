@@ -202,6 +202,7 @@ def load(
     return bert if added is None else merge_adapter(bert, added, str(adapter), str(path))
 
 
+@printable.escape_errors()
 def save(
     bert: Bert,
     path: str | os.PathLike,

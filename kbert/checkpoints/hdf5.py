@@ -11,6 +11,7 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds
 from kbert.io.bounds import damage_in_one_line
 
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 KBERT_PACKAGE = "kbert>"  # before the names of kbert's classes in a model_config
 
 
@@ -22,7 +23,26 @@ def open_file(file: Path) -> Iterator:
     with damage_in_one_line(file, "HDF5"):
         handle = h5py.File(file, "r")
     with handle:
+        _check_length(file)
         yield handle
+
+
+def _check_length(file: Path) -> None:
+    """Raise a ValueError for more bytes than the header says: HDF5 reads shifted numbers then.
+
+    The header is the "superblock" of the HDF5 File Format Specification, section II.A.
+    """
+    with open(file, "rb") as opened:
+        header = opened.read(48)
+    addresses = header[24:48] if header[8:9] < b"\2" else header[12:36]  # version 0 or 1, or later
+    base, length = addresses[:8], int.from_bytes(addresses[16:24], "little")
+    if not header.startswith(_SIGNATURE) or any(base):  # a file with a user's block before it
+        return
+    if (size := file.stat().st_size) > length:
+        raise ValueError(
+            f"{file} must be a whole HDF5 file of {length:,} bytes, as its header says, got "
+            f"{size:,} bytes"
+        )
 
 
 @contextlib.contextmanager
@@ -119,6 +139,9 @@ def _find_lacking(datasets: dict) -> str | None:
         if item.external or item.is_virtual:
             return f"{path} in another file"
         plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
-        if item.nbytes and item.id.get_storage_size() < (item.nbytes if plain else 1):
+        size = item.id.get_storage_size()
+        if item.nbytes and not size:
             return f"{path} without any"
+        if plain and size != item.nbytes:
+            return f"{path} with {size:,} bytes for {item.nbytes:,}"
     return None

@@ -15,6 +15,8 @@ from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.model_card import README, fill_in_name, make_card
 from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.hub.needed_files import choose_files, find_readable
+from kbert.io import json_schema as js
+from kbert.io import printable
 from kbert.io.interrupted_saves import refuse_interrupted
 from kbert.io.progress import is_shown
 from kbert.io.wording import first_few
@@ -30,6 +32,7 @@ _OF_MODEL = re.compile(r"generation_config\.json|onnx/[^/]+\.onnx(_data)?")  # f
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN (a token that may write)"
 
 
+@printable.escape_errors()
 def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
     """Upload a model to Hugging Face in one commit; create its repository if necessary.
 
@@ -107,11 +110,12 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
             commit = api.create_commit(
                 target.repo, operations, commit_message=f"Model saved by kbert {__version__}"
             )
+            oid = js.check(commit.oid, js.TEXT, "the answer", "commitOid")
     except (OSError, ValueError) as error:
         if is_new and len(error.args) == 1:  # else it is of a file here
             error.args = (f"{error}. The new repository stays, without a model",)
         raise
-    return str(ModelName("hf", target.repo, commit.oid))
+    return str(ModelName("hf", target.repo, oid))
 
 
 def check_target(name: str, form: str) -> ModelName:
@@ -187,9 +191,10 @@ def _list_there(api: "HfApi", repo: str) -> list[str] | None:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        return [file.rfilename for file in api.model_info(repo, timeout=_TIMEOUT_S).siblings or ()]
+        files = api.model_info(repo, timeout=_TIMEOUT_S).siblings or ()
     except RepositoryNotFoundError:
         return None
+    return js.check([file.rfilename for file in files], js.list_of(js.TEXT), "the answer")
 
 
 @contextlib.contextmanager
@@ -216,15 +221,18 @@ def _explain_errors(name: ModelName) -> Iterator[None]:
             f"{name} cannot be pushed, since {host} answers with status {status}"
             f"{': ' if reason else ''}{reason}: push again later"
         ) from None
+    except hugging_face.OTHER_SHAPE as error:
+        reason = " ".join(str(error).split())
+        if not reason.startswith("Invalid metadata in README"):
+            raise hugging_face.make_answer_error(f"{name} is not pushed") from None
+        raise ValueError(  # of a user's own card, in several lines
+            f"{name} is not pushed: {reason} Correct the metadata at the top of README.md, between "
+            "the lines ---, and push again"
+        ) from None
     except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
         raise ConnectionError(
             f"{name} is not pushed, since the upload to {host} broke off ({error}): push again; to "
             "a hub without Xet, set HF_HUB_DISABLE_XET=1"
-        ) from None
-    except ValueError as error:  # metadata of a user's own card, in several lines
-        raise ValueError(
-            f"{name} is not pushed: {' '.join(str(error).split())} Correct the metadata at the top "
-            "of README.md, between the lines ---, and push again"
         ) from None
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("httpx", "httpx2"):

@@ -13,12 +13,14 @@ from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
+from kbert.io import printable
 from kbert.io.wording import check_choice
 from kbert.model import deferred
 
 FILLINGS = ("normal", "mean", "repeat")  # the last of positions alone
 
 
+@printable.escape_errors()
 def resize_vocab(
     bert: Bert, size: int | None = None, *, tokens: Iterable[str] = (), new_rows: str = "normal"
 ) -> Bert:
@@ -63,6 +65,7 @@ def resize_vocab(
     return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
 
 
+@printable.escape_errors()
 def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     """Return a copy whose vocabulary has only some of the tokens.
 
@@ -94,6 +97,7 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     return _rebuild(bert, config, tokenizer, lambda array: array[ids])
 
 
+@printable.escape_errors()
 def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") -> Bert:
     """Return a copy for longer texts, or only for shorter ones.
 

@@ -62,7 +62,7 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
     Without --tpu and --gpu, it prints a table of all accelerators. For a GPU that is not in the
     table, give --peak-flops (of dense matrix products in --precision, summed in float32) and
     --memory. --compile needs no TPU and no GPU: it compiles the whole training step for them, in
-    minutes (pip install "kbert-keras[tpu]" or "kbert-keras[jax-cuda]").
+    minutes (pip install ".[tpu]" or ".[jax-cuda]" in the clone of kbert).
     """
     from kbert.show.plan_text import accelerators_text, describe_compiled, plan_text
 

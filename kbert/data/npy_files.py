@@ -15,7 +15,7 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
     """Return the array in an .npy file.
 
     Raise an OSError if it cannot be opened or is no regular file, a ValueError if it is damaged or
-    no .npy file of numbers.
+    no .npy file of numbers, or if it has more bytes than its header says.
     """
     bounds.check_regular(path)
     with open(path, "rb") as file:  # a file that may not be read is no damage
@@ -25,10 +25,24 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
     try:
         with warnings.catch_warnings():  # NumPy warns of headers that it has to mend
             warnings.simplefilter("ignore")
-            array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+            array, size = _load(path, mmap_mode)
     except Exception as error:  # NumPy's parser of headers raises those of Python's own, too
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ValueError(f"{path} must be a whole .npy file, got: {reason:.120}") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} must be a whole .npy file, got an archive of several arrays")
+    if size != (length := os.path.getsize(path)):
+        raise ValueError(
+            f"{path} must be a whole .npy file of {size:,} bytes, as its header says, got "
+            f"{length:,} bytes"
+        )
     return np.asarray(array)
+
+
+def _load(path: str | os.PathLike, mmap_mode: Literal["r"] | None) -> tuple[np.ndarray, int]:
+    """Return the array, and the bytes of header and numbers: NumPy ignores what follows them."""
+    if mmap_mode is None:
+        with open(path, "rb") as file:
+            return np.load(file, allow_pickle=False), file.tell()
+    array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    return array, getattr(array, "offset", 0) + getattr(array, "nbytes", 0)

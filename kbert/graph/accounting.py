@@ -12,6 +12,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
 from kbert.heads import HEADS
+from kbert.io import printable
 from kbert.io.wording import check_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
@@ -235,6 +236,7 @@ def list_conventions(head: str) -> tuple[str, ...]:
     return (_LETTERS.format(more=more), *_CONVENTIONS)
 
 
+@printable.escape_errors()
 @aliases.answer_old_names
 def account(
     config: BertConfig | str | os.PathLike,

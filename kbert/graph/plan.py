@@ -9,6 +9,7 @@ from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_TARGETS
+from kbert.io import printable
 from kbert.io.units import parse_amount
 from kbert.io.wording import check_choice
 
@@ -130,6 +131,7 @@ class Plan:
         )
 
 
+@printable.escape_errors()
 @aliases.answer_old_names
 def plan(
     config: BertConfig | str | os.PathLike = "base",

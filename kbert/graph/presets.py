@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.graph.config import BertConfig, find_config
-from kbert.io import bounds
+from kbert.io import bounds, printable
 from kbert.io.interrupted_saves import open_whole
 from kbert.io.wording import first_few, hint
 
@@ -62,6 +62,7 @@ _RELEASES = {
 }
 
 
+@printable.escape_errors()
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     """Return the configuration for a `BertConfig`, a preset's name or a path to a JSON file.
 

@@ -20,8 +20,8 @@ def require(what: str, extra: str, *modules: str, instead: str = "") -> None:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f'pip install "kbert-keras[{extra}]"'
+    """Return the command that installs an extra, in the clone: kbert is on no package index."""
+    return f'pip install ".[{extra}]" in the clone of kbert'
 
 
 def is_installed(module: str) -> bool:

@@ -74,6 +74,12 @@ def one_of(*values) -> Kind:
     return Kind(what, lambda value: any(type(value) is type(v) and value == v for v in values))
 
 
+def text_of(pattern: str, what: str) -> Kind:
+    """Return a text that matches a regular expression as a whole; `what` is its name."""
+    expression = re.compile(pattern)
+    return Kind(what, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)))
+
+
 def or_null(kind: Kind) -> Kind:
     """Return a kind that also accepts null, which errors do not mention."""
     return Kind(

@@ -6,6 +6,8 @@ within words and emoji that are not ASCII.
 """
 
 import contextlib
+import logging
+import os
 import re
 from collections.abc import Iterator
 
@@ -55,6 +57,15 @@ def escape_errors() -> Iterator[None]:
             one.args = tuple(lines(arg) if isinstance(arg, str) else arg for arg in one.args)
             one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         raise
+
+
+def escape_record(record: logging.LogRecord) -> bool:
+    """Escape the arguments of a message in the log; a filter of kbert's logger."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            lines(str(arg)) if isinstance(arg, (str, os.PathLike)) else arg for arg in record.args
+        )
+    return True
 
 
 def cut(text: str, width: int = 80) -> str:

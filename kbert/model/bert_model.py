@@ -16,6 +16,7 @@ from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import model_rows
+from kbert.ops.forks import check_process
 from kbert.ops.keras_internals import without_tensorflow
 
 _UNREAD = object()
@@ -26,8 +27,20 @@ def _keep_weights_in(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
+        check_process()
         with keep_weights(self):
             return method(self, *args, **kwargs)
+
+    return call
+
+
+def _check_process_in(method: Callable) -> Callable:
+    """Return a method of Keras's that a forked process refuses."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        check_process()
+        return method(self, *args, **kwargs)
 
     return call
 
@@ -131,6 +144,8 @@ class BertModel(keras.Model):
     predict_on_batch = _keep_weights_in(keras.Model.predict_on_batch)
     evaluate = _keep_weights_in(keras.Model.evaluate)
     test_on_batch = _keep_weights_in(keras.Model.test_on_batch)
+    fit = _check_process_in(keras.Model.fit)
+    train_on_batch = _check_process_in(keras.Model.train_on_batch)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Compute Keras's metrics over the positions that are not masked.

@@ -27,6 +27,7 @@ from kbert.model.layers.encoder import (
     TokenEmbedding,
 )
 from kbert.model.layers.heads import Gather, GatherFirsts, Slice
+from kbert.ops.forks import check_process
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _POLICIES = (*_FLOATS, "mixed_bfloat16", "mixed_float16")
@@ -164,7 +165,14 @@ def build(spec: GraphSpec) -> BertModel:
 
     Raises:
         ValueError: a dtype that is not a policy of floating point numbers.
+        RuntimeError: a process that was forked after its parent had used the backend.
     """
+    check_process()
+    return build_graph(spec)
+
+
+def build_graph(spec: GraphSpec) -> BertModel:
+    """Build the model of a spec, as `build` does, in any process."""
     valid = spec.dtype is None
     with contextlib.suppress(TypeError, ValueError):
         valid = valid or keras.DTypePolicy(spec.dtype).compute_dtype in _FLOATS

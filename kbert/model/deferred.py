@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from kbert.graph.spec import GraphSpec
+from kbert.ops.forks import check_process
 from kbert.ops.keras_internals import can_defer, forget_waiting, give_first_value
 
 # By model: by dtype the checksums of its weights and the model cast of them. None holds the model
@@ -30,6 +31,8 @@ def defer_values(forever: bool = False):
     """Models built within have no values until `fill` gives them theirs; with `forever` never."""
     import keras
 
+    if not forever:
+        check_process()
     if not can_defer():
         yield
         return
@@ -77,7 +80,7 @@ def build_outline(spec: GraphSpec):
     from kbert.model import builder  # imports Keras
 
     with defer_values(forever=True):
-        return builder.build(spec)
+        return builder.build_graph(spec)
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):

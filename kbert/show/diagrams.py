@@ -11,6 +11,7 @@ from kbert.graph import closed_form, names
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.io import printable
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING
 from kbert.show import graphviz
@@ -66,6 +67,7 @@ _OUTPUT_N = names.encoder("n", names.FEED_FORWARD, "Norm")
 _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 
 
+@printable.escape_errors()
 def plot(
     model: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
     path: str | os.PathLike,

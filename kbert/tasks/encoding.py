@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 _logger = logging.getLogger("kbert")
 
 _PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
-_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
 
 
 def encode_in_portions(
@@ -16,7 +15,7 @@ def encode_in_portions(
 
     Portions of the texts bound the memory of the tokenizer's encodings.
     """
-    columns = [[text[:_LONGEST] for text in column] for column in (texts, pairs or ())]
+    columns = [list(column) for column in (texts, pairs or ())]
     ids, segments, truncated = [], [], 0
     for part in split_by_size(*filter(None, columns)):
         portion, second = (column[part] for column in columns)

@@ -4,6 +4,8 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+from kbert.io import printable
+
 if TYPE_CHECKING:
     from kbert.checkpoints.bert import Bert
     from kbert.data.labelled.in_memory import Rows
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from kbert.training.run_settings import Setting
 
 
+@printable.escape_errors()
 def resume(
     folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows | Bert"
 ) -> "Trained | Finetuned":

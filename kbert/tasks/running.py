@@ -23,6 +23,7 @@ from kbert.model.bert_model import BertModel
 from kbert.model.deferred import cast_model
 from kbert.model.jax_inference import compile_forward
 from kbert.model.summary import ids_of
+from kbert.ops.forks import check_process
 from kbert.tasks import PRECISIONS
 from kbert.tasks.checks import (
     listed,
@@ -94,6 +95,7 @@ def get_function(
     `key` is what it depends on. The function takes two int32 arrays (B, S) and returns a list of
     arrays, which are float32 in another precision (one of `PRECISIONS`) than the model's own.
     """
+    check_process()
     if precision is not None:
         check_choice(precision, PRECISIONS, "precision")
     with _building:
@@ -108,6 +110,7 @@ def get_function(
 
 def cast(bert: Bert, dtype: str) -> keras.Model:
     """Return the model's copy in a dtype; the model itself if all of it has that dtype."""
+    check_process()
     layers = [layer for layer in bert.model.layers if layer.weights]
     weights = {weight.dtype for layer in layers for weight in layer.weights}
     if weights == {layer.compute_dtype for layer in layers} == {dtype}:

@@ -10,6 +10,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.heads import find_head
 from kbert.ops.devices import device_names
+from kbert.ops.forks import check_process
 from kbert.training import backends, optimizers
 from kbert.training.loss import LOSSES, sum_metrics
 from kbert.training.optimizers import Optimizer
@@ -24,6 +25,7 @@ class Engine:
     """A prepared training step of a model, and its state."""
 
     def __init__(self, devices: int | None = None):
+        check_process()
         self.backend = backends.start(devices)  # devices and hosts
 
     def prepare(

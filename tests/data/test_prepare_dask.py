@@ -159,5 +159,5 @@ def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):
     assert (status, out) == (2, "")
     assert err == (
         "kbert: --dask needs the package distributed, which is not installed: pip install "
-        '"kbert-keras[dask]"\n'
+        '".[dask]" in the clone of kbert\n'
     )

@@ -68,13 +68,16 @@ class Handler(BaseHTTPRequestHandler):
     def send(self, status: int, content, headers=None):
         """Send bytes, or an object as JSON."""
         if not isinstance(content, bytes):
-            content = json.dumps(content).encode()
+            content = self.hub.rewrite(self.path, json.dumps(content)).encode()
             headers = {"Content-Type": "application/json", **(headers or {})}
         self.send_head(status, {"Content-Length": len(content), **(headers or {})})
         if self.command != "HEAD":
             self.wfile.write(content)
 
     def send_head(self, status: int, headers: dict):
+        if "/resolve/" in self.path:
+            text = json.dumps({name: str(value) for name, value in headers.items()})
+            headers = json.loads(self.hub.rewrite(f"headers of {self.path}", text))
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
+from kbert.io import printable
 
 HOLE = "@@here@@"
 DEEP = 100_000
@@ -113,11 +114,13 @@ def mutations(
     return chosen
 
 
-def try_mutations(chosen, look, names=("",), longest: int = 1000) -> collections.Counter:
+def try_mutations(
+    chosen, look, names=("",), longest: int = 1000, errors=(ValueError, FileNotFoundError)
+) -> collections.Counter:
     """Count how the mutations end: "read" or "refused"; assert that none ends otherwise.
 
-    `look` reads what was mutated. Each message has the document's name or one of `names`, and fewer
-    than `longest` characters.
+    `look` reads what was mutated. Each error is of one of these types and no other, and its message
+    has the document's name or one of `names`, and fewer than `longest` characters.
     """
     counts, wrong = collections.Counter(), []
     for document, place, name in chosen:
@@ -130,8 +133,8 @@ def try_mutations(chosen, look, names=("",), longest: int = 1000) -> collections
             said = str(error)
             file = str(getattr(error, "filename", None))
             named = any(part in f"{said} {file}" for part in (document.name.split("/")[-1], *names))
-            plain = type(error) in (ValueError, FileNotFoundError, UnknownCasing)
-            one_line = "\n" not in said and len(said) < longest
+            plain = type(error) in (*errors, UnknownCasing)
+            one_line = printable.line(said) == said and len(said) < longest
             ended = "refused" if named and plain and one_line else f"{error!r:.300}"
         if (taken := time.process_time() - start) > SECONDS:
             ended = f"{taken:.0f} s, {ended}"

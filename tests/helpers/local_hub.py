@@ -15,6 +15,7 @@ import re
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -103,6 +104,8 @@ class LocalHub:
         tokens: whether each token may write, and read what is private or gated.
         faults: by a part of an address.
         requests: all requests so far.
+        rewrite: changes answers in JSON, and the headers of files as JSON, from "headers of " and
+            the address: from the address and the text to the text.
     """
 
     def __init__(self):
@@ -112,6 +115,7 @@ class LocalHub:
         self.tokens = {"hf_owner": True, "hf_stranger": False}
         self.faults: dict[str, Fault] = {}
         self.requests: list[Request] = []
+        self.rewrite: Callable[[str, str], str] = lambda path, text: text
         self.uploads: dict[str, bytes] = {}  # large files that no commit may have yet
         self.closing = threading.Event()
         from helpers.hub_protocol import Handler

@@ -35,7 +35,7 @@ for kind in ("encoder", "encoder.keras", "google", "hub"):
         found = kbert.inspect(line[1])
         assert found.config.hidden_size == 24 and not found.problems, found
     except ImportError as error:
-        assert kind == "google" and "kbert-keras[tensorflow]" in str(error), error
+        assert kind == "google" and '".[tensorflow]"' in str(error), error
 for line in ("summary tiny", "params tiny", "heads tiny", "plan tiny", f"inspect {place}/encoder"):
     try:
         main(line.split(" "))
@@ -74,7 +74,7 @@ def test_without_a_backend_errors_say_what_to_install(run_python, place):
     said = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("SAID")]
     line = (
         "Keras computes with the backend tensorflow, which is not installed: pip install "
-        '"kbert-keras[tensorflow]", or jax or torch and set KERAS_BACKEND to that'
+        '".[tensorflow]" in the clone of kbert, or jax or torch and set KERAS_BACKEND to that'
     )
     assert said == [[line, "tensorflow"]] * 3
 
@@ -85,7 +85,7 @@ def test_installed_backend_is_suggested(run_python):
     done = run_python(code, '["tensorflow"]', backend="tensorflow", check=False)
     assert done.stderr.splitlines()[-1] == (
         "ImportError: Keras computes with the backend tensorflow, which is not installed: "
-        'pip install "kbert-keras[tensorflow]", or set KERAS_BACKEND=jax, which is'
+        'pip install ".[tensorflow]" in the clone of kbert, or set KERAS_BACKEND=jax, which is'
     )
 
 

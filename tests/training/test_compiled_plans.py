@@ -16,7 +16,7 @@ from kbert.training.compiled import compiler, gpu_text, hlo_text
 from kbert.training.compiled.hlo_text import SCOPES
 
 LIBTPU = importlib.util.find_spec("libtpu")
-needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')
+needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install ".[tpu]"')
 
 # In the words of libtpu 0.0.42, by hand: a product fused in a loop of 4 turns, one all-reduce of a
 # tuple, one of each kind of shape.
@@ -166,7 +166,7 @@ def test_missing_compiler_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--format", "json")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert 'pip install "kbert-keras[tpu]"' in done.err
+    assert 'pip install ".[tpu]"' in done.err
 
 
 def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
@@ -182,7 +182,7 @@ def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--format", "json")
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert 'pip install "kbert-keras[jax-cuda]"' in done.err
+    assert 'pip install ".[jax-cuda]"' in done.err
     done = run(capsys, "plan", "tiny", "--compile")
     assert done.status == 2 and "--compile goes with --tpu" in done.err
 

@@ -7,6 +7,7 @@ kbert_adapter.json says what PEFT has no place for: the labels, and a digest of 
 
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
 from kbert.io.interrupted_saves import open_whole
+from kbert.io.patterns import Patterns
 from kbert.io.wording import first_few
 
 CONFIG, OWN = "adapter_config.json", "kbert_adapter.json"
@@ -205,6 +207,7 @@ def _sort_tensors(
 
 def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
     order = list(MATRICES)
+    alphas = _find_alphas(halves, config, file.with_name(CONFIG))
     pairs = {}
     for module in sorted(halves, key=lambda one: (one.block, order.index(one.matrix))):
         both = halves[module]
@@ -215,12 +218,24 @@ def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[
                 f"{_split_name(module.name)[1]}, got {shapes}"
             )
         rank = both["A"].shape[0]
-        patterns = (config.get("alpha_pattern") or {}).items()
-        own = (one for end, one in patterns if re.fullmatch(rf"(.*\.)?({end})", module.name))
-        alpha = next(own, config["lora_alpha"])  # of the first pattern that ends the name
-        scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
+        scale = alphas[module] / (rank**0.5 if config.get("use_rslora") else rank)
         pairs[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
     return pairs
+
+
+def _find_alphas(modules: Iterable[_Module], config: dict, source: Path) -> dict[_Module, float]:
+    """Return each module's alpha: that of the first pattern that ends its name, else the general.
+
+    PEFT compares in the same way, in its `get_pattern_key`.
+    """
+    own = config.get("alpha_pattern") or {}
+    try:
+        patterns = Patterns({key: rf"(.*\.)?({key})$" for key in own})
+        keys = {module: patterns.find(module.name) for module in modules}
+    except ValueError as error:
+        raise ValueError(f"{source}: alpha_pattern {error}") from None
+    alpha = config["lora_alpha"]
+    return {module: alpha if key is None else own[key] for module, key in keys.items()}
 
 
 def _head(config: dict, saved: dict, base_head: str | None) -> str | None:

@@ -12,6 +12,7 @@ from kbert.checkpoints.hub import hugging_face, kaggle
 from kbert.checkpoints.hub.names import ModelName, explain_missing, list_known_models
 from kbert.checkpoints.hub.needed_files import choose_files
 from kbert.io import json_schema as js
+from kbert.io import printable
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
@@ -79,6 +80,7 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
         return part
 
 
+@printable.escape_errors()
 def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     """Download the newest commit of a model: the files that kbert reads, weights in one format.
 

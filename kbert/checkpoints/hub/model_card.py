@@ -16,7 +16,8 @@ from kbert.io import printable
 
 README = "README.md"
 _PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
-_MADE_BY = "(the distribution kbert-keras; the package index's `kbert` is another project)."
+_ANOTHER = "the package index's `kbert` is another project"  # in cards of each version
+_MADE_BY = f"(from a clone of its repository; {_ANOTHER})."
 _TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
 _LIBRARIES = dict.fromkeys(_TRANSFORMERS, "transformers") | {"keras_hub": "keras-hub"}  # the tag
 _INTERVALS = (
@@ -122,7 +123,7 @@ def make_card(
 
 def fill_in_name(card: str, name: str) -> str:
     """Write a model's name into the examples of a card that kbert made; others stay as they are."""
-    return card.replace(_PLACEHOLDER, f'"{name}"') if _MADE_BY in card else card
+    return card.replace(_PLACEHOLDER, f'"{name}"') if _ANOTHER in card else card
 
 
 def _make_metadata(

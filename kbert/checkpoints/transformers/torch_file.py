@@ -24,13 +24,13 @@ def tensors_of(file: Path) -> list[Tensor]:
     import torch
 
     try:
-        is_zip = zipfile.is_zipfile(file)  # files of before torch 1.6 are none
+        is_zip = zipfile.is_zipfile(file)
         sums = CheckSums(file, _check_zip(file) if is_zip else [])
-        if not is_zip:
-            with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as m:
-                _check_pickle(m)
         with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
-            state = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
+            if is_zip:
+                state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            else:
+                state = _load_old(torch, file)
     except Exception as error:  # whatever a damaged file makes of an unpickler
         why = _why(error)
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
@@ -61,6 +61,16 @@ def tensors_of(file: Path) -> list[Tensor]:
         )
         for name, value in state.items()
     ]
+
+
+def _load_old(torch, file: Path):
+    """Load a file of before torch 1.6, which is no zip: pickles, then numbers up to its end."""
+    with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as pickled:
+        _check_pickle(pickled)
+        state = torch.load(raw, map_location="cpu", weights_only=True)
+        if more := len(pickled) - raw.tell():
+            raise _FileProblem(f"{more:,} bytes more than it says")
+    return state
 
 
 def _read(file: Path, sums: CheckSums, value) -> np.ndarray:

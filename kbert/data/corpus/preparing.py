@@ -33,6 +33,7 @@ from kbert.data.corpus.text_files import FORMATS, describe, find_files, format_o
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.io.folders import check_new_folder
 from kbert.io.progress import progress_bar
 from kbert.io.text_bytes import is_packed
@@ -41,6 +42,7 @@ from kbert.io.wording import check_choice
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 
 
+@printable.escape_errors()
 @aliases.answer_old_names
 def prepare(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],

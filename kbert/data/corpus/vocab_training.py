@@ -15,6 +15,7 @@ from kbert.data.corpus.text_files import find_files
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.io.folders import atomic_folder, check_new_folder
 
 # tokenizers' BertWordPieceTokenizer.train has these defaults
@@ -28,6 +29,7 @@ _LONG_RUN = re.compile(rf"[^\s\u3400-\u4dbf\u4e00-\u9fff]{{{MAX_WORD_CHARS + 1},
 _logger = logging.getLogger("kbert")
 
 
+@printable.escape_errors()
 def train_vocab(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     size: int,

@@ -1,6 +1,7 @@
 """The Rust tokenizer behind `kbert.data.tokenization.tokenizer`, guarded between threads."""
 
 import re
+import sys
 import threading
 from collections.abc import Iterable
 
@@ -8,10 +9,11 @@ import tokenizers
 
 from kbert.graph.config import require_positive
 
-_BLANK = re.compile(r"[ \n]")
-# A run of blanks may be one piece: a text is cut before one that no other stands in front of.
-_FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
+# As in a set of `re`: what ends a word of WordPiece, and begins another or none.
+WORD_BOUNDARIES = r" \t\n\r\u3000!-/:-@\[-`{-~、。！，：；？"
+IDEOGRAPHS = r"\u4e00-\u9fff"
 _SHORT = 4096  # characters of a text that is tokenized whole
+_CHUNK = 1 << 18  # characters that are tokenized at a time to count tokens
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
 
@@ -22,7 +24,9 @@ class RustTokenizer:
         rust: the tokenizer.
         added: tokens that are found in a text before it is normalized.
         truncation_side: the end at which a long text is truncated: "right" or "left".
-        splits_at_blanks: whether each blank ends a piece, as in WordPiece.
+        boundaries: characters before which a text may be cut, if they are in no added token, as in
+            a set of `re`; None: blanks after other characters, since a run of them may be a piece.
+        longest: characters of the longest token; None: a text is cut at boundaries alone.
     """
 
     def __init__(
@@ -30,14 +34,22 @@ class RustTokenizer:
         rust: tokenizers.Tokenizer,
         added: Iterable[str],
         truncation_side: str = "right",
-        splits_at_blanks: bool = True,
+        boundaries: str | None = None,
+        longest: int | None = None,
     ):
         self._rust = rust
         self._side = truncation_side
         # The Rust object keeps the truncation as a state: one thread sets it and cuts at a time.
         self._lock = threading.Lock()
-        self._blank = _BLANK if splits_at_blanks else _FIRST_BLANK
-        self._blanks_in_tokens = any(_BLANK.search(token) for token in added)
+        inside = {character for token in added for character in token}
+        if any(map(str.isspace, inside)):  # each blank may be normalized to that one
+            inside |= set(" \t\n\r\u3000")
+        others = f"(?![{''.join(map(re.escape, sorted(inside)))}])" if inside else ""
+        if boundaries is None:
+            self._boundary = re.compile(rf"(?<=\S){others}[ \n]")
+        else:
+            self._boundary = re.compile(f"{others}[{boundaries}]")
+        self._longest = sys.maxsize if longest is None else longest
 
     def encode(
         self,
@@ -52,8 +64,11 @@ class RustTokenizer:
         Errors as `Tokenizer.encode`.
         """
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
-        if pairs is None and max_length is not None and self._side == "right":
-            texts = [self._beginning(text, max_length) for text in texts]
+        if max_length is not None and self._side == "right":
+            if pairs is None:
+                texts = [self._beginning(text, max_length) for text in texts]
+            else:
+                texts, pairs = self._shorten(texts, pairs, max_length)
         inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
         with self._lock:
             if max_length is None:
@@ -77,25 +92,82 @@ class RustTokenizer:
                     "cut is too long. Take 'longest_first'"
                 ) from None
 
+    def _shorten(self, texts: list[str], pairs: list[str], max_length: int) -> tuple[list, list]:
+        """Return the starts of texts and of their pairs that give the same tokens when truncated.
+
+        Which of the two texts has more tokens decides which of them keeps an odd one: it has more
+        here too.
+        """
+        starts: tuple[list[str], list[str]] = [], []
+        for text, pair in zip(texts, pairs, strict=True):
+            text_is_longer = len(text) > _SHORT
+            if text_is_longer and len(pair) > _SHORT:
+                counts = self._count_in_chunks(text), self._count_in_chunks(pair)
+                text_is_longer = counts[0] > counts[1]
+                if counts[0] == counts[1]:
+                    starts[0].append(text)
+                    starts[1].append(pair)
+                    continue
+
+            if text_is_longer:
+                pair = self._beginning(pair, max_length)
+                text = self._beginning(text, max(max_length, self._count(pair)))
+            elif len(pair) > _SHORT:
+                text = self._beginning(text, max_length)
+                pair = self._beginning(pair, max(max_length, self._count(text)))
+            starts[0].append(text)
+            starts[1].append(pair)
+        return starts
+
+    def _count_in_chunks(self, text: str) -> int:
+        """Count a long text's tokens; memory is that of a chunk."""
+        count = start = 0
+        while start < len(text):
+            boundary = self._boundary.search(text, start + _CHUNK)
+            end = boundary.start() if boundary else len(text)
+            count += self._count(text[start:end])
+            start = end
+        return count
+
     def _beginning(self, text: str, max_length: int) -> str:
         """Return the start of a long text with more than `max_length` tokens, to truncate it there.
 
-        Text after a blank changes no token before it, and a line of 16 MB would take 4 GB.
+        Text after a boundary changes no token before it, and a line of 16 MB would take 4 GB.
         """
         end = max(_SHORT, 16 * max_length)
-        while end < len(text) and not self._blanks_in_tokens:
-            blank = self._blank.search(text, end)
-            if blank is None:
-                return text
-            beginning = text[: blank.start()]
+        while end < len(text):
+            boundary = self._boundary.search(text, end, 2 * end)
             # More than one token beyond: "[CLS]" and the like take no more room than these two.
-            with self._lock:
-                self._rust.no_truncation()
-                tokens = len(self._rust.encode(beginning, add_special_tokens=False))
-            if tokens > max_length:
+            if boundary and self._count(beginning := text[: boundary.start()]) > max_length:
                 return beginning
-            end = 8 * blank.start()
+            if boundary is None and self._longest * end < len(text):
+                if self._is_stable(text, end, max_length):
+                    return text[:end]
+            end *= 8
         return text
+
+    def _is_stable(self, text: str, end: int, max_length: int) -> bool:
+        """Return whether the first tokens are the same, wherever the last ones before `end` end.
+
+        One of these places is the end of a token in the whole text, since no token is longer than
+        `longest`; and what stands before the end of a token is tokenized as it is alone.
+        """
+        first = None
+        for place in range(end - self._longest, end + 1):
+            encoding = self._encode_whole(text[:place])
+            tokens = encoding.ids[: max_length + 1], encoding.offsets[: max_length + 1]
+            if len(tokens[0]) <= max_length or first not in (None, tokens):
+                return False
+            first = tokens
+        return True
+
+    def _count(self, text: str) -> int:
+        return len(self._encode_whole(text))
+
+    def _encode_whole(self, text: str) -> tokenizers.Encoding:
+        with self._lock:
+            self._rust.no_truncation()
+            return self._rust.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         """Return the text of ids that the vocabulary has."""

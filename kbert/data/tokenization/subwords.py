@@ -175,7 +175,8 @@ class Subwords:
     def engine(self) -> RustTokenizer:
         """Rust tokenizer that encodes."""
         added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
-        return RustTokenizer(self.rust, added, self.truncation_side, splits_at_blanks=False)
+        longest = max(map(len, self.all_tokens))
+        return RustTokenizer(self.rust, added, self.truncation_side, longest=longest)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""

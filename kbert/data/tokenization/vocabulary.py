@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import tokenizers
 
-from kbert.data.tokenization.rust_tokenizer import RustTokenizer
+from kbert.data.tokenization.rust_tokenizer import IDEOGRAPHS, WORD_BOUNDARIES, RustTokenizer
 from kbert.graph.config import require_positive
 from kbert.io import bounds
 from kbert.io import json_schema as js
@@ -160,7 +160,9 @@ class Vocabulary:
             pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
             special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
         )
-        return RustTokenizer(rust, [entry["content"] for entry in self.added], self.truncation_side)
+        added = [entry["content"] for entry in self.added]
+        boundaries = WORD_BOUNDARIES + (IDEOGRAPHS if self.tokenize_chinese_chars else "")
+        return RustTokenizer(rust, added, self.truncation_side, boundaries)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""

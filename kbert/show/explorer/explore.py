@@ -11,7 +11,7 @@ from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
-from kbert.io import pages
+from kbert.io import pages, printable
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
@@ -47,6 +47,7 @@ class Explorer:
         return pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
 
 
+@printable.escape_errors()
 def explore(
     source: "keras.Model | Bert | GraphSpec | BertConfig | str | os.PathLike" = "base",
     path: str | os.PathLike | None = None,

@@ -9,6 +9,7 @@ from typing import Unpack, overload
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.tasks.answering.squad import Question
 from kbert.tasks.answering.training import (
     LONGEST_ANSWER,
@@ -67,6 +68,7 @@ def answer(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
 def answer(
     bert: Bert, question: Iterable[str], context: Iterable[str], **options: Unpack[AnswerOptions]
 ) -> list[Answer]: ...
+@printable.escape_errors()
 def answer(
     bert: Bert,
     question: str | Iterable[str],

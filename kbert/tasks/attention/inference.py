@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
+from kbert.io import printable
 from kbert.model.probes import build_attention_maps
 from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.head_statistics import index_of
@@ -35,6 +36,7 @@ def attention(
     pair: Iterable[str] | None = None,
     **options: Unpack[AttentionOptions],
 ) -> list[AttentionMap]: ...
+@printable.escape_errors()
 def attention(
     bert: Bert,
     text: str | Iterable[str],

@@ -12,6 +12,7 @@ from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
 from kbert.heads import HEADS
+from kbert.io import printable
 from kbert.io.wording import check_choice
 from kbert.model.gradients import value_and_grad
 from kbert.model.probes import cut_embeddings
@@ -31,6 +32,7 @@ from kbert.tasks.running import cast, check_ids, pad_length, warn_of_truncated
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
+@printable.escape_errors()
 def attribute(
     bert: Bert,
     text: str,

@@ -9,6 +9,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.checkpoint import choose_activation
 from kbert.graph import names
+from kbert.io import printable
 from kbert.io.wording import name_call
 from kbert.tasks.running import (
     BATCH_SIZE,
@@ -54,6 +55,7 @@ def next_sentence(  # type: ignore[overload-overlap]  # a str is an Iterable[str
 def next_sentence(
     bert: Bert, a: Iterable[str], b: Iterable[str], **options: Unpack[InferenceOptions]
 ) -> np.ndarray: ...
+@printable.escape_errors()
 def next_sentence(
     bert: Bert,
     a: str | Iterable[str],
@@ -108,6 +110,7 @@ def classify(
     multi_label: bool | None = ...,
     **options: Unpack[InferenceOptions],
 ) -> list[list[Label]]: ...
+@printable.escape_errors()
 def classify(
     bert: Bert,
     texts: str | Iterable[str],
@@ -178,6 +181,7 @@ def regress(
     pairs: Iterable[str] | None = None,
     **options: Unpack[InferenceOptions],
 ) -> np.ndarray: ...
+@printable.escape_errors()
 def regress(
     bert: Bert,
     texts: str | Iterable[str],

@@ -15,6 +15,7 @@ from kbert.checkpoints.sentence_settings import (
 )
 from kbert.data.padding import windows
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.io.wording import check_choice
 from kbert.model.probes import build_pooled
 from kbert.tasks.checks import (
@@ -50,6 +51,7 @@ class EmbedOptions(InferenceOptions, total=False):
     max_length: int | None
 
 
+@printable.escape_errors()
 def embed(
     bert: Bert,
     texts: str | Iterable[str],
@@ -164,6 +166,7 @@ def embed_ids(
     return np.stack(embeddings)[:, : own.dimensions]
 
 
+@printable.escape_errors()
 def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
     """Compute the similarity of every text with every other text.
 

@@ -12,6 +12,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.io import printable
 from kbert.model.probes import build_hidden_states
 from kbert.tasks.checks import MLM_LAYERS, listed, require_head, require_tokenizer
 from kbert.tasks.running import BATCH_SIZE, InferenceOptions, get_function, run_texts, softmax
@@ -40,6 +41,7 @@ def fill_mask(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
 def fill_mask(
     bert: Bert, texts: Iterable[str], *, top_k: int = ..., **options: Unpack[InferenceOptions]
 ) -> list[list[list[Candidate]]]: ...
+@printable.escape_errors()
 def fill_mask(
     bert: Bert,
     texts: str | Iterable[str],

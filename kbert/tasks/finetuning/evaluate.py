@@ -20,6 +20,7 @@ from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.heads import HEADS
+from kbert.io import printable
 from kbert.tasks.checks import (
     check_max_length,
     longest,
@@ -38,6 +39,7 @@ _logger = logging.getLogger("kbert")
 BATCH_SIZE = 32
 
 
+@printable.escape_errors()
 def evaluate(
     source: Bert | str | os.PathLike,
     task: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
+from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
 from kbert.tasks.finetuning.recipe import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import keras
 
 
+@printable.escape_errors()
 def finetune(
     source: Bert | str | os.PathLike,
     task: str,

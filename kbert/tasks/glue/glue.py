@@ -18,6 +18,7 @@ from kbert.checkpoints.transfer import weights_digest
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
+from kbert.io import printable
 from kbert.io.atomic_write import refuse_links, write_atomically
 from kbert.io.file_kinds import check_kind
 from kbert.io.json_values import as_json
@@ -52,6 +53,7 @@ _FIXED = (
 )
 
 
+@printable.escape_errors()
 def glue(
     source: Bert | str | os.PathLike,
     data: str | os.PathLike,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.graph.config import BertConfig
+from kbert.io import printable
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import keras
 
 
+@printable.escape_errors()
 def pretrain(
     shards: str | os.PathLike,
     config: BertConfig | str | os.PathLike = "tiny",

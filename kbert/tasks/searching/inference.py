@@ -23,6 +23,7 @@ from kbert.checkpoints.sentence_settings import (
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.heads import HEADS
+from kbert.io import printable
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import check_finite, compare, embed
@@ -67,6 +68,7 @@ def search(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
 def search(
     bert: Bert, query: Iterable[str], texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[list[Hit]]: ...
+@printable.escape_errors()
 @aliases.answer_old_names
 def search(
     bert: Bert,
@@ -143,6 +145,7 @@ def search(
     return results[0] if is_single else results
 
 
+@printable.escape_errors()
 def rank(
     bert: Bert,
     query: str,

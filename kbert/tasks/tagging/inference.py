@@ -7,6 +7,7 @@ from typing import Unpack, overload
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
+from kbert.io import printable
 from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
 from kbert.tasks.running import (
     BATCH_SIZE,
@@ -55,6 +56,7 @@ def tag(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
 def tag(
     bert: Bert, texts: Iterable[str] | Iterable[Words], **options: Unpack[InferenceOptions]
 ) -> list[list[Word]]: ...
+@printable.escape_errors()
 def tag(
     bert: Bert,
     texts: str | Iterable[str] | Iterable[Words],

@@ -93,7 +93,7 @@ def test_a_pickle_of_before_torch_1_6_opens(good, folder):
 def test_a_pickle_without_torch(capsys, folder, monkeypatch):
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
-    refused(capsys, folder, 'torch, which is not installed: pip install "kbert-keras[torch]"')
+    refused(capsys, folder, 'torch, which is not installed: pip install ".[torch]"')
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,199 @@
+"""Regular expressions that come from a file, compared in bounded time.
+
+Python's `re` goes back and tries again: `(a*)*b` takes years for a name of 40 characters. Here a
+pattern is followed from all positions at once, which takes steps that are counted.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+
+_MOST = 2**14  # patterns of a file
+_LONGEST = 2**18  # characters of them; those that name each matrix of a large model have 6,000
+_DEEPEST = 50  # groups of a pattern
+_STEPS = 5_000_000  # of all comparisons of a file; some seconds
+_GROUPS = ("(", "(?:", "(?=", "(?!")
+_TOKEN = re.compile(
+    r"""(?P<repeat>[*+?]|\{(?!\})\d*(?:,\d*)?\})(?P<lazy>\??)(?P<possessive>\+?)
+    |(?P<open>\((?:\?(?:P<\w+>|[:=!]?))?)
+    |(?P<sign>[|)])
+    |(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]|\\[^0-9A-Za-z]|\\[AbBdDsSwWZ]|[^\\])""",
+    re.DOTALL | re.VERBOSE,
+)
+
+# A part of a pattern: from the positions where it begins to those where it may end.
+_Part = Callable[["_Subject", set[int]], set[int]]
+
+
+class _Subject:
+    """A text to compare, and the number of steps that are left."""
+
+    def __init__(self, text: str, steps: int):
+        self.text = text
+        self.steps = steps
+
+    def count(self, starts: set[int]) -> None:
+        """Count a step for each position; raise a ValueError if none is left."""
+        self.steps -= 1 + len(starts)
+        if self.steps < 0:
+            raise ValueError("takes too long to compare: write it with fewer repetitions")
+
+
+class Patterns:
+    """Patterns by their keys, tried in this order, as `re.match` does.
+
+    Literals, sets, groups, `|`, repetitions, anchors and looks ahead are read. Matching is exact;
+    what a group captured is not kept.
+
+    Args:
+        patterns: regular expressions by key.
+
+    Raises:
+        ValueError: too many patterns, one that `re` refuses, or one with back references, flags and
+            the like.
+    """
+
+    def __init__(self, patterns: dict[str, str]):
+        length = sum(map(len, patterns.values()))
+        if len(patterns) > _MOST or length > _LONGEST:
+            raise ValueError(
+                f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
+                f"{len(patterns):,} of {length:,}"
+            )
+        self._parts = {}
+        self._steps = _STEPS
+        for key, pattern in patterns.items():
+            try:
+                self._parts[key] = _parse(pattern)
+            except ValueError as error:
+                raise ValueError(f"{key!r:.100} {error}") from None
+
+    def find(self, text: str) -> str | None:
+        """Return the key of the first pattern that matches the beginning of a text, or None.
+
+        Raise a ValueError if all comparisons together take too many steps.
+        """
+        for key, part in self._parts.items():
+            subject = _Subject(text, self._steps)
+            try:
+                ends = part(subject, {0})
+            except ValueError as error:
+                raise ValueError(f"{key!r:.100} {error}") from None
+            self._steps = subject.steps
+            if ends:
+                return key
+        return None
+
+
+def _parse(pattern: str) -> _Part:
+    """Return the part that is a whole pattern; raise a ValueError if it cannot be read."""
+    if pattern.count("(") > _DEEPEST:
+        raise ValueError(f"must have at most {_DEEPEST} groups, got {pattern.count('('):,}")
+    try:
+        with warnings.catch_warnings():  # of what later versions of Python may read otherwise
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"must be a regular expression, got one with an error: {error}") from None
+    return _parse_branches(_split(pattern))
+
+
+def _split(pattern: str) -> Iterator[re.Match]:
+    """Yield the tokens of a pattern; raise a ValueError at what is not read here."""
+    position = 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        group = token and token["open"]
+        is_unknown_group = group and group not in _GROUPS and not group.startswith("(?P<")
+        if token is None or token["possessive"] or is_unknown_group:
+            raise ValueError(
+                "must have literals, sets, groups, alternatives and repetitions alone, got "
+                f"{pattern[position : position + 4]!r}"
+            )
+        yield token
+        position = token.end()
+
+
+def _parse_branches(tokens: Iterator[re.Match]) -> _Part:
+    """Read alternatives, up to the end of their group."""
+    branches: list[list[_Part]] = [[]]
+    for token in tokens:
+        if token["sign"] == ")":
+            break
+        if token["sign"] == "|":
+            branches.append([])
+        elif token["repeat"]:
+            branches[-1].append(_repeat(branches[-1].pop(), token["repeat"]))
+        elif token["open"]:
+            branches[-1].append(_group(_parse_branches(tokens), token["open"]))
+        else:
+            branches[-1].append(_atom(token["atom"]))
+    return _alternatives(branches)
+
+
+def _alternatives(branches: list[list[_Part]]) -> _Part:
+    def follow(subject: _Subject, starts: set[int]) -> set[int]:
+        ends: set[int] = set()
+        for branch in branches:
+            ends |= _follow_all(branch, subject, starts)
+        return ends
+
+    return follow
+
+
+def _follow_all(parts: Iterable[_Part], subject: _Subject, starts: set[int]) -> set[int]:
+    for part in parts:
+        if not starts:
+            break
+        starts = part(subject, starts)
+    return starts
+
+
+def _group(part: _Part, opening: str) -> _Part:
+    """Return a group's part: the part itself, or a look ahead, which stays where it begins."""
+    if opening not in ("(?=", "(?!"):
+        return part
+
+    def look_ahead(subject: _Subject, starts: set[int]) -> set[int]:
+        return {start for start in starts if bool(part(subject, {start})) == (opening == "(?=")}
+
+    return look_ahead
+
+
+def _atom(text: str) -> _Part:
+    """Return the part of one character, one set of characters, or an anchor."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        atom = re.compile(text)
+
+    def follow(subject: _Subject, starts: set[int]) -> set[int]:
+        subject.count(starts)
+        matches = [atom.match(subject.text, start) for start in starts]
+        return {match.end() for match in matches if match}
+
+    return follow
+
+
+def _repeat(part: _Part, count: str) -> _Part:
+    """Return the part of a repetition: `*`, `+`, `?` or `{least,most}`."""
+    numbers = {"*": "0,", "+": "1,", "?": "0,1"}.get(count, count.strip("{}"))
+    low, comma, high = numbers.partition(",")
+    least = int(low or 0)
+    most = int(high) if high else None if comma else least
+
+    def follow(subject: _Subject, starts: set[int]) -> set[int]:
+        # Positions only grow, so that after as many rounds as there are positions all stay.
+        rounds = len(subject.text) + 1
+        for _ in range(min(least, rounds)):
+            subject.count(starts)
+            starts = part(subject, starts)
+        ends = set(starts)
+        for _ in range(rounds if most is None else min(most - least, rounds)):
+            subject.count(starts)
+            starts = part(subject, starts) - ends
+            if not starts:
+                break
+            ends |= starts
+        return ends
+
+    return follow

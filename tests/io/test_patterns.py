@@ -1,0 +1,112 @@
+"""Patterns from files match as `re` and PEFT match, and none takes long."""
+
+import re
+import time
+import warnings
+
+import pytest
+from helpers.marks import full
+
+from kbert.io.patterns import Patterns
+
+hypothesis = pytest.importorskip("hypothesis", reason="pip install -e '.[test]'")
+st = hypothesis.strategies
+
+MODULES = ("attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense")
+NAMES = [f"bert.encoder.layer.{n}.{name}" for n in range(12) for name in MODULES]
+KEYS = [
+    "query",
+    "attention.output.dense",
+    "output.dense",
+    r".*\.layer\.[0-5]\..*(query|key)",
+    r"layer\.(1|11)\.output\.dense",
+    r"(?!.*intermediate).*dense",
+    r"bert\..+\d{2}\.\w+\.dense",
+    "a)|(bert",
+    "^bert.*query$",
+]
+EVIL = [
+    "(([a-z._0-9])*)*!",
+    "((((((a*)*)*)*)*)*)*b",
+    ".*" * 12 + "!",
+    "(((.{1,60}){1,60}){1,60})*!",
+]
+BAD = [
+    "(",
+    "[",
+    "a{99999999999}",
+    "*",
+    "(?P<x",
+    "a**",
+    r"\1",
+    "(?<=a)b",
+    "(?i:a)",
+    "a*+",
+    "(" * 500,
+]
+
+ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", r"\d", "^", "$", r"\b", "[]a]", "{"])
+REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "*?", "{0}"])
+
+
+def make_longer(patterns):
+    return st.one_of(
+        st.tuples(patterns, REPEATS).map(lambda parts: f"(?:{parts[0]})" + parts[1]),
+        st.tuples(patterns, patterns).map("".join),
+        st.tuples(patterns, patterns).map("|".join),
+        st.tuples(st.sampled_from(["(", "(?=", "(?!"]), patterns).map(lambda p: f"{p[0]}{p[1]})"),
+        st.tuples(ATOMS, REPEATS).map("".join),
+    )
+
+
+@pytest.mark.parametrize("count", [300, full(5000)])
+def test_patterns_match_as_re_does(count):
+    @hypothesis.settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @hypothesis.given(st.recursive(ATOMS, make_longer, max_leaves=6), st.text("ab.0{", max_size=6))
+    def compare(pattern, text):
+        with warnings.catch_warnings(action="ignore"):
+            try:
+                expected = re.match(pattern, text) is not None
+            except re.error:
+                with pytest.raises(ValueError):
+                    Patterns({"key": pattern})
+                return
+        assert (Patterns({"key": pattern}).find(text) == "key") == expected
+
+    compare()
+
+
+@pytest.mark.parametrize("key", EVIL)
+def test_evil_patterns_take_little_time(key):
+    start = time.process_time()
+    patterns = Patterns({key: rf"(.*\.)?({key})$"})
+    assert [patterns.find(name) for name in NAMES] == [None] * len(NAMES)
+    assert time.process_time() - start < 5
+
+
+def test_endless_comparing_is_refused():
+    patterns = Patterns({"key": "(" * 40 + ".*" + ")*" * 40 + "!"})
+    start = time.process_time()
+    with pytest.raises(ValueError, match="takes too long"):
+        for _ in range(10_000):
+            patterns.find("x" * 150)
+    assert time.process_time() - start < 60
+
+
+@pytest.mark.parametrize("key", BAD)
+def test_bad_patterns_are_one_line(key):
+    with pytest.raises(ValueError) as raised:
+        Patterns({key: rf"(.*\.)?({key})$"})
+    assert repr(key)[:20] in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_find_what_pefts_function_finds(key):
+    utils = pytest.importorskip("peft.utils.other", reason="pip install --no-deps peft accelerate")
+    patterns = Patterns({key: rf"(.*\.)?({key})$", "dense": r"(.*\.)?(dense)$"})
+    found = [patterns.find(name) for name in NAMES]
+    assert [key or name for key, name in zip(found, NAMES, strict=True)] == [
+        utils.get_pattern_key([key, "dense"], name) for name in NAMES
+    ]
+    assert key in found
