@@ -25,8 +25,25 @@ KEYS = [
     "a)|(bert",
     "^bert.*query$",
 ]
-EVIL = ["(([a-z._0-9])*)*!", "((((((a*)*)*)*)*)*)*b", ".*" * 12 + "!", "(((.{1,60}){1,60}){1,60})*!"]
-BAD = ["(", "[", "a{99999999999}", "*", "(?P<x", "a**", r"\1", "(?<=a)b", "(?i:a)", "a*+", "(" * 500]
+EVIL = [
+    "(([a-z._0-9])*)*!",
+    "((((((a*)*)*)*)*)*)*b",
+    ".*" * 12 + "!",
+    "(((.{1,60}){1,60}){1,60})*!",
+]
+BAD = [
+    "(",
+    "[",
+    "a{99999999999}",
+    "*",
+    "(?P<x",
+    "a**",
+    r"\1",
+    "(?<=a)b",
+    "(?i:a)",
+    "a*+",
+    "(" * 500,
+]
 
 ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", r"\d", "^", "$", r"\b", "[]a]", "{"])
 REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "*?", "{0}"])
@@ -34,7 +51,7 @@ REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "*?", 
 
 def make_longer(patterns):
     return st.one_of(
-        st.tuples(patterns, REPEATS).map(lambda parts: "(?:{})".format(parts[0]) + parts[1]),
+        st.tuples(patterns, REPEATS).map(lambda parts: f"(?:{parts[0]})" + parts[1]),
         st.tuples(patterns, patterns).map("".join),
         st.tuples(patterns, patterns).map("|".join),
         st.tuples(st.sampled_from(["(", "(?=", "(?!"]), patterns).map(lambda p: f"{p[0]}{p[1]})"),
