@@ -26,9 +26,9 @@ def check_process() -> None:
     backend = keras.backend.backend()
     if backend != "torch":
         raise RuntimeError(
-            f"this process was forked after its parent had used kbert on {backend}, and a fork does "
-            f"not copy {backend}'s threads: the call would never return. Load the model after the "
-            "fork (gunicorn: without --preload), or start processes by 'spawn'"
+            f"this process was forked after its parent had used kbert on {backend}, and a fork "
+            f"does not copy {backend}'s threads: the call would never return. Load the model after "
+            "the fork (gunicorn: without --preload), or start processes by 'spawn'"
         )
     import torch
 

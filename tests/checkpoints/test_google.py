@@ -336,9 +336,7 @@ def test_torch_backend_reads_google_by_tensorflow(release, run_python, tmp_path)
     out = tmp_path / "out.npz"
     done = run_python(ON_TORCH.format(source=str(release), out=str(out)), backend="torch")
     error, module = done.stdout.splitlines()
-    assert str(release) in error and error.endswith(
-        'pip install ".[tensorflow]" in the clone of kbert'
-    )
+    assert str(release) in error and 'pip install ".[tensorflow]"' in error
     assert module == "torch"
     expected = kbert.predict(kbert.load(release).model, [[2, 7, 9, 3]])
     for name, value in np.load(out).items():

@@ -103,7 +103,7 @@ def test_recipe_page_matches_the_accounting():
 
 
 def test_nothing_installs_kbert_from_the_index():
-    """The package index has another project's kbert, and whoever takes kbert-keras has its users."""
+    """The index has another project's kbert, and whoever takes kbert-keras there has its users."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

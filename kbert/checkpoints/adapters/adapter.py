@@ -117,7 +117,14 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
 
     for matrix, pair in adapter.pairs.items():
         variable, array = _read_kernel(model, *matrix)
-        variable.assign(merge(array, *pair))
+        with np.errstate(over="ignore", invalid="ignore"):
+            merged = merge(array, *pair)
+        if np.isfinite(array).all() and not np.isfinite(merged).all():
+            block, name = matrix
+            raise ValueError(
+                f"{source} must hold finite numbers, got others in {name} of block {block}"
+            )
+        variable.assign(merged)
     for name, array in adapter.saved.items():
         variable = transfer.variable_of(model, entries[name])
         array = array.T if entries[name].outputs_first else array

@@ -63,12 +63,31 @@ class RustTokenizer:
 
         Errors as `Tokenizer.encode`.
         """
+        try:
+            return self._encode(texts, pairs, add_special_tokens, max_length, truncation)
+        except BaseException as error:  # the Rust package's panics are no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(
+                f"the tokenizer's file must have rules that end soon, got: {error}"
+            ) from None
+
+    def _encode(
+        self,
+        texts: list[str],
+        pairs: list[str] | None,
+        add_special_tokens: bool,
+        max_length: int | None,
+        truncation: str,
+    ) -> list[tokenizers.Encoding]:
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
         if max_length is not None and self._side == "right":
             if pairs is None:
                 texts = [self._beginning(text, max_length) for text in texts]
             else:
-                texts, pairs = self._shorten(texts, pairs, max_length)
+                both = zip(texts, pairs, strict=True)
+                starts = [self._shorten(text, pair, max_length) for text, pair in both]
+                texts, pairs = [one for one, _ in starts], [other for _, other in starts]
         inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
         with self._lock:
             if max_length is None:
@@ -92,32 +111,39 @@ class RustTokenizer:
                     "cut is too long. Take 'longest_first'"
                 ) from None
 
-    def _shorten(self, texts: list[str], pairs: list[str], max_length: int) -> tuple[list, list]:
-        """Return the starts of texts and of their pairs that give the same tokens when truncated.
+    def _shorten(self, text: str, pair: str, max_length: int) -> tuple[str, str]:
+        """Return the starts of a text and its pair that give the same tokens when truncated.
 
-        Which of the two texts has more tokens decides which of them keeps an odd one: it has more
-        here too.
+        Rust keeps what it cuts off two texts in each combination: time and memory are quadratic.
+        Which of the two has more tokens decides which keeps an odd one: it has more here too.
         """
-        starts: tuple[list[str], list[str]] = [], []
-        for text, pair in zip(texts, pairs, strict=True):
-            text_is_longer = len(text) > _SHORT
-            if text_is_longer and len(pair) > _SHORT:
-                counts = self._count_in_chunks(text), self._count_in_chunks(pair)
-                text_is_longer = counts[0] > counts[1]
-                if counts[0] == counts[1]:
-                    starts[0].append(text)
-                    starts[1].append(pair)
-                    continue
+        if len(text) + len(pair) <= 4 * max_length:
+            return text, pair
+        if len(text) <= _SHORT:
+            count = self._count(text)
+            pair_count = self._count(self._beginning(pair, max(max_length, count)))
+        elif len(pair) <= _SHORT:
+            pair_count = self._count(pair)
+            count = self._count(self._beginning(text, max(max_length, pair_count)))
+        else:
+            count, pair_count = self._count_in_chunks(text), self._count_in_chunks(pair)
 
-            if text_is_longer:
-                pair = self._beginning(pair, max_length)
-                text = self._beginning(text, max(max_length, self._count(pair)))
-            elif len(pair) > _SHORT:
-                text = self._beginning(text, max_length)
-                pair = self._beginning(pair, max(max_length, self._count(text)))
-            starts[0].append(text)
-            starts[1].append(pair)
-        return starts
+        if count < pair_count:
+            text = self._trim(text, max_length)
+            pair = self._trim(pair, max(max_length, self._count(text)))
+        elif count > pair_count:
+            pair = self._trim(pair, max_length)
+            text = self._trim(text, max(max_length, self._count(pair)))
+        return text, pair
+
+    def _trim(self, text: str, tokens: int) -> str:
+        """Return the start of a text with a few more tokens, up to a boundary; or all of it."""
+        beginning = self._beginning(text, tokens)
+        encoding = self._encode_whole(beginning)
+        if len(encoding) <= tokens:
+            return beginning
+        boundary = self._boundary.search(beginning, encoding.offsets[tokens][1])
+        return beginning[: boundary.start()] if boundary else beginning
 
     def _count_in_chunks(self, text: str) -> int:
         """Count a long text's tokens; memory is that of a chunk."""
@@ -140,9 +166,9 @@ class RustTokenizer:
             # More than one token beyond: "[CLS]" and the like take no more room than these two.
             if boundary and self._count(beginning := text[: boundary.start()]) > max_length:
                 return beginning
-            if boundary is None and self._longest * end < len(text):
-                if self._is_stable(text, end, max_length):
-                    return text[:end]
+            is_cheaper = boundary is None and self._longest * end < len(text)
+            if is_cheaper and self._is_stable(text, end, max_length):
+                return text[:end]
             end *= 8
         return text
 
