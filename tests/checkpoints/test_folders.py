@@ -203,7 +203,7 @@ def test_interrupted_vocabulary_write_is_read_then_finished(interrupt, tmp_path)
     before = read_tree(tmp_path)
     assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 7
     assert read_tree(tmp_path) == before
-    old.save(tmp_path / "vocab")
+    old.save(tmp_path / "vocab", overwrite=True)
     assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 6
     assert not list((tmp_path / "vocab").glob(".*"))
 

@@ -303,7 +303,8 @@ def test_vocabulary_write_replaces_a_link_of_the_folder(mine, tmp_path):
     (tmp_path / "words" / "vocab.txt").symlink_to(mine / "thesis.txt")
     before = read_tree(mine)
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
-    kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "words")
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    tokenizer.save(tmp_path / "words", overwrite=True)
     assert read_tree(mine) == before
     assert (tmp_path / "words" / "vocab.txt").read_text().split() == tokens
 

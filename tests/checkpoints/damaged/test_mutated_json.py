@@ -96,13 +96,13 @@ def check_types(path) -> None:
                 assert is_of(getattr(owner, name), hint), (name, getattr(owner, name))
         assert type(checkpoint.spec.num_labels) is int and checkpoint.spec.num_labels > 0
         assert is_of(checkpoint.architecture, str | None)
-        assert is_of(checkpoint.lowercase, bool | None)
+        assert {type(value) for value in checkpoint.rules.values()} <= {bool, type(None)}
         labels = checkpoint.labels
         if labels is not None:
             assert type(labels) is tuple and len(labels) == checkpoint.spec.num_labels
             assert {type(label) for label in labels} == {str}
         if checkpoint.vocabulary is not None:
-            check_vocabulary(Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase))
+            check_vocabulary(Tokenizer.load(checkpoint.vocabulary, **checkpoint.rules))
 
 
 def check_vocabulary(tokenizer) -> None:
