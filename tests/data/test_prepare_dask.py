@@ -1,6 +1,7 @@
 """`kbert prepare --dask` with a scheduler and workers of Dask's own, a process each."""
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -76,7 +77,7 @@ def workers(address: str, count: int, folder: Path):
 @pytest.fixture
 def call(corpus, capsys, tmp_path, monkeypatch):
     """Runs the command, given an address and options; its exit status, stdout and stderr."""
-    monkeypatch.setitem(preparing.prepare.__wrapped__.__kwdefaults__, "shard_tokens", SHARD)
+    monkeypatch.setitem(inspect.unwrap(preparing.prepare).__kwdefaults__, "shard_tokens", SHARD)
     folder = corpus[0]
     command = ("prepare", folder / "a.txt", folder / "b.jsonl.gz", "--vocab", folder / "vocabulary")
     return partial(kbert, capsys, *command, "-o", tmp_path / "shards", "--dask")
