@@ -122,8 +122,9 @@ def recognize(path: Path) -> str:
     if matches:
         return matches[0]
     for pattern, what in _OTHERS.items():
-        if found := sorted(path.glob(pattern)) if path.is_dir() else []:
-            name = found[0].relative_to(path)
+        files = sorted(path.glob(pattern)) if path.is_dir() else []
+        if files:
+            name = files[0].relative_to(path)
             raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
     if other := _OTHER_FILES.get(path.suffix):
         raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")

@@ -115,16 +115,16 @@ def open_file(config: str | os.PathLike) -> Iterator[Path | None]:
         yield None
         return
     if text.endswith(".json"):
-        with open_whole(text) as file:
-            yield file
+        with open_whole(text) as path:
+            yield path
         return
 
     with contextlib.ExitStack() as stack:
-        found = None
+        file = None
         for folder in (Path(text), Path(text, "model")):  # the second: a run's
-            if found is None and folder.is_dir():
-                found = find_config(stack.enter_context(open_whole(folder)))
-        yield found
+            if file is None and folder.is_dir():
+                file = find_config(stack.enter_context(open_whole(folder)))
+        yield file
 
 
 def is_preset(text: str) -> bool:

@@ -54,9 +54,9 @@ def _way_to_download(rest: str) -> str:
     owner, _, rest = rest.removeprefix("datasets/").partition("/")
     name, _, file = rest.partition("/")
     name, _, revision = name.partition("@")
-    parts = [f"hf download {owner}/{name}", file, revision and f"--revision {revision}"]
-    parts += ["--repo-type dataset" if is_data else "", "--local-dir FOLDER"]
-    command = " ".join(filter(None, parts))
+    arguments = [f"hf download {owner}/{name}", file, revision and f"--revision {revision}"]
+    arguments += ["--repo-type dataset" if is_data else "", "--local-dir FOLDER"]
+    command = " ".join(filter(None, arguments))
     return command if is_data else f"{command} (a data set also needs --repo-type dataset)"
 
 

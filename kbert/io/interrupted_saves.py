@@ -204,14 +204,14 @@ def _list_unfinished(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []  # in the last case its files may be readable by their names
-    found = []
+    unfinished = []
     for name in names:
         path = folder / name
         if is_own(name) and name.endswith(".new") and path.is_dir() and not path.is_symlink():
             with contextlib.suppress(FileNotFoundError):
                 if os.listdir(path):  # else all is moved
-                    found.append(path)
-    return found
+                    unfinished.append(path)
+    return unfinished
 
 
 def _is_moving(new: Path) -> bool:

@@ -15,9 +15,9 @@ def as_json(value):
 
 def has_nan(value) -> bool:
     """Return whether a value that JSON can have has NaN or infinity somewhere."""
-    found: list[str] = []
-    json.loads(_dump(value), parse_constant=found.append)
-    return bool(found)
+    constants: list[str] = []
+    json.loads(_dump(value), parse_constant=constants.append)
+    return bool(constants)
 
 
 def _dump(value) -> str:

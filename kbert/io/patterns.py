@@ -60,11 +60,11 @@ class Patterns:
                 f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
                 f"{len(patterns):,} of {length:,}"
             )
-        self._parts = {}
+        self._patterns = {}
         self._steps = _STEPS
         for key, pattern in patterns.items():
             try:
-                self._parts[key] = _parse(pattern)
+                self._patterns[key] = _parse(pattern)
             except ValueError as error:
                 raise ValueError(f"{key!r:.100} {error}") from None
 
@@ -73,7 +73,7 @@ class Patterns:
 
         Raise a ValueError if all comparisons together take too many steps.
         """
-        for key, part in self._parts.items():
+        for key, part in self._patterns.items():
             subject = _Subject(text, self._steps)
             try:
                 ends = part(subject, {0})
@@ -141,8 +141,8 @@ def _alternatives(branches: list[list[_Part]]) -> _Part:
     return follow
 
 
-def _follow_all(parts: Iterable[_Part], subject: _Subject, starts: set[int]) -> set[int]:
-    for part in parts:
+def _follow_all(elements: Iterable[_Part], subject: _Subject, starts: set[int]) -> set[int]:
+    for part in elements:
         if not starts:
             break
         starts = part(subject, starts)

@@ -106,10 +106,10 @@ def _compare_weighted(logits, labels, own, class_weights: np.ndarray):
     """
     class_weights = ops.convert_to_tensor(class_weights, "float32")  # (C,)
     total = ops.logsumexp(logits, axis=-1)
-    spread = ops.mean(class_weights * (ops.expand_dims(total, -1) - logits), -1)
+    smoothed = ops.mean(class_weights * (ops.expand_dims(total, -1) - logits), -1)
     # labels of padding may be of a class of weight 0; it does not count
     label_weights = ops.maximum(ops.take(class_weights, labels, axis=0), _EPSILON)
-    return spread / label_weights - (total - own)
+    return smoothed / label_weights - (total - own)
 
 
 def sum_binary_cross_entropy(logits, labels, weights):

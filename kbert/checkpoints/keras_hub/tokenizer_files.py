@@ -86,7 +86,7 @@ def list_special_tokens(vocabulary: Vocabulary, path: Path) -> list[str]:
     The longest come first, because the first that matches counts in KerasHub. Raise a ValueError
     for tokens that it would find elsewhere than kbert does.
     """
-    others = [e["content"] for e in vocabulary.added if not _is_found_alike(e, vocabulary)]
+    others = [e["content"] for e in vocabulary.added if not _matches_alike(e, vocabulary)]
     if others:
         raise ValueError(
             f"{path}: format keras_hub must have added tokens that are found as they stand, got "
@@ -130,7 +130,7 @@ def _make_entry(token: str) -> dict:
     return {"content": token, "special": True, "normalized": False}
 
 
-def _is_found_alike(entry: dict, vocabulary: Vocabulary) -> bool:
+def _matches_alike(entry: dict, vocabulary: Vocabulary) -> bool:
     """Return whether KerasHub finds an added token in the same texts as kbert.
 
     It removes accents and sets CJK ideographs apart before it looks for tokens, then lowercases.

@@ -179,8 +179,8 @@ class RustTokenizer:
         `longest`; and what stands before the end of a token is tokenized as it is alone.
         """
         first = None
-        for place in range(end - self._longest, end + 1):
-            encoding = self._encode_whole(text[:place])
+        for cut in range(end - self._longest, end + 1):
+            encoding = self._encode_whole(text[:cut])
             tokens = encoding.ids[: max_length + 1], encoding.offsets[: max_length + 1]
             if len(tokens[0]) <= max_length or first not in (None, tokens):
                 return False

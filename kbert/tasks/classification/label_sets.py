@@ -160,41 +160,53 @@ def _find_separator(cells: Sequence[Cell], known: Sequence[str]) -> str:
 
     A mark in the name of a known label separates nothing. Raise a ValueError for several marks.
     """
-    marks = [mark for mark in SEPARATORS if any(mark in cell.value for cell in cells)]
-    marks = [mark for mark in marks if not any(mark in label for label in known)]
-    if marks[:1] == [","]:
+    candidates = []
+    for separator in SEPARATORS:
+        is_used = any(separator in cell.value for cell in cells)
+        is_in_a_label = any(separator in label for label in known)
+        if is_used and not is_in_a_label:
+            candidates.append(separator)
+
+    if candidates[:1] == [","]:
         texts = [text.strip() for cell in cells for text in cell.value.split(",")]
-        marks = [",", *(mark for mark in marks[1:] if _separates(mark, texts))]
-    if len(marks) > 1:
-        where = next(cell for cell in cells if marks[1] in cell.value)
-        listed = " and ".join(map(repr, marks))
+        others = [separator for separator in candidates[1:] if _separates(separator, texts)]
+        candidates = [",", *others]
+
+    if len(candidates) > 1:
+        where = next(cell for cell in cells if candidates[1] in cell.value)
+        listed = " and ".join(map(repr, candidates))
         raise ValueError(
             f"{where.location}: labels must have one separator, got {listed} in "
             f"{where.value!r:.60}: use one of them in the whole file, {_AS_LISTS}"
         )
-    if marks and marks != [","]:
-        _logger.warning("%s: the labels are separated by %r", data_of(cells[0].location), marks[0])
-    return marks[0] if marks else ","
+
+    if not candidates:
+        return ","
+    if candidates != [","]:
+        _logger.warning(
+            "%s: the labels are separated by %r", data_of(cells[0].location), candidates[0]
+        )
+    return candidates[0]
 
 
 def _separates(mark: str, texts: Sequence[str]) -> bool:
     """Return whether something between two marks occurs in a different text too."""
-    counts = Counter(part.strip() for text in set(texts) for part in set(text.split(mark)))
-    parts = [part.strip() for text in texts if mark in text for part in text.split(mark)]
-    return any(counts[part] > 1 for part in parts)
+    counts = Counter(name.strip() for text in set(texts) for name in set(text.split(mark)))
+    names = [name.strip() for text in texts if mark in text for name in text.split(mark)]
+    return any(counts[name] > 1 for name in names)
 
 
 def _count_flags(lists: Sequence[list], known: Sequence[str]) -> int | None:
     """Return the number of labels if each list has a 0 or a 1 for each of them; else None."""
-    rows = [values for values in lists if values]
-    widths = {len(values) for values in rows}
-    if len(widths) != 1 or not all(are_flags(values) for values in rows):
+    flag_lists = [values for values in lists if values]
+    widths = {len(values) for values in flag_lists}
+    if len(widths) != 1 or not all(are_flags(values) for values in flag_lists):
         return None
     (count,) = widths
     if count == 1 or (known and count != len(known)):
         return None
-    are_texts = isinstance(rows[0][0], str)
-    return None if are_texts and not any(_repeats(values) for values in rows) else count
+    are_texts = isinstance(flag_lists[0][0], str)
+    return None if are_texts and not any(_repeats(values) for values in flag_lists) else count
 
 
 def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], known: Sequence[str]) -> None:

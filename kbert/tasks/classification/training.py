@@ -67,9 +67,9 @@ class Classification(LabelledTask):
         if records.labels or whole != numbers:
             return records
 
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             if record.label in whole and record.label not in known:
-                records[place] = record._replace(label=record.label.partition(".")[0])
+                records[index] = record._replace(label=record.label.partition(".")[0])
         return records
 
     def check_records(self, records, names, columns: Columns, options, way: str) -> None:
@@ -249,8 +249,8 @@ class MultiLabel(LabelledTask):
             for record in records
         ]
         label_sets, records.labels = read_label_sets(cells, known)
-        for place, label_set in enumerate(label_sets):
-            records[place] = records[place]._replace(label=label_set)
+        for index, label_set in enumerate(label_sets):
+            records[index] = records[index]._replace(label=label_set)
         return records
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:

@@ -77,7 +77,7 @@ def evaluate(
     """
     require_source(source, "evaluate")
     require_data(data=data)
-    given = {
+    user_options = {
         "max_length": max_length,
         "text_column": text_column,
         "text_pair_column": text_pair_column,
@@ -88,7 +88,7 @@ def evaluate(
     }
     run = find_run(source)
     bert = source if isinstance(source, Bert) else load(source)
-    return evaluate_model(bert, run, task, data, given, batch_size, precision)
+    return evaluate_model(bert, run, task, data, user_options, batch_size, precision)
 
 
 def evaluate_model(
@@ -96,16 +96,16 @@ def evaluate_model(
     run: RunFolder | None,
     task: str,
     data: str | os.PathLike | Rows,
-    given: Mapping[str, Any],
+    user_options: Mapping[str, Any],
     batch_size: int = BATCH_SIZE,
     precision: str | None = None,
 ) -> dict[str, float]:
     """Compute a model's metrics as `evaluate` does; `run` is where it is from, or None.
 
-    `given` are the user's options, by the names of `FinetuningSettings.evaluation`.
+    `user_options` are the user's options, by the names of `FinetuningSettings.evaluation`.
     """
     chosen = task_of(task)
-    options = complete_options(run, chosen.name, data, given)
+    options = complete_options(run, chosen.name, data, user_options)
     settings = FinetuningSettings.from_options(options, "evaluate")
     chosen = chosen.with_positive_label(settings.positive_label)
 

@@ -26,13 +26,13 @@ def find_run(source) -> RunFolder | None:
     return run if run.task == FinetuningSettings.command else None
 
 
-def complete_options(run: RunFolder | None, task: str, data, given: Mapping) -> dict[str, Any]:
+def complete_options(run: RunFolder | None, task: str, data, chosen: Mapping) -> dict[str, Any]:
     """Return the options of an evaluation that are not None, with a run's own for the others.
 
-    `given` are the user's, by the names of `FinetuningSettings.evaluation`. The run's columns are
+    `chosen` are the user's, by the names of `FinetuningSettings.evaluation`. The run's columns are
     left out if rows in memory do not have them, and its `no_header` if the user names columns.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in chosen.items() if value is not None}
     if run is None or run.settings.get("task") != task:
         return options
     own = {name: run.settings.get(name) for name in FinetuningSettings.evaluation}

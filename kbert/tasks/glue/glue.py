@@ -175,11 +175,11 @@ class _Runs:
                         f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
                         f"{value}: choose another output"
                     )
-            figures = {
+            metrics = {
                 name: math.nan if value is None else value
                 for name, value in saved["figures"].items()
             }
-            return Run(setting, seed, figures, folder)
+            return Run(setting, seed, metrics, folder)
         metrics = self._compute_metrics(task, data, setting, seed, folder)
         text = json.dumps(as_json({"figures": metrics, "made_of": made_of}), indent=2) + "\n"
         write_atomically(folder / METRICS_FILE, text.encode())

@@ -196,11 +196,11 @@ class RunFolder:
     def check_base(self, digest: str | None, name: str, may_move: bool) -> None:
         """Raise a ValueError if the run, without a usable state, would begin from other weights."""
         if self._base_digest not in (None, digest):
-            place = self.data_paths.get(name)
+            path = self.data_paths.get(name)
             way = f"give a copy of the old ones as {name}" if may_move else "put the old ones back"
             raise ValueError(
                 f"{name} must have the weights that {self.path} began from, since the run has no "
-                f"usable training state, got others{f' in {place}' if place else ''}: {way}, or "
+                f"usable training state, got others{f' in {path}' if path else ''}: {way}, or "
                 "start a new run"
             )
 
