@@ -119,7 +119,7 @@ def test_card_of_a_run_has_no_names_of_this_machine(folder, plain):
     assert plain.bert.card == card
     for name in (str(folder), folder.name, socket.gethostname(), getpass.getuser()):
         assert f"/{name}" not in card and f"{name}/" not in card and f" {name} " not in card
-    assert "| Data | train.tsv, 26 examples, 2 labels: bad, good |" in card
+    assert "| Data | train.tsv, 26 examples, 2 labels: bad (13), good (13) |" in card
     assert "| Dev data | dev.tsv, 13 examples |" in card
     assert "| `epochs` | 1 |" in card and "`lengths`" not in card
     results = ModelCard(card).data.eval_results

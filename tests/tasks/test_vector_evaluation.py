@@ -112,8 +112,6 @@ def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
 
 REFUSED = {
     "one text": (dict(texts="cat"), "texts must be a list of str, got one str"),
-    "no text": (dict(texts=[]), "texts must hold at least one text"),
-    "no query": (dict(query=[]), "query must hold at least one text"),
     "top_k": (dict(top_k=0), "top_k must be a whole number of at least 1, got 0"),
     "count": (dict(vectors=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
     "kind": (dict(vectors=np.ones((2, 24), int)), "vectors must be floats"),

@@ -69,7 +69,7 @@ def test_too_little_memory_is_one_line(capsys, monkeypatch):
         def fail(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr("kbert.model.builder.build", fail)
+        monkeypatch.setattr("kbert.model.builder.build_graph", fail)
         done = command(capsys, "summary", "tiny", "--built")
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
         assert done.err.startswith("kbert: not enough memory for the model")
