@@ -200,14 +200,16 @@ def check_destination(path: Path, form: str) -> None:
     if not path.is_dir():
         return
     if run_models.is_run(path):
-        raise ValueError(f"{path} must not hold a run, got one: choose another place")
+        raise ValueError(
+            f"{path} is the folder of a run, which is never replaced: choose another place"
+        )
     own = _READ_AS.get(form, form)
     with open_whole(path) as whole:
         others = [form for form in _list_formats(whole) if form != own]
     if others:
         raise ValueError(
-            f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
-            "another place"
+            f"{path} holds a checkpoint of another format ({', '.join(others)}), which is never "
+            "replaced: choose another place"
         )
 
 

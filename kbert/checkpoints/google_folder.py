@@ -97,8 +97,8 @@ def write(bert, path: Path) -> None:
     templates = weight_names.templates_of(parts, bert.config)
     if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
         raise ValueError(
-            f"format google must have names for the whole head {bert.head}, got none for "
-            f"{', '.join(nameless)}: save it with format='transformers'"
+            f"format google cannot store the head {bert.head}: Google's release has no names for "
+            f"{', '.join(nameless)}. Save it with format='transformers' (--to transformers)"
         )
     writing.warn_of_losses(bert, path, "format google", _list_losses(bert))
     config = bert.config
