@@ -386,6 +386,14 @@ def test_a_comma_in_a_known_label_separates_nothing(tmp_path):
         read_data(MULTI, train, write_csv(tmp_path / "dev.csv", ["R&B, Pop", *names[1:]]))
 
 
+def test_a_long_cell_that_is_almost_numbers_is_read_at_once():
+    """A pattern with several ways to match a number would search for ever."""
+    cell = "1110 " * 500 + "x"
+    assert read_cells([cell, "x"]) == [{cell}, {"x"}]
+    refuse_cells([f"[{cell}]", "x"])
+    refuse_cells([f"tensor([{cell}]{', a=1' * 50}", "x"])
+
+
 def test_nan_as_a_label_is_warned_of_however_frequent(caplog):
     rows = [(f"t {n}", ["a, b", "a", "NaN"][n % 3]) for n in range(24)]
     MULTI.labels(records_of(MULTI, rows, "train"))

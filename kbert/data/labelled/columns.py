@@ -112,7 +112,7 @@ class ColumnOptions:
         return tuple(_index_of(name, header, location) for name in self.labels)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
-        """Return the header with the columns of 0 and 1 named as the user does, in his case."""
+        """Return the header with the columns of 0 and 1 named as the user writes them."""
         names = list(header)
         for index, name in zip(columns, self.labels, strict=True):
             names[index] = name

@@ -18,7 +18,7 @@ from kbert.io.wording import data_of
 SEPARATORS = (",", "|", ";", "\n")
 
 _logger = logging.getLogger("kbert")
-_NUMBER = r"(?:-?(?:\d+\.?\d*|\.\d+)|True|False)"
+_NUMBER = r"(?:-?(?:\d+(?:\.\d*)?|\.\d+)|True|False)"  # one way to match: no long search
 _NUMBERS = re.compile(rf"{_NUMBER}(?:\s+{_NUMBER})*")
 # Labels without a mark between them, as Kaggle, fastText and Stack Exchange write them.
 _UNMARKED = (
@@ -28,7 +28,7 @@ _UNMARKED = (
 )
 _ADJACENT = re.compile(r"""['"]\s+['"]""")  # NumPy's texts; Python would join them
 _WRAPPED = re.compile(  # repr of arrays, tensors and frozen sets
-    r"(?:array|tensor|frozenset)\(([\[{].*[\]}])(?:,\s*\w+=[^()\[\]{}]+)*\)", re.DOTALL
+    r"(?:array|tensor|frozenset)\(([\[{].*[\]}])(?:,\s*\w+=[^()\[\]{},]+)*\)", re.DOTALL
 )
 _WORDS_IN_BRACKETS = re.compile(r"[^\W\d][\w -]*")  # [PAD] and [other] are labels
 _NO_LABELS = ("none", "nan", "null", "true", "false")
@@ -207,7 +207,7 @@ def _warn_of_words(texts: Sequence[str], source: str) -> None:
     shared = [text for text in several if any(counts[word] > 1 for word in words[text])]
     if shared and 2 * len(shared) >= len(several):
         _logger.warning(
-            "%s: each cell is read as one label, such as %r. If it has several labels, write "
+            "%s: each cell is read as one label, such as %.60r. If it has several labels, write "
             "commas between them",
             *(source, shared[0]),
         )

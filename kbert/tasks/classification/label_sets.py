@@ -52,7 +52,7 @@ def read_label_sets(
         return _read_names(cells, lists, names), None
     if names.multi_hot is None and _may_be_numbers([v for v in lists if v], names):
         _logger.warning(
-            "%s: %r is read as a 0 or 1 for each label, not as the numbers of two labels",
+            "%s: %.60r is read as a 0 or 1 for each label, not as the numbers of two labels",
             *(data_of(cells[0].location), cells[0].value),
         )
     labels = tuple(names.all) or tuple(map(str, range(count)))
