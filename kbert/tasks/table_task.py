@@ -228,7 +228,7 @@ class TableTask(Task):
 
     def read_lines(self, path: Path, options: ColumnOptions) -> in_memory.LabelledRecords:
         """Return the records of a table's lines."""
-        records, lines = in_memory.LabelledRecords(), read_rows(path)
+        records, lines = _begin_records(options), read_rows(path)
         if not lines:
             return records
         location, first = lines[0]
@@ -242,6 +242,7 @@ class TableTask(Task):
         else:
             columns = self.find_unnamed(lines, location)
         if has_header:
+            names = options.name_labels(names, columns.labels)
             _warn_of_ignored(names, columns, location)
             if not lines:
                 raise ValueError(f"{path}: expected examples below the header, got none")
@@ -266,8 +267,8 @@ class TableTask(Task):
         class_names: Mapping[str, tuple[str, ...] | None] | None = None,
     ) -> in_memory.LabelledRecords:
         """Return the records of (location, row); `class_names` go by the column's name."""
-        records = in_memory.LabelledRecords()
-        layouts: dict[tuple, Columns] = {}
+        records = _begin_records(options)
+        layouts: dict[tuple, tuple[Columns, Sequence]] = {}
         location, left_out = "", 0
         for location, row in rows:
             record = row
@@ -277,9 +278,10 @@ class TableTask(Task):
                 if names not in layouts:
                     if isinstance(row, dict):
                         in_memory.check_unique(list(map(str, names)), location)
-                    layouts[names] = self.find_columns(names, location, options)
-                    _warn_of_ignored(names, layouts[names], location)
-                columns = layouts[names]
+                    columns = self.find_columns(names, location, options)
+                    layouts[names] = columns, options.name_labels(names, columns.labels)
+                    _warn_of_ignored(names, columns, location)
+                columns, names = layouts[names]
                 if self.leaves_out(cells, names, columns):
                     left_out += 1
                     continue
@@ -293,11 +295,18 @@ class TableTask(Task):
         if not layouts:  # all rows are records already
             return self.finish_records(records, (), Columns(()), known)
 
-        names, columns = next(iter(layouts.items()))
+        columns, names = next(iter(layouts.values()))
         records = self.finish_records(records, names, columns, known)
         records.columns = columns.name(names)
         self.check_records(records, names, columns, options, "")
         return records
+
+
+def _begin_records(options: ColumnOptions) -> in_memory.LabelledRecords:
+    """Return no records yet, which know how the labels of the training data are written."""
+    records = in_memory.LabelledRecords()
+    records.multi_hot = options.multi_hot
+    return records
 
 
 def _log_left_out(count: int, total: int, source: str) -> None:
@@ -339,6 +348,12 @@ def parse_number(value) -> float | None:
     except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def are_row_numbers(cells: Sequence[str]) -> bool:
+    """Return whether the cells of a column count its rows, from 0 or 1 on, as an index does."""
+    counts = [str(number) for number in range(len(cells) + 1)]
+    return len(cells) > 1 and list(cells) in (counts[:-1], counts[1:])
 
 
 def split_number(cell: str) -> tuple[str]:

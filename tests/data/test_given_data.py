@@ -240,7 +240,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         ("classify", [("a", 1), ("", 1)], "train[1]: \"text\" must be a text, got ''"),
         ("classify", [("a", 1), (None, 1)], 'train[1]: "text" must be a text, got None'),
         ("classify", [("a", 1), (b"\xff", 1)], "train[1]: expected UTF-8 text, got byte 0xff"),
-        ("classify", [("a", 1), (["b", "c"], [1, 0])], 'train[1]: "label" must be .* unbatched'),
+        ("classify", [("a", 1), (["b", "c"], [1, 0])], 'train[1]: "label" must be .* multilabel'),
         ("classify", [{"body": "a", "label": 1}], "train[0]: expected a column text .* got body"),
         ("classify", [{"text": "a"}], "train[0]: expected a column text .* a column label"),
         ("classify", [{"sentence": "a", "review": "b", "label": 1}], "train[0]: expected a column"),

@@ -16,7 +16,10 @@ STILL = {"epochs": 1, "batch_size": 12, "learning_rate": 1e-12, "seed": 4} | QUI
 TEXTS = ["a cat", "red dog", "big red tree", "the sun . the moon"] * 3
 ROWS = {
     "classify": [(text, NAMES[n % 3]) for n, text in enumerate(TEXTS)],
-    "multilabel": [(text, [NAMES[n % 3], "mad"][: 1 + n % 2]) for n, text in enumerate(TEXTS)],
+    "multilabel": [
+        (text, list(dict.fromkeys([NAMES[n % 3], "mad"]))[: 1 + n % 2])
+        for n, text in enumerate(TEXTS)
+    ],
     "tag": [
         (text.split(), [NAMES[(n + m) % 3] for m, _ in enumerate(text.split())])
         for n, text in enumerate(TEXTS)

@@ -9,6 +9,7 @@ from helpers.small_berts import small_bert
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
+from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.task import read_data, records_of, task_of
 
@@ -224,6 +225,207 @@ def test_goemotions_own_files_are_read(tmp_path):
     assert [record.label for record in found] == labels
     assert [record.pair for record in found] == [None] * 5
     assert found[2].text == '"I did not learn anything" Oh look a new one!'
+
+
+def read_cells(cells, **known) -> list[set[str]]:
+    """The labels of 24 texts, of which the cells are repeated."""
+    rows = [(f"a late goal {n}", cells[n % len(cells)]) for n in range(24)]
+    records = records_of(MULTI, rows, "train", ColumnOptions(**known))
+    return [set(record.label) for record in records[: len(cells)]]
+
+
+def refuse_cells(cells, **known):
+    with pytest.raises(ValueError, match=r"^train") as refused:
+        read_cells(cells, **known)
+    assert "\n" not in str(refused.value)
+
+
+EMOTIONS = ("admiration", "amusement", "anger")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("length", [-1, 3])
+def test_rows_of_0_and_1_under_a_feature_of_classes(kind, length):
+    """`Dataset.map` keeps the feature of the numbers that it replaces, and its names."""
+    datasets = pytest.importorskip("datasets")
+    classes = datasets.Sequence(datasets.ClassLabel(names=list(EMOTIONS)), length=length)
+    features = datasets.Features({"text": datasets.Value("string"), "labels": classes})
+    rows = [[kind(value) for value in row] for row in ROWS.tolist()]
+    data = datasets.Dataset.from_dict({"text": TEXTS, "labels": rows}, features=features)
+    train, _, labels = read_data(MULTI, data, None)
+    assert labels == EMOTIONS and targets(train, labels) == ROWS.tolist()
+
+
+class Classes:
+    """Rows with the features that a `datasets.Dataset` has."""
+
+    def __init__(self, lists, names):
+        self.rows = [{"text": f"t {n}", "labels": values} for n, values in enumerate(lists)]
+        self.features = {"labels": type("ClassLabel", (), {"names": list(names)})}
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def test_numbers_under_a_feature_of_classes():
+    for rows in (ROWS.tolist(), ROWS.astype(float).tolist()):
+        train, _, labels = read_data(MULTI, Classes(rows, EMOTIONS), None)
+        assert labels == EMOTIONS and targets(train, labels) == ROWS.tolist()
+    train, _, labels = read_data(MULTI, Classes([[0], [], [2, 1], None], EMOTIONS), None)
+    assert [record.label for record in train] == [("admiration",), (), ("anger", "amusement"), ()]
+    for rows in ([[0, 0], [1]], [[1, 0, 0, 1]], [[3]], [[-1]], [[1.0, 0.0], [1.0]]):
+        with pytest.raises(ValueError, match=r"train\[0\]"):
+            read_data(MULTI, Classes(rows, EMOTIONS), None)
+
+
+def test_dev_data_are_read_as_the_training_data_are():
+    """[0, 1] are both of two labels where the training data have numbers of labels."""
+    both = [(text, [0, 1]) for text in TEXTS]
+    numbers = [(text, [[0], [1], [0, 1]][n % 3]) for n, text in enumerate(TEXTS)]
+    rows = [(text, [[1, 0], [1, 1]][n % 2]) for n, text in enumerate(TEXTS)]
+    for train, expected in ((numbers, ("0", "1")), (rows, ("1",))):
+        _, dev, _ = read_data(MULTI, train, both)
+        assert [record.label for record in dev] == [expected] * 5
+    lists = [cell for _, cell in numbers]
+    _, dev, _ = read_data(MULTI, Classes(lists, "ab"), Classes([[0, 1]] * 5, "ab"))
+    assert [record.label for record in dev] == [("a", "b")] * 5
+
+
+def test_an_ambiguous_pair_of_numbers_is_warned_of(caplog):
+    assert read_cells([[0, 1]], known_labels=("0", "1")) == [{"1"}]
+    assert "[0, 1] is read as a 0 or 1 for each label" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["0,1", "1,0"],
+        ["False,True", "True,False"],
+        [["0.0", "1.0"], ["1.0", "0.0"]],
+        ["0 1", "1 0"],
+    ],
+)
+def test_rows_of_two_texts_of_0_and_1(cells):
+    """As the same rows of numbers, [0, 1] and [1, 0]."""
+    assert read_cells(cells) == [{"1"}, {"0"}]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["16 0", "0 1", "2"], [{"16", "0"}, {"0", "1"}, {"2"}]),  # Kaggle's Human Protein Atlas
+        (["0 1", "1 0", "0", "1"], [{"0", "1"}, {"0", "1"}, {"0"}, {"1"}]),
+        (["007 012", "012"], [{"007", "012"}, {"012"}]),
+        (["[0 2]", "[1]"], [{"0", "2"}, {"1"}]),  # NumPy's
+        (["<c#><.net>", "<c#>"], [{"<c#>", "<.net>"}, {"<c#>"}]),  # Stack Exchange's Posts.xml
+        (["__label__a __label__b", "__label__a"], [{"__label__a", "__label__b"}, {"__label__a"}]),
+        (["sport\npolitics", "sport"], [{"sport", "politics"}, {"sport"}]),
+        ([{"sport", "politics"}, frozenset({"sport"})], [{"sport", "politics"}, {"sport"}]),
+        (["[other]", "[PAD]", "[not this]"], [{"[other]"}, {"[PAD]"}, {"[not this]"}]),
+        ([["sport"], float("nan"), None], [{"sport"}, set(), set()]),
+        ([repr(row) for row in ROWS], [{"0", "1"}, {"0"}, {"2"}, {"1"}, set()]),
+        ([repr(np.array(["a", "b"], object)), "['a']"], [{"a", "b"}, {"a"}]),
+        ([repr(frozenset("a")), "frozenset()"], [{"a"}, set()]),
+        (
+            ["tensor([0., 1., 0.])", "tensor([1., 1., 0.], dtype=torch.float64)"],
+            [{"1"}, {"0", "1"}],
+        ),
+    ],
+)
+def test_what_programs_write_between_labels(cells, expected):
+    assert read_cells(cells) == expected
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[2, 0, 1], [0, 0, 3]],  # annotators' counts
+        [[-1, 1, 1], [1, 0, 0]],  # unknown labels
+        [[-1, 1, 0], [1, 0, -1]],
+        [[0], [1], [-1]],
+        ["3,0,0", "0,1,0"],
+        ["0 1 -1", "1 0 0"],
+        ["[0, 1, -1]", "[1, 0, 0]"],
+        ["0.9,0.1", "0.2,0.8"],  # probabilities
+        ["0.9 0.1", "0.2 0.8"],
+        ["no,yes", "yes,no"],
+        ["no,yes,no", "yes,no,no"],
+        ["sport,sport", "politics"],
+        [["sport", "sport"], ["politics"]],
+        ["True False", "True"],
+    ],
+)
+def test_cells_that_are_no_sets_are_refused(cells):
+    refuse_cells(cells)
+
+
+@pytest.mark.parametrize(
+    "cell", ["clear primary", "clear/primary", "clear & primary", "clear+primary"]
+)
+def test_a_cell_that_may_be_several_labels_is_warned_of(caplog, cell):
+    assert read_cells([cell, "clear", "haze primary"])[0] == {cell}
+    assert f"is read as one label, such as {cell!r}" in caplog.text
+
+
+def test_a_plain_label_is_not_warned_of(caplog):
+    read_cells(["breaking news", "sport", "a quiet day"])
+    read_cells(["sport,politics", "sport", "sport news"])
+    read_cells(["clear primary", "clear"], known_labels=("clear primary", "clear"))
+    assert "is read as one label" not in caplog.text
+
+
+def test_a_comma_in_a_known_label_separates_nothing(tmp_path):
+    """The training data are rows in memory, whose labels may have any mark."""
+    names = ["R&B, Soul", "Pop", "R&B, Soul", "Pop", "Pop"]
+    train = [(text, [name]) for text, name in zip(TEXTS, names, strict=True)]
+    _, dev, labels = read_data(MULTI, train, write_csv(tmp_path / "dev.csv", names))
+    assert labels == ("Pop", "R&B, Soul")
+    assert [record.label for record in dev] == [(name,) for name in names]
+    with pytest.raises(ValueError, match=r"dev\.csv, line 2"):
+        read_data(MULTI, train, write_csv(tmp_path / "dev.csv", ["R&B, Pop", *names[1:]]))
+
+
+def test_a_long_cell_that_is_almost_numbers_is_read_at_once():
+    """A pattern with several ways to match a number would search for ever."""
+    cell = "1110 " * 500 + "x"
+    assert read_cells([cell, "x"]) == [{cell}, {"x"}]
+    refuse_cells([f"[{cell}]", "x"])
+    refuse_cells([f"tensor([{cell}]{', a=1' * 50}", "x"])
+
+
+def test_nan_as_a_label_is_warned_of_however_frequent(caplog):
+    rows = [(f"t {n}", ["a, b", "a", "NaN"][n % 3]) for n in range(24)]
+    MULTI.labels(records_of(MULTI, rows, "train"))
+    assert "'NaN' of 8 of 24" in caplog.text
+
+
+def test_columns_of_labels_have_the_names_that_the_user_gives(tmp_path):
+    """Whatever their case in the header, so that a run's names are those of its model."""
+    path = tmp_path / "a.csv"
+    path.write_text("text,Toxic,THREAT\nsome,1,0\nmore,1,1\n")
+    rows = [{"text": "some", "Toxic": 1, "THREAT": 0}, {"text": "more", "Toxic": 1, "THREAT": 1}]
+    for data in (path, rows):
+        records = records_of(MULTI, data, "data", ColumnOptions(labels=("toxic", "threat")))
+        assert [record.label for record in records] == [("toxic",), ("toxic", "threat")]
+        assert records.labels == ("toxic", "threat")
+
+
+def test_lists_to_classify_are_refused_with_a_way_out():
+    for label in ([0, 1], [1.0, 0.0], ["a", "b"]):
+        with pytest.raises(ValueError, match=r"train\[0\]: .*multilabel.*label_columns"):
+            records_of(CLASSIFY, [("a", label), ("b", label)], "train")
+
+
+def test_one_set_of_labels_for_all_is_said_so():
+    """Three labels make four sets here."""
+    sets = [("a",), ("b",), ("c",), ("a", "b")]
+    records = records_of(MULTI, [(f"t {n}", sets[n % 4]) for n in range(12)], "data")
+    gold = [np.array([label in record.label for label in "abc"], float) for record in records]
+    examples = type("Examples", (), {"labels": {CLASSIFIER: gold}})
+    logits = [np.array([1.0, -1.0, -1.0])] * 12
+    warning = MULTI.scores(records, examples, {CLASSIFIER: logits}, ("a", "b", "c")).warning
+    assert "4 sets of labels" in warning
 
 
 def test_labels_that_hardly_repeat_are_refused(tmp_path):

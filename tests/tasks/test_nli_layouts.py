@@ -99,3 +99,25 @@ def test_a_file_of_such_rows_alone_is_refused(tmp_path):
     path.write_text("gold_label\tsentence1\tsentence2\n-\ta\tb\n")
     with pytest.raises(ValueError, match="got none"):
         records_of(task_of("classify"), path)
+
+
+def test_a_label_column_follows_the_gold_label_beside_it(caplog):
+    rows = [
+        {"sentence1": f"a {n}", "sentence2": "b", "label": gold, "gold_label": gold}
+        for n, gold in enumerate(LABELS * 3)
+    ]
+    assert len(records_of(CLASSIFY, rows, "train")) == 9
+    assert "3 of 12 rows are left out" in caplog.text
+    options = ColumnOptions("sentence1", "sentence2", "annotator")  # what the user names is read
+    rows = [row | {"annotator": "neutral"} for row in rows]
+    assert len(records_of(CLASSIFY, rows, "train", options)) == 12
+
+
+def test_a_rare_dash_among_labels_is_warned_of(tmp_path, caplog):
+    """SNLI saved as CSV under another name: 4 of its 200 labels are "-"."""
+    path = tmp_path / "a.csv"
+    labels = [LABELS[n % 2] if n % 50 else "-" for n in range(200)]
+    rows = "".join(f"a {n},b,{label}\n" for n, label in enumerate(labels))
+    path.write_text("sentence1,sentence2,label\n" + rows)
+    CLASSIFY.labels(records_of(CLASSIFY, path))
+    assert "the label '-' of 4 of 200" in caplog.text

@@ -202,3 +202,63 @@ def test_a_data_set_with_a_length_alone_ends():
     assert [record.label for record in CLASSIFY.take(subset, "train")] == ["1", "1"]
     with pytest.raises(ValueError, match=r"^train .* Endless without __len__"):
         CLASSIFY.take(Endless(), "train")
+
+
+SAY = "".join(f"say {n}\t{n % 2}\n" for n in range(24))
+
+
+def test_a_quote_that_opens_and_one_that_closes_join_no_lines(tmp_path):
+    """The line in between has no tab: an error, with its number, not one text of three lines."""
+    path = tmp_path / "a.tsv"
+    path.write_text(SAY + '"open\t1\nmid 1\nclose"\t0\n')
+    with pytest.raises(ValueError, match=r"a\.tsv, line 26: "):
+        read(path)
+
+
+def test_a_cell_of_several_lines_with_a_tab_is_read_in_a_quoted_table(tmp_path):
+    rows = [("one\ttab\nand two\nlines", "1"), ('a "new" film', "0"), ("rain", "1")]
+    path = write(tmp_path / "a.tsv", rows, delimiter="\t")
+    assert read(path) == rows
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("task", ["classify", "regress", "multilabel", "embed"])
+def test_a_first_column_that_numbers_the_rows_is_no_text(tmp_path, task, start):
+    """As pandas' to_csv(header=False) writes its index."""
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{n + start},some text {n},{n % 2}\n" for n in range(12)))
+    with pytest.raises(ValueError, match=r"a\.csv, line 1: .*row numbers in column 1") as refused:
+        records_of(task_of(task), path)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_columns_beside_row_numbers_are_read_by_their_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{n},some text {n},{n % 2}\n" for n in range(12)))
+    options = {"text": "2", "label": "3", "no_header": True}
+    assert read(path, **options) == [(f"some text {n}", str(n % 2)) for n in range(12)]
+
+
+def test_a_score_is_the_number_to_predict(tmp_path):
+    path = tmp_path / "a.csv"
+    for header in ("text,label,score", "text,score,label"):
+        values = {"text": "some", "label": "1", "score": "2.5"}
+        path.write_text(f"{header}\n" + ",".join(values[name] for name in header.split(",")) + "\n")
+        regress = task_of("regress")
+        assert [record.label for record in records_of(regress, path)] == [2.5]
+        named = ColumnOptions(label="label")
+        assert [record.label for record in records_of(regress, path, columns=named)] == [1.0]
+
+
+@pytest.mark.parametrize("names", [["1", "2", "3"], ["0.5", "1", "1.5"]])
+def test_class_names_that_are_numbers_are_the_numbers_to_predict(names, caplog):
+    class Stars(list):
+        """Rows with the features that a `datasets.Dataset` has."""
+
+    rows = Stars({"text": f"text {n}", "label": n} for n in range(3))
+    rows.features = {"label": type("ClassLabel", (), {"names": names})}
+    found = [record.label for record in records_of(task_of("regress"), rows)]
+    assert found == [float(name) for name in names]
+    assert "the numbers to predict are the names of the classes" in caplog.text
+    rows.features = {"label": type("ClassLabel", (), {"names": ["bad", "fair", "good"]})}
+    assert [record.label for record in records_of(task_of("regress"), rows)] == [0.0, 1.0, 2.0]

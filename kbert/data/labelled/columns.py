@@ -43,6 +43,7 @@ class ColumnOptions:
         labels: names of columns of 0 and 1, one for each label, in place of one column of labels.
         known_labels: labels of the model or of the training data; a first line with one of them is
             no header.
+        multi_hot: whether the label cells of the training data are rows of 0 and 1; None: unknown.
 
     Raises:
         ValueError: text_pair without text; label beside labels; a name where a number is expected.
@@ -54,6 +55,7 @@ class ColumnOptions:
     no_header: bool = False
     known_labels: Collection[str] = ()
     labels: Sequence[str] = ()
+    multi_hot: bool | None = None
 
     def __post_init__(self):
         for role in ("text", "text_pair", "label"):
@@ -108,6 +110,13 @@ class ColumnOptions:
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
         return tuple(_index_of(name, header, location) for name in self.labels)
+
+    def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
+        """Return the header with the columns of 0 and 1 named as the user writes them."""
+        names = list(header)
+        for index, name in zip(columns, self.labels, strict=True):
+            names[index] = name
+        return names
 
 
 def _index_of(name: str, header: Sequence[str], location: str) -> int:

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Sequence
 from kbert.io.wording import data_of
 
 _logger = logging.getLogger("kbert")
-_NO_LABEL = {"", "-1", "-100", "nan", "none", "null", "na", "n/a", "<na>", "nil", "?", "unknown"}
+_NO_VALUE = {"nan", "<na>"}  # as pandas writes it
+_NO_LABEL = {
+    *_NO_VALUE,
+    *("", "-", "-1", "-100", "none", "null", "na", "n/a", "nil", "?", "unknown"),
+}
 _FEW = 0.1  # share of labels up to which such a one is reported
 _FEWEST = 10  # examples; in fewer a share means nothing
 _INPUTS = ("text", "pair", "words", "texts", "question", "context")  # of every task's records
@@ -39,11 +43,11 @@ def _warn_of_case(labels: set[str]) -> None:
 
 
 def warn_of_missing_labels(labels: Iterable[str], what: str = "records") -> None:
-    """Warn of rare labels that look like a marker for "no label"."""
+    """Warn of labels that look like a marker for "no label" and are rare, or mean nothing else."""
     counts = Counter(labels)
     total = counts.total()
     for label in sorted(label for label in counts if label.strip().lower() in _NO_LABEL):
-        if counts[label] <= _FEW * total:
+        if counts[label] <= _FEW * total or label.strip().lower() in _NO_VALUE:
             _logger.warning(
                 "train: the label %r of %s of %s %s looks like a marker for 'no label', and is "
                 "trained as a class: leave them out unless it is one",

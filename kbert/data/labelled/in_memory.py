@@ -22,10 +22,12 @@ class LabelledRecords(list):
     Attributes:
         labels: the names of all labels, in order; None if the data do not say.
         columns: the names of the columns that are read, by what they hold; None if there are none.
+        multi_hot: whether the label cells are rows of 0 and 1; None: unknown, or not yet.
     """
 
     labels: tuple[str, ...] | None = None
     columns: dict[str, Any] | None = None
+    multi_hot: bool | None = None
 
 
 def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:

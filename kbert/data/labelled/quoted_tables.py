@@ -78,7 +78,23 @@ def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[Numbered
     except CsvError:
         return None
     widths = {len(cells) for _, cells in quoted}
-    return quoted if len(widths) == 1 and widths != {1} else None
+    if len(widths) != 1 or widths == {1} or _joins_rows(quoted, plain):
+        return None
+    return quoted
+
+
+def _joins_rows(quoted: list[NumberedCells], plain: list[NumberedCells]) -> bool:
+    """Return whether cells of several lines have tabs, and no other row shows that it is quoted.
+
+    They are probably rows of texts, of which the first begins and the last ends with a quote.
+    """
+    if not any("\n" in cell and "\t" in cell for _, cells in quoted for cell in cells):
+        return False
+    width = len(quoted[0][1])
+    several = {number for number, cells in quoted if any("\n" in cell for cell in cells)}
+    rows_of_one_line = {number for number, _ in quoted} - several
+    rows = [cells for n, cells in plain if n in rows_of_one_line and len(cells) == width]
+    return not (rows and _shows_quoting(rows))
 
 
 def _shows_quoting(rows: list[list[str]]) -> bool:

@@ -1,68 +1,95 @@
 """Several labels per text: sets of labels, in the ways in which tables and rows have them.
 
-A cell is a list of labels or their numbers, the text of such a list, labels between separators, or
-a row of 0 and 1 with one number for each label (multi-hot), as scikit-learn and transformers have.
+A cell is a list of labels or their numbers (`kbert.tasks.classification.label_cells`), or a row of
+0 and 1 with one number for each label (multi-hot), as scikit-learn and transformers have.
 """
 
-import ast
-import json
 import logging
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbert.data.labelled.in_memory import label_of
 from kbert.io.wording import data_of
-
-SEPARATORS = (",", "|", ";")
+from kbert.tasks.classification.label_cells import Cell, split_cells
+from kbert.tasks.table_task import parse_number
 
 _logger = logging.getLogger("kbert")
-_NUMBERS = re.compile(r"(?:[01]\.?0?|True|False)(?:\s+(?:[01]\.?0?|True|False))+")
-_ADJACENT = re.compile(r"""['"]\s+['"]""")  # NumPy's texts; Python would join them
 _FLAGS = {
     **dict.fromkeys(("0", "0.", "0.0", "false"), False),
     **dict.fromkeys(("1", "1.", "1.0", "true"), True),
 }
-_AS_LISTS = "or give lists in JSON lines"
 
 
-class Cell(NamedTuple):
-    """A label cell, with its column's name, and its file and line."""
+class LabelNames(NamedTuple):
+    """Names of all labels, from elsewhere than the cells.
 
-    value: Any
-    column: str
-    location: str
+    Attributes:
+        known: of the model or of the training data, in order; (): unknown.
+        classes: names that the data give for the numbers in the cells; None: none.
+        multi_hot: whether the cells of the training data are rows of 0 and 1; None: unknown.
+    """
+
+    known: Sequence[str] = ()
+    classes: Sequence[str] | None = None
+    multi_hot: bool | None = None
+
+    @property
+    def all(self) -> Sequence[str]:
+        return self.classes or self.known
 
 
 def read_label_sets(
-    cells: Sequence[Cell], known: Sequence[str]
+    cells: Sequence[Cell], names: LabelNames
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...] | None]:
     """Return the labels of each cell, and the names of all labels if the cells are 0 and 1.
-
-    Args:
-        cells: as read; None and "" have no label, a tuple has its labels.
-        known: labels of the model or of the training data, in order; (): unknown.
 
     Raises:
         ValueError: a cell that may be read in several ways, or in none.
     """
-    lists = _split_cells(cells, known)
-    if (count := _count_flags(lists, known)) is None:
-        _refuse_flags(cells, lists, known)
-        pairs = zip(cells, lists, strict=True)
-        return [
-            tuple(label_of(value, cell.column, cell.location) for value in values)
-            for cell, values in pairs
-        ], None
-    names = tuple(known) or tuple(map(str, range(count)))
+    lists = split_cells(cells, names.known)
+    if (count := _count_flags(lists, names)) is None:
+        _refuse_flags(cells, lists, names)
+        return _read_names(cells, lists, names), None
+    if names.multi_hot is None and _may_be_numbers([v for v in lists if v], names):
+        _logger.warning(
+            "%s: %.60r is read as a 0 or 1 for each label, not as the numbers of two labels",
+            *(data_of(cells[0].location), cells[0].value),
+        )
+    labels = tuple(names.all) or tuple(map(str, range(count)))
     label_sets = [
-        tuple(name for name, value in zip(names, values, strict=True) if _flag_of(value))
+        tuple(label for label, value in zip(labels, values, strict=True) if _flag_of(value))
         if values
         else ()
         for values in lists
     ]
-    return label_sets, names
+    return label_sets, labels
+
+
+def _read_names(
+    cells: Sequence[Cell], lists: Sequence[list], names: LabelNames
+) -> list[tuple[str, ...]]:
+    """Return the labels of lists of labels or of their numbers."""
+    if not names.all:
+        _refuse_numbers(cells, lists)
+    label_sets = []
+    for cell, values in zip(cells, lists, strict=True):
+        labels = tuple(
+            label_of(value, cell.column, cell.location, names.classes) for value in values
+        )
+        if _repeats(labels):
+            raise ValueError(
+                f'{cell.location}: "{cell.column}" must have each label once, got '
+                f"{cell.value!r:.60}. If it has a number for each label, write only 0 and 1"
+            )
+        label_sets.append(labels)
+
+    if not names.all and _differ_in_order_only(label_sets):
+        raise ValueError(
+            f'{data_of(cells[0].location)}: "{cells[0].column}" must not have all labels in each '
+            f"row, got {cells[0].value!r:.60} and the same in another order. If it says yes or no "
+            "for each label, write 1 and 0"
+        )
+    return label_sets
 
 
 def are_flags(values: Iterable) -> bool:
@@ -81,12 +108,6 @@ def read_flag(value, column: str, location: str) -> bool:
     return flag
 
 
-def split_text(text: str) -> list[str]:
-    """Return the labels in a text, whatever separates them, to tell a header from an example."""
-    labels = (label.strip(" '\"") for label in re.split(r"[,|;]", text.strip("[](){} ")))
-    return [label for label in labels if label]
-
-
 def _flag_of(value) -> bool | None:
     """Return whether a value is 1, and None if it is neither 0 nor 1."""
     if isinstance(value, str):
@@ -94,122 +115,27 @@ def _flag_of(value) -> bool | None:
     return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
 
 
-def _split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
-    """Return the values in each cell."""
-    lists = [_open_list(cell) for cell in cells]
-    pairs = list(zip(cells, lists, strict=True))
-    texts = [cell for cell, values in pairs if values is None]
-    separator = _find_separator(texts, known) if texts else ","
-    return [_split_text(cell, separator) if values is None else values for cell, values in pairs]
-
-
-def _open_list(cell: Cell) -> list | None:
-    """Return the values of a list or of the text of a list; None for another text."""
-    if cell.value is None or cell.value == "":
-        return []
-    if isinstance(cell.value, (list, tuple)):
-        return list(cell.value)
-    if not isinstance(cell.value, str):
-        raise ValueError(
-            f'{cell.location}: "{cell.column}" must be a list of labels, got {cell.value!r:.60}'
-        )
-    text = cell.value.strip()
-    if _NUMBERS.fullmatch(text):
-        return [_flag_of(value) for value in text.split()]
-    if text == "set()":  # as Python writes an empty one
-        return []
-    ends = text[:1] + text[-1:]
-    return _parse_list(text, cell.location) if ends in ("[]", "{}", "()") else None
-
-
-def _parse_list(text: str, location: str) -> list | None:
-    """Return the values in the text of a list as Python, JSON or NumPy write it."""
-    inner = text[1:-1].strip()
-    if not inner:
-        return []
-    if _NUMBERS.fullmatch(inner):
-        return [_flag_of(value) for value in inner.split()]
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            values = parse(text)
-        except (MemoryError, RecursionError, SyntaxError, ValueError):
-            continue
-        is_list = isinstance(values, (list, tuple, set)) and not _ADJACENT.search(inner)
-        if is_list and all(isinstance(value, (str, int, float)) for value in values):
-            return sorted(values, key=str) if isinstance(values, set) else list(values)
-    if text.startswith("("):  # a label may stand in parentheses
-        return None
-    raise ValueError(
-        f"{location}: expected a list such as ['a', 'b'] or [0, 1], got {text!r:.60}: write the "
-        f"labels between commas, {_AS_LISTS}"
-    )
-
-
-def _split_text(cell: Cell, separator: str) -> list[str]:
-    labels = [label.strip() for label in cell.value.split(separator)]
-    if "" in labels:
-        between = "commas" if separator == "," else repr(separator)
-        raise ValueError(
-            f"{cell.location}: expected labels between {between}, got {cell.value!r:.60}"
-        )
-    return labels
-
-
-def _find_separator(cells: Sequence[Cell], known: Sequence[str]) -> str:
-    """Return what separates the labels of texts: commas, or what does so where there are none.
-
-    A mark in the name of a known label separates nothing. Raise a ValueError for several marks.
-    """
-    candidates = []
-    for separator in SEPARATORS:
-        is_used = any(separator in cell.value for cell in cells)
-        is_in_a_label = any(separator in label for label in known)
-        if is_used and not is_in_a_label:
-            candidates.append(separator)
-
-    if candidates[:1] == [","]:
-        texts = [text.strip() for cell in cells for text in cell.value.split(",")]
-        others = [separator for separator in candidates[1:] if _separates(separator, texts)]
-        candidates = [",", *others]
-
-    if len(candidates) > 1:
-        where = next(cell for cell in cells if candidates[1] in cell.value)
-        listed = " and ".join(map(repr, candidates))
-        raise ValueError(
-            f"{where.location}: labels must have one separator, got {listed} in "
-            f"{where.value!r:.60}: use one of them in the whole file, {_AS_LISTS}"
-        )
-
-    if not candidates:
-        return ","
-    if candidates != [","]:
-        _logger.warning(
-            "%s: the labels are separated by %r", data_of(cells[0].location), candidates[0]
-        )
-    return candidates[0]
-
-
-def _separates(mark: str, texts: Sequence[str]) -> bool:
-    """Return whether something between two marks occurs in a different text too."""
-    counts = Counter(name.strip() for text in set(texts) for name in set(text.split(mark)))
-    names = [name.strip() for text in texts if mark in text for name in text.split(mark)]
-    return any(counts[name] > 1 for name in names)
-
-
-def _count_flags(lists: Sequence[list], known: Sequence[str]) -> int | None:
+def _count_flags(lists: Sequence[list], names: LabelNames) -> int | None:
     """Return the number of labels if each list has a 0 or a 1 for each of them; else None."""
     flag_lists = [values for values in lists if values]
     widths = {len(values) for values in flag_lists}
     if len(widths) != 1 or not all(are_flags(values) for values in flag_lists):
         return None
     (count,) = widths
-    if count == 1 or (known and count != len(known)):
+    if count == 1 or (names.all and count != len(names.all)):
         return None
-    are_texts = isinstance(flag_lists[0][0], str)
-    return None if are_texts and not any(_repeats(values) for values in flag_lists) else count
+    if names.multi_hot is False and _may_be_numbers(flag_lists, names):
+        return None
+    return count
 
 
-def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], known: Sequence[str]) -> None:
+def _may_be_numbers(lists: Sequence[list], names: LabelNames) -> bool:
+    """Return whether rows of 0 and 1 may as well be the numbers of both of two labels."""
+    are_numbered = names.classes is not None or set(names.known) == {"0", "1"}
+    return are_numbered and not any(_repeats(values) for values in lists)
+
+
+def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], names: LabelNames) -> None:
     """Raise a ValueError for rows of 0 and 1 whose numbers are not those of the labels.
 
     Such rows repeat a number, which sets of labels do not, or have floats or truth values. A single
@@ -217,20 +143,49 @@ def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], known: Sequence[
     """
     if not all(are_flags(values) for values in lists):
         return
-    if not known and all(len(values) == 1 for values in lists):
+    if not names.all and all(len(values) == 1 for values in lists):
         where, column = data_of(cells[0].location), cells[0].column
         raise ValueError(
             f'{where}: "{column}" must have any number of labels, got a single 0 or 1 in each row. '
             "If there is such a column for each label, name them: --label-columns A,B,… "
             "(label_columns). If there is one label alone, take the task classify"
         )
-    count = len(known) or "one for each of two labels or more"
+    count = len(names.all) or "one for each of two labels or more"
     for cell, values in zip(cells, lists, strict=True):
         if _repeats(values) or any(isinstance(value, (bool, float)) for value in values):
             raise ValueError(
                 f'{cell.location}: "{cell.column}" looks like a 0 or 1 for each label, but then '
                 f"all rows must have as many numbers, {count}, got {cell.value!r:.60}"
             )
+
+
+def _refuse_numbers(cells: Sequence[Cell], lists: Sequence[list]) -> None:
+    """Raise a ValueError for numbers of which some number no label: below 0, or probabilities.
+
+    Rows that all have as many numbers have one for each label.
+    """
+    if any(parse_number(value) is None for values in lists for value in values):
+        return
+    widths = {len(values) for values in lists if values}
+    has_columns = len(widths) == 1 and widths != {1}
+    for cell, values in zip(cells, lists, strict=True):
+        if not all(_may_number_a_label(value, has_columns) for value in values):
+            raise ValueError(
+                f'{cell.location}: "{cell.column}" must have labels, or a 0 or 1 for each label, '
+                f"got {cell.value!r:.60}: leave out rows with unknown labels"
+            )
+
+
+def _may_number_a_label(value, is_in_column: bool) -> bool:
+    """Return whether a number is not below 0, and whole where it is one of those of a column."""
+    number = parse_number(value)
+    return number is not None and number >= 0 and (number.is_integer() or not is_in_column)
+
+
+def _differ_in_order_only(label_sets: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether all texts have the same labels, in orders that must mean something."""
+    different = {labels for labels in label_sets if labels}
+    return len(different) > 1 and len({frozenset(labels) for labels in different}) == 1
 
 
 def _repeats(values: Sequence) -> bool:

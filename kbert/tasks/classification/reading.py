@@ -22,7 +22,7 @@ from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
 from kbert.tasks.classification.label_sets import are_flags, read_flag
 from kbert.tasks.encoding import encode_in_portions
-from kbert.tasks.table_task import Columns, TableTask, number_label, parse_number
+from kbert.tasks.table_task import Columns, TableTask, are_row_numbers, number_label, parse_number
 
 _logger = logging.getLogger("kbert")
 
@@ -53,12 +53,14 @@ class LabelledTask(TableTask):
     Attributes:
         description: a description of a label, for errors.
         may_be_empty: whether an empty cell is a label.
+        first_labels: names of columns of labels that go before all others.
         way_to_name_labels: how to name columns of 0 and 1, for errors.
     """
 
     record = Labelled
     description = "a label"
     may_be_empty = False
+    first_labels: Sequence[str] = ()
     way_to_name_labels = ""
 
     def parse_label(
@@ -80,8 +82,12 @@ class LabelledTask(TableTask):
 
     def leaves_out(self, cells: Sequence, names: Sequence, columns: Columns) -> bool:
         """Return whether a row of SNLI's or MultiNLI's layout is without a label."""
-        n = columns.label
-        return n is not None and cells[n] == "-" and str(names[n]).strip().lower() == "gold_label"
+        if columns.label is None or "-" not in cells:
+            return False
+        lower = [str(name).strip().lower() for name in names]
+        if lower[columns.label] not in ("label", "gold_label") or "gold_label" not in lower:
+            return False
+        return cells[lower.index("gold_label")] == "-"
 
     def finish_records(self, records, names, columns, known) -> in_memory.LabelledRecords:
         if columns.labels:
@@ -104,7 +110,7 @@ class LabelledTask(TableTask):
 
         texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
         texts = texts or [(name,) for name in find_first(TEXTS, MORE_TEXTS)]
-        labels = find_first(LABELS, MORE_LABELS)
+        labels = find_first(self.first_labels, LABELS, MORE_LABELS)
         texts = [columns for columns in texts if "text" in columns] or texts
         if "text" in roles and "text" not in texts[0]:
             texts = [("text",)]
@@ -134,6 +140,12 @@ class LabelledTask(TableTask):
                 "If they are the labels, give --text-column 1 --label-column 2 --no-header (in "
                 "Python text_column, label_column and no_header). If a number has a decimal comma, "
                 "write a point"
+            )
+        if count == 3 and are_row_numbers([cells[0] for _, cells in lines]):
+            raise ValueError(
+                f"{location}: expected a text, or two, and a label, got only row numbers in column "
+                "1: give --text-column 2 --label-column 3 --no-header (in Python text_column, "
+                "label_column and no_header), or remove the column"
             )
         if count == 3:
             _logger.warning(

@@ -18,7 +18,8 @@ from kbert.data.labelled.text_lines import Row
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of, first_few
 from kbert.tasks import metrics
-from kbert.tasks.classification.label_sets import Cell, read_label_sets, split_text
+from kbert.tasks.classification.label_cells import Cell, split_text
+from kbert.tasks.classification.label_sets import LabelNames, read_label_sets
 from kbert.tasks.classification.reading import (
     Labelled,
     LabelledTask,
@@ -44,6 +45,15 @@ class Classification(LabelledTask):
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
     takes_label_columns = True
+
+    def parse_label(self, value, column: str, location: str, class_names) -> str:
+        if isinstance(value, list):
+            raise ValueError(
+                f'{location}: "{column}" must be a text or a whole number, got {value!r:.60}. If '
+                "a text may have several labels, take the task multilabel. If it has one label, "
+                "give its name or number, or a column of 0 and 1 for each label: label_columns"
+            )
+        return super().parse_label(value, column, location, class_names)
 
     def join_labels(self, labels: Sequence[str], location: str) -> str:
         if len(labels) != 1:
@@ -170,14 +180,25 @@ class Regression(LabelledTask):
     title, problem_type = "a regression", "regression"
     loss = "squared_error"
     description = "a number"
+    first_labels = ("score",)
 
     def parse_label(self, value, column: str, location: str, class_names) -> float:
+        if class_names and _are_numbers(class_names):
+            value = label_of(value, column, location, class_names)
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
         number = parse_number(value)
         if number is None:
             raise ValueError(f"{location}: the label must be a number, got {str(value)!r:.60}")
         return number
+
+    def finish_records(self, records, names, columns, known) -> LabelledRecords:
+        if records.labels and _are_numbers(records.labels):
+            _logger.warning(
+                "%s: the numbers to predict are the names of the classes, %s",
+                *(data_of(records[0].location), first_few(records.labels)),
+            )
+        return super().finish_records(records, names, columns, known)
 
     def split_labels(self, cell: str) -> tuple[str, ...]:
         return split_number(cell)
@@ -212,6 +233,10 @@ class Regression(LabelledTask):
         return Scores((gold, predicted), compute)
 
 
+def _are_numbers(class_names: Sequence[str]) -> bool:
+    return all(parse_number(name) is not None for name in class_names)
+
+
 class MultiLabel(LabelledTask):
     """Any number of labels per text, or none: a list, or between commas."""
 
@@ -223,15 +248,9 @@ class MultiLabel(LabelledTask):
     takes_label_columns = True
     way_to_name_labels = WAY_TO_NAME_LABELS
 
-    def parse_label(self, value, column: str, location: str, class_names):
-        """Return the labels of a list whose class names are known, else a `Cell`."""
-        if class_names is None:
-            return Cell(value, column, location)
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise ValueError(f'{location}: "{column}" must be a list of labels, got {value!r:.60}')
-        return tuple(label_of(label, column, location, class_names) for label in value)
+    def parse_label(self, value, column: str, location: str, class_names) -> Cell:
+        """Return the cell: only all together show how they are written."""
+        return Cell(value, column, location)
 
     def join_labels(self, labels: Sequence[str], location: str) -> tuple[str, ...]:
         return tuple(labels)
@@ -239,7 +258,7 @@ class MultiLabel(LabelledTask):
     def finish_records(self, records, names, columns, known) -> LabelledRecords:
         """Read the label cells, which only all together show how they are written."""
         records = super().finish_records(records, names, columns, known)
-        if records.labels:  # columns of 0 and 1, or class names
+        if columns.labels:
             return records
 
         cells = [
@@ -248,9 +267,13 @@ class MultiLabel(LabelledTask):
             else Cell(record.label, "label", record.location)
             for record in records
         ]
-        label_sets, records.labels = read_label_sets(cells, known)
+        class_names = records.labels
+        label_names = LabelNames(known, class_names, records.multi_hot)
+        label_sets, all_names = read_label_sets(cells, label_names)
         for index, label_set in enumerate(label_sets):
             records[index] = records[index]._replace(label=label_set)
+        records.multi_hot = all_names is not None
+        records.labels = all_names or class_names
         return records
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
@@ -310,7 +333,7 @@ class MultiLabel(LabelledTask):
             expected, answers = (
                 [_name_labels(labels, row) for row in rows] for rows in (gold, predicted)
             )
-            warning = describe_one_class(expected, answers, "examples")
+            warning = describe_one_class(expected, answers, "examples", "sets of labels")
         return Scores((gold, logits), compute, warning=warning)
 
     def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:

@@ -29,7 +29,13 @@ from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import summarize_numbers
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import Columns, TableTask, parse_number, split_number
+from kbert.tasks.table_task import (
+    Columns,
+    TableTask,
+    are_row_numbers,
+    parse_number,
+    split_number,
+)
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -140,6 +146,10 @@ class SentenceEmbeddings(TableTask):
         count = len(lines[0][1])
         if count < 2:
             raise ValueError(f"{location}: {self.expected}, got {count} column")
+        if are_row_numbers([cells[0] for _, cells in lines]):
+            raise ValueError(
+                f"{location}: {self.expected}, got only row numbers in column 1: remove the column"
+            )
         texts, numbers = tuple(range(count)), _count_numbers(lines)
         has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
         ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]

@@ -55,13 +55,15 @@ def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
     return f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
 
 
-def describe_one_class(gold: Sequence, predicted: Sequence, what: str) -> str:
+def describe_one_class(
+    gold: Sequence, predicted: Sequence, what: str, classes: str = "labels"
+) -> str:
     """Return a sentence if all predictions are one class, and the right ones are not; else ""."""
     if len(predicted) < _FEWEST or len(set(predicted)) != 1 or len(set(gold)) < 2:
         return ""
     return (
         f"all {len(predicted):,} {what} are predicted as {predicted[0]!r}, though the data have "
-        f"{len(set(gold)):,} labels: the model has not learned to tell them apart"
+        f"{len(set(gold)):,} {classes}: the model has not learned to tell them apart"
     )
 
 

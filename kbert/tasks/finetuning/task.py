@@ -202,6 +202,7 @@ def read_data(
     if dev is None:
         return records, None, labels
     columns = with_known_labels(columns, task, labels)
+    columns = dataclasses.replace(columns, multi_hot=getattr(records, "multi_hot", None))
     dev_records = records_of(task, dev, "dev", columns)
     kinds = [
         "single texts" if getattr(record, "pair", None) is None else "pairs"
