@@ -198,7 +198,7 @@ def test_f1_is_of_the_label_1_whatever_the_order_of_a_checkpoints_labels(small, 
     options = {"batch_sizes": [4], "learning_rates": [1e-12], "epochs": [1], "seeds": 1}
     found = kbert.glue(bert, tmp_path, output=tmp_path / "run", tasks="mrpc", **options)
     f1, accuracy = found.metrics
-    assert (f1.name, *f1.values) == ("f1", pytest.approx(16 / 19))
+    assert (f1.metric, *f1.values) == ("f1", pytest.approx(16 / 19))
     assert accuracy.values == pytest.approx((8 / 11,))
 
 

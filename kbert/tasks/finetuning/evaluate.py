@@ -255,7 +255,7 @@ class LabelledEvaluation(Evaluation):
 def require_kind(bert: Bert, function: str, task: Task) -> None:
     """Raise a ValueError for a classifier of another kind than the task's, if its files say it."""
     known, needed = bert.problem_type, task.problem_type
-    if None in (known, needed) or known == needed:
+    if known is None or needed is None or known == needed:
         return
     fitting, kind = _PROBLEMS[known]
     raise ValueError(

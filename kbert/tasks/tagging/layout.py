@@ -41,7 +41,8 @@ class Layout(NamedTuple):
         if self.universal and (self.word, self.label) == (_FORM, _UPOS):
             return "FORM", "UPOS"
         numbers = {0: "the first", -1: "the last"}
-        return tuple(numbers.get(n, str(n + 1)) for n in (self.word, self.label))
+        word, label = (numbers.get(n, str(n + 1)) for n in (self.word, self.label))
+        return word, label
 
 
 def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> Layout:
