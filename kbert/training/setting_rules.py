@@ -72,7 +72,7 @@ def _columns(values) -> tuple[str, ...]:
 
 
 def _label(value) -> str:
-    if isinstance(value, Integral):  # as data in memory have it
+    if isinstance(value, Integral) and not isinstance(value, bool):  # as data in memory have it
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise TypeError

@@ -1,5 +1,6 @@
 """GLUE from small made-up files of its layout: reading, the protocol, the table, the page."""
 
+import dataclasses
 import json
 import re
 
@@ -143,8 +144,6 @@ def pretended(monkeypatch):
 
 @pytest.fixture(scope="module")
 def bert(small):
-    import dataclasses
-
     return small_bert(dataclasses.replace(small, num_hidden_layers=1), "encoder")
 
 
@@ -181,6 +180,26 @@ def test_glue_table_has_the_published_results(tmp_path):
     assert len(paper) == 9 and np.mean(paper) == pytest.approx(79.6, abs=0.1)
     large = [float(row["value"]) for row in read_published() if row["model"] == "large"]
     assert np.mean(large) == pytest.approx(82.1, abs=0.1)
+
+
+def test_f1_is_of_the_label_1_whatever_the_order_of_a_checkpoints_labels(small, tmp_path):
+    """All are predicted as 1, for 8 of 11: F1 is 16 / 19 of 1, 0 of 0."""
+    texts = ["cat", "red dog"]
+    lines = [LAYOUTS["MRPC"][0]]
+    lines += [LAYOUTS["MRPC"][1].format(*texts, int(place > 2)) for place in range(11)]
+    (tmp_path / "MRPC").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / "MRPC" / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = dataclasses.replace(small, num_hidden_layers=1)
+    model = kbert.build_bert(config, head="classifier", seq_len=None, num_labels=2)
+    bert = small_bert(config, "classifier")
+    bert = dataclasses.replace(bert, model=model, labels=("1", "0"))
+    model.weights[-1].assign([9.0, -9.0])
+    options = {"batch_sizes": [4], "learning_rates": [1e-12], "epochs": [1], "seeds": 1}
+    found = kbert.glue(bert, tmp_path, output=tmp_path / "run", tasks="mrpc", **options)
+    f1, accuracy = found.metrics
+    assert (f1.metric, *f1.values) == ("f1", pytest.approx(16 / 19))
+    assert accuracy.values == pytest.approx((8 / 11,))
 
 
 @pytest.mark.full

@@ -64,6 +64,25 @@ def test_regression_is_no_classifier_and_no_teacher_of_one(regression):
         kbert.finetune(student, "classify", train=rows, teacher=teacher, alpha=0.5, epochs=1)
 
 
+@pytest.mark.parametrize(
+    ("problem_type", "task", "fitting"),
+    [
+        ("single_label_classification", "multilabel", "classify"),
+        ("multi_label_classification", "classify", "multilabel"),
+        ("multi_label_classification", "regress", "multilabel"),
+        (REGRESSION, "multilabel", "regress"),
+    ],
+)
+def test_model_is_not_evaluated_as_another_kind(regression, problem_type, task, fitting):
+    data = [("cat", "0"), ("sun", "4")]
+    bert = dataclasses.replace(regression, problem_type=problem_type)
+    with pytest.raises(ValueError, match=f"problem_type {problem_type}.*take the task {fitting}"):
+        kbert.evaluate(bert, task, data)
+    if fitting != "regress":
+        assert "f1" in kbert.evaluate(bert, fitting, data)
+        assert "f1" in kbert.evaluate(dataclasses.replace(bert, problem_type=None), fitting, data)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("num_labels", [1, 3])
 @pytest.mark.parametrize("problem_type", [None, REGRESSION, "multi_label_classification"])

@@ -97,9 +97,30 @@ def test_one_odd_label_is_outside_of_entities(odd):
     assert [found[name] for name in SCORES[1:]] == pytest.approx(expected, abs=1e-12)
 
 
+def test_label_that_only_looks_like_a_tag_is_outside_of_entities():
+    """E-MAIL ends no entity MAIL, as no B-MAIL begins one: 1 of 1 entities, of 2 as E of MAIL."""
+    found = compute_metrics("B-PER I-PER O E-MAIL", "B-PER I-PER O O")
+    assert [found[name] for name in SCORES[1:]] == [1.0, 1.0, 1.0]
+
+
+def test_entities_of_one_word_are_e_in_ioe2():
+    """I-PER E-PER and E-LOC are two entities (Tjong Kim Sang & Veenstra 1999), one is right."""
+    found = compute_metrics("I-PER E-PER O E-LOC", "I-PER E-PER O O")
+    assert [found[name] for name in SCORES[1:]] == pytest.approx([1.0, 1 / 2, 2 / 3])
+
+
+def test_fillers_beside_few_tags_are_outside_of_entities():
+    found = compute_metrics("B-PER I-PER O O", "B-PER I-PER O O", ["X", "[CLS]", "<PAD>", "[SEP]"])
+    assert [found[name] for name in SCORES[1:]] == [1.0, 1.0, 1.0]
+
+
 @pytest.mark.parametrize(
     "labels",
-    ["NOUN VERB X", "N O V ^ S B", "B-PER NOUN VERB", "vitamin-B vitamin-E", "O", "S P N", "O PER"],
+    [
+        *("NOUN VERB X", "N O V ^ S B", "B-PER NOUN VERB", "vitamin-B vitamin-E", "O", "S P N"),
+        *("O PER", "O E-MAIL PHONE", "O E-MAIL", "O M-ALE", "U-COMMA L-O U-O", "O S-MALL BIG"),
+        *("O VITAMIN_B HEPATITIS_B VITAMIN_E", "O PLAN-B PER", "O B-PER I-PER PHONE MAIL"),
+    ],
 )
 def test_labels_that_are_no_entities_have_a_metric_of_another_name(labels):
     """Parts of speech (Gimpel's have O and single letters) and others: scikit-learn's macro F1."""

@@ -37,7 +37,8 @@ NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len
 NOT_ZERO |= {"max_predictions", "accumulation_steps", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
 NOT_ZERO |= {"temperature", "hidden_loss_weight"}
-NAMES = {"text_column", "text_pair_column", "label_column"}  # any text or whole number
+# any text or whole number
+NAMES = {"text_column", "text_pair_column", "label_column", "positive_label"}
 ANY_ORDER = {"dimensions", "label_columns"}  # of the others they ascend
 SHARES = {
     "alpha",

@@ -29,7 +29,12 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
-from kbert.tasks.finetuning.run_defaults import complete_options, find_run, warn_of_pairs
+from kbert.tasks.finetuning.run_defaults import (
+    complete_options,
+    find_run,
+    peek_names,
+    warn_of_pairs,
+)
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
@@ -37,6 +42,11 @@ from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
 BATCH_SIZE = 32
+_PROBLEMS = {  # the task of a problem_type, and its model in words
+    "single_label_classification": ("classify", "a classifier of one label per text"),
+    "multi_label_classification": ("multilabel", "a classifier of several labels per text"),
+    "regression": ("regress", "a regression"),
+}
 
 
 @printable.escape_errors()
@@ -66,8 +76,8 @@ def evaluate(
         batch_size: examples per batch.
         precision: "float32" or "bfloat16", as for `kbert.embed`; losses are in float64.
         text_column, text_pair_column, label_column, label_columns, no_header, positive_label: see
-            `FinetuningSettings`; None: the run's. The run's columns are not used for rows in memory
-            that do not have them.
+            `FinetuningSettings`; None: the run's. Rows in memory that are tuples have no names of
+            columns, so the run's are not used for them.
 
     Returns:
         The metrics by name, with "loss" if the data have labels.
@@ -105,7 +115,8 @@ def evaluate_model(
     `user_options` are the user's options, by the names of `FinetuningSettings.evaluation`.
     """
     chosen = task_of(task)
-    options = complete_options(run, chosen.name, data, user_options)
+    data, names = peek_names(data, run)
+    options = complete_options(run, chosen.name, names, user_options)
     settings = FinetuningSettings.from_options(options, "evaluate")
     chosen = chosen.with_positive_label(settings.positive_label)
 
@@ -242,13 +253,15 @@ class LabelledEvaluation(Evaluation):
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:
-    """Raise a ValueError for a regression where a task has classes: its outputs are numbers."""
-    if bert.problem_type == "regression" and task.problem_type not in (None, "regression"):
-        raise ValueError(
-            f"{function} of the task {task.name} needs a classifier, got a model with "
-            "problem_type regression, which predicts numbers: take the task regress, or another "
-            "checkpoint"
-        )
+    """Raise a ValueError for a classifier of another kind than the task's, if its files say it."""
+    known, needed = bert.problem_type, task.problem_type
+    if known is None or needed is None or known == needed:
+        return
+    fitting, kind = _PROBLEMS[known]
+    raise ValueError(
+        f"{function} of the task {task.name} needs {_PROBLEMS[needed][1]}, got a model with "
+        f"problem_type {known}, {kind}: take the task {fitting}, or another checkpoint"
+    )
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

@@ -1,12 +1,14 @@
 """Settings of a run that also hold when its model is evaluated or used."""
 
+import itertools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kbert.checkpoints import run_models
+from kbert.data.labelled.in_memory import iterate_records
 from kbert.tasks.finetuning.settings import COLUMNS, FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training.run.run_folder import RunFolder
@@ -26,11 +28,31 @@ def find_run(source) -> RunFolder | None:
     return run if run.task == FinetuningSettings.command else None
 
 
-def complete_options(run: RunFolder | None, task: str, data, chosen: Mapping) -> dict[str, Any]:
+def peek_names(data, run: RunFolder | None) -> tuple[Any, list[str] | None]:
+    """Return the data, unchanged, and the names of the columns of rows in memory.
+
+    None: the data are a file, which names its own columns, or there is no run to use them for. The
+    list is empty where rows have no names: tuples. A generator gives its rows once, so what is
+    returned in its place begins with the row that was looked at.
+    """
+    if run is None or isinstance(data, (str, os.PathLike)):
+        return data, None
+    if isinstance(data, Iterator):
+        first = list(itertools.islice(data, 1))
+        data, sample = itertools.chain(first, data), first
+    else:
+        sample = data
+    _, row = next(iterate_records(sample, "data"), ("", None))
+    return data, [str(name) for name in row] if isinstance(row, dict) else []
+
+
+def complete_options(
+    run: RunFolder | None, task: str, names: list[str] | None, chosen: Mapping
+) -> dict[str, Any]:
     """Return the options of an evaluation that are not None, with a run's own for the others.
 
-    `chosen` are the user's, by the names of `FinetuningSettings.evaluation`. The run's columns are
-    left out if rows in memory do not have them, and its `no_header` if the user names columns.
+    `chosen` are the user's, by the names of `FinetuningSettings.evaluation`. `names` are those of
+    `peek_names`.
     """
     options = {name: value for name, value in chosen.items() if value is not None}
     if run is None or run.settings.get("task") != task:
@@ -39,21 +61,36 @@ def complete_options(run: RunFolder | None, task: str, data, chosen: Mapping) ->
     own = {name: value for name, value in own.items() if value not in (None, False)}
     if task_of(task).trains_embeddings:
         own.pop("max_length", None)  # such a model has its own
-
-    columns = {name: own.pop(name) for name in COLUMNS if name in own}
-    names: list[str] = []
-    for value in columns.values():
-        names += [value] if isinstance(value, str) else value
-    if _has_columns(data, names):
-        own |= columns
-    if any(name in options for name in COLUMNS):
-        own.pop("no_header", None)
+    own = _choose_columns(own, options, names)
 
     own = {name: value for name, value in own.items() if name not in options}
     if own:
         listed = ", ".join(f"{name}={value!r}" for name, value in own.items())
         _logger.warning("%s: settings of the run are used: %s", run.path, listed)
     return own | options
+
+
+def _choose_columns(own: dict, options: Mapping, names: list[str] | None) -> dict[str, Any]:
+    """Return a run's settings without the columns that do not hold for an evaluation's data.
+
+    A column holds even if the data lack it: their reading then says so, rather than reading another
+    one. Rows in memory have no numbered columns, as files without a header have, and tuples none.
+    """
+    left_out = set()
+    if any(name in options for name in COLUMNS):
+        left_out.add("no_header")
+    for name, other in (("label_column", "label_columns"), ("label_columns", "label_column")):
+        if name in options:
+            left_out.add(other)
+
+    for name in COLUMNS if names is not None else ():
+        value = own.get(name, ())
+        columns = [value] if isinstance(value, str) else value
+        if not names or any(column.isdecimal() and column not in names for column in columns):
+            left_out.add(name)
+    if names is not None:
+        left_out.add("no_header")
+    return {name: value for name, value in own.items() if name not in left_out}
 
 
 def trains_pairs(run: RunFolder | None) -> bool | None:
@@ -70,18 +107,3 @@ def warn_of_pairs(run: RunFolder | None, are_pairs: bool, way: str = "") -> None
     kinds = "pairs of texts" if trained_on_pairs else "single texts"
     others = "pairs" if are_pairs else "single texts"
     _logger.warning("%s was trained on %s, and gets %s%s", run.path, kinds, others, way)
-
-
-def _has_columns(data, wanted: list[str]) -> bool:
-    """Return whether data may have some columns: a file, or rows in memory with these names."""
-    if isinstance(data, (str, os.PathLike)):
-        return True
-    names = getattr(data, "columns", None)  # a DataFrame
-    if names is None and isinstance(data, Mapping):
-        names = data
-    if names is None:
-        names = getattr(data, "column_names", None)  # a datasets.Dataset
-    if names is None and isinstance(data, list) and data and isinstance(data[0], Mapping):
-        names = data[0]
-    known = {str(name).strip().lower() for name in (() if names is None else names)}
-    return known >= {name.strip().lower() for name in wanted}

@@ -59,6 +59,11 @@ class GlueTask:
         """The task of `kbert.finetune`."""
         return "classify" if self.labels else "regress"
 
+    @property
+    def positive_label(self) -> str | None:
+        """The label that F1 is of: 1, whatever a checkpoint's order of labels is."""
+        return "1" if "f1" in self.metrics else None
+
     def score(self, metrics: Mapping[str, float]) -> float:
         """Return the mean of the official metrics on the first dev file, which ranks settings."""
         first = next(iter(self.dev))

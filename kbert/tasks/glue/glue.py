@@ -194,13 +194,18 @@ class _Runs:
         else:
             options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
             options |= {"output": folder, "seed": seed} | self.run_options
+            options |= {"positive_label": task.positive_label}
             # the last weights, as the paper's: the number of epochs is a point of the grid
             options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
             tuned = finetune(self.bert, task.kind, **files, **options)
         metrics = {first: tuned.metrics}
         limit = length_of_examples(tuned.bert, self.options.get("max_length")) if others else None
         for suffix in others:
-            metrics[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
+            metrics[suffix] = evaluate(
+                *(tuned.bert, task.kind, data.dev[suffix]),
+                max_length=limit,
+                positive_label=task.positive_label,
+            )
         return {
             name + suffix: metrics[suffix][name] for suffix in data.dev for name in task.metrics
         }

@@ -3,16 +3,15 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_lines import Row, read_numbered_lines
-from kbert.io.text_bytes import drop_ending
 from kbert.tasks.table_task import check_width
+from kbert.tasks.tagging.layout import CONLLU_COLUMNS, Layout, Line, find_layout
 
-_CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
 WORDS = ("words", "tokens")  # what people call the two columns of rows
 LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos", "label")
 _COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal Dependencies
@@ -44,9 +43,14 @@ def read_conll(
     path: Path,
     options: ColumnOptions,
     find_header: Callable[[Sequence[Row], ColumnOptions], bool],
-) -> list[Sentence]:
-    """Return the sentences of a CoNLL file, without its header; an error has the line's number."""
-    words = list(_read_words(path, options))
+) -> tuple[list[Sentence], Layout]:
+    """Return the sentences of a CoNLL file, without its header, and the columns that were read.
+
+    An error has the line's number.
+    """
+    lines = list(_read_lines(path))
+    layout = find_layout(path, lines, options)
+    words = list(_read_words(lines, layout))
     texts = [word for word in words if " " in word.text]
     if 2 * len(texts) > len(words):
         raise ValueError(
@@ -54,13 +58,13 @@ def read_conll(
             f"text, {texts[0].text!r:.60}: take the task classify for a label per text, or give "
             '{"words": […], "labels": […]} on each line of a .jsonl file'
         )
-    lines = [(word.location, [word.text, word.label]) for word in words]
+    pairs = [(word.location, [word.text, word.label]) for word in words]
     named = [name for name in options.names if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
-    if words and find_header(lines, options):
+    if words and find_header(pairs, options):
         words = words[1:]
     groups = itertools.groupby(words, key=lambda word: word.sentence)
-    return [Sentence(*list(zip(*group, strict=True))[1:]) for _, group in groups]
+    return [Sentence(*list(zip(*group, strict=True))[1:]) for _, group in groups], layout
 
 
 class _Word(NamedTuple):
@@ -70,45 +74,32 @@ class _Word(NamedTuple):
     location: str
 
 
-def _read_words(path: Path, options: ColumnOptions) -> Iterator[_Word]:
-    """Yield the words of a CoNLL file; `sentence` is other after each blank line."""
-    universal = drop_ending(path).suffix == ".conllu"
-    names: list[str] = []
-    sentence, (word, label) = 0, (1, 3) if universal else (0, -1)
+def _read_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of words of a CoNLL file; `sentence` is other after each blank line."""
+    sentence = 0
     for number, line in read_numbered_lines(path):
-        location = f"{path}, line {number}"
-        cells = line.split("\t") if "\t" in line else line.split()
         if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
             continue
-        if not line.strip():
+        if line.strip():
+            cells = line.split("\t") if "\t" in line else line.split()
+            yield Line(sentence, cells, f"{path}, line {number}")
+        else:
             sentence += 1
-        # 3-4: two words as one; 8.1: left out
-        elif not universal or cells[0].isdecimal():
-            if not names:
-                names = cells
-                if options.text is not None:
-                    word = _index(options.text, cells, location)
-                if options.label is not None:
-                    label = _index(options.label, cells, location)
-            if universal and len(cells) != _CONLLU_COLUMNS:
-                raise ValueError(
-                    f"{location}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}"
-                )
-            pair = [cells[column].strip() for column in (word, label) if column < len(cells)]
-            if len(cells) < 2 or len(pair) < 2 or not all(pair):
-                text = " ".join(cells)[:60]
-                raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
-            yield _Word(sentence, pair[0], pair[1], location)
-            check_width(cells, names, location)  # the last one may be no label
 
 
-def _index(name: str, cells: list[str], location: str) -> int:
-    """Return the index of a column that was named, or numbered from 1 on."""
-    names = {str(n): n - 1 for n in range(1, len(cells) + 1)}
-    names |= {cell.strip().lower(): n for n, cell in enumerate(cells)}
-    if name.strip().lower() not in names:
-        raise ValueError(
-            f"{location}: there is no column {name!r}, only {', '.join(cells)[:60]}: give one of "
-            f"these, or a column's number, 1 … {len(cells)}"
-        )
-    return names[name.strip().lower()]
+def _read_words(lines: Iterable[Line], layout: Layout) -> Iterator[_Word]:
+    """Yield the words of a file's lines."""
+    names: list[str] = []
+    for sentence, cells, location in lines:
+        if layout.universal and not cells[0].isdecimal():  # 3-4: two words as one; 8.1: left out
+            continue
+        names = names or cells
+        if layout.universal and len(cells) != CONLLU_COLUMNS:
+            raise ValueError(f"{location}: expected {CONLLU_COLUMNS} columns, got {len(cells)}")
+        columns = [column for column in (layout.word, layout.label) if column < len(cells)]
+        pair = [cells[column].strip() for column in columns]
+        if len(cells) < 2 or len(pair) < 2 or not all(pair):
+            text = " ".join(cells)[:60]
+            raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
+        yield _Word(sentence, pair[0], pair[1], location)
+        check_width(cells, names, location)  # the last one may be no label

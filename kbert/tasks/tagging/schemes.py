@@ -11,14 +11,18 @@ from typing import NamedTuple
 
 OUTSIDE = "O"
 _TAGS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"}
+# Tags of which a type has one where it has the tag: each scheme ends or goes on what it began.
+_COMPANIONS = {"E": "BI", "L": "B", "M": "B"}
 _PREFIX = re.compile(r"(?P<tag>[BIESLUM])-(?P<type>.+)", re.DOTALL)
-# Other labels look like these too ("vitamin-B"), so only data with O have them.
+# Other labels look like these too ("vitamin-B"), so only data with O, and with B and I of a type,
+# have them.
 _RARER = (
     re.compile(r"(?P<tag>[BIESLUM])_(?P<type>.+)", re.DOTALL),
     re.compile(r"(?P<type>.+)-(?P<tag>[BIESLUM])", re.DOTALL),
     re.compile(r"(?P<type>.+)_(?P<tag>[BIESLUM])", re.DOTALL),
 )
 _BARE = re.compile(r"(?P<tag>[BIESLUM])(?P<type>)")
+_FILLER = re.compile(r"X|\W*(PAD|CLS|SEP|UNK)\W*", re.IGNORECASE)  # labels of no word
 
 
 class Scheme(NamedTuple):
@@ -41,26 +45,46 @@ class Scheme(NamedTuple):
 def find_scheme(labels: Collection[str]) -> Scheme | None:
     """Return the scheme of a tagger's labels; None if they are no tags of entities.
 
-    There may be odd labels beside the tags (X, PAD), as many as there are tags at most.
+    There may be odd labels beside the tags: fillers (X, PAD), and half as many others as there are
+    tags at most. Without B and I, as where each entity is one word, there are none.
     """
     tags = _read_tags(labels, _PREFIX)
     if OUTSIDE in labels:
         rarer = [_read_tags(labels, pattern) for pattern in _RARER]
-        tags = max([tags, *rarer], key=len)  # the first of equals
+        tags = max(
+            [tags, *[found for found in rarer if _has_both(found)]], key=len
+        )  # the first of equals
     tags = tags or _read_bare(labels)
 
     odd = tuple(label for label in labels if label not in tags and label != OUTSIDE)
-    if not tags or len(odd) > len(tags):
+    others = [label for label in odd if not _FILLER.fullmatch(label)]
+    begins = any(tag[0] in "BI" for tag in tags.values())
+    if not tags or 2 * len(others) > len(tags) or (others and not begins):
         return None
     return Scheme(dict.fromkeys(labels, OUTSIDE) | tags, odd)
 
 
 def _read_tags(labels: Collection[str], pattern: re.Pattern) -> dict[str, str]:
-    """Return the labels that match, by label as "B-type"."""
-    matches = {label: pattern.fullmatch(label) for label in labels}
-    return {
-        label: f"{_TAGS[match['tag']]}-{match['type']}" for label, match in matches.items() if match
-    }
+    """Return the labels that match, by label as "B-type", except those that fit no scheme."""
+    matches = {label: match for label in labels if (match := pattern.fullmatch(label))}
+    of_type: dict[str, str] = {}
+    for match in matches.values():
+        of_type[match["type"]] = of_type.get(match["type"], "") + match["tag"]
+
+    # IOE2 has no B: an entity of one word is E
+    letters = "".join(of_type.values())
+    is_ioe = not {*"BSLUM"} & {*letters} and any({*"IE"} <= {*own} for own in of_type.values())
+    tags = {}
+    for label, match in matches.items():
+        companions = _COMPANIONS.get(match["tag"])
+        if companions is None or is_ioe or {*companions} & {*of_type[match["type"]]}:
+            tags[label] = f"{_TAGS[match['tag']]}-{match['type']}"
+    return tags
+
+
+def _has_both(tags: dict[str, str]) -> bool:
+    """Return whether there are a B and an I of the same type."""
+    return any(tag[0] == "B" and f"I{tag[1:]}" in tags.values() for tag in tags.values())
 
 
 def _read_bare(labels: Collection[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from kbert.data.labelled.data_warnings import list_labels
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.io.wording import first_few
+from kbert.io.wording import data_of, first_few
 from kbert.tasks import metrics
 from kbert.tasks.finetuning.data_summary import describe_one_class
 from kbert.tasks.intervals import Scores
@@ -22,6 +22,7 @@ from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, re
 from kbert.tasks.tagging.schemes import OUTSIDE, find_scheme
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
+_FEW = 10  # labels: so few prove nothing
 _ENTITY = re.compile(r"O|[BIESLU]-.+")
 
 
@@ -48,10 +49,31 @@ class Tagging(TableTask):
     few = 100  # words
 
     def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
-        records = LabelledRecords(read_conll(path, options, self.find_header))
-        usual = ("FORM", "UPOS") if path.suffix == ".conllu" else ("the first", "the last")
-        records.columns = {"texts": [options.text or usual[0]], "label": options.label or usual[1]}
+        sentences, layout = read_conll(path, options, self.find_header)
+        records, names = LabelledRecords(sentences), layout.name()
+        records.columns = {
+            "texts": [options.text or names[0]],
+            "label": options.label or names[1],
+        }
+        if records:
+            self.check_records(records, (), Columns((0,), 1), options, "")
         return records
+
+    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
+        """Refuse labels that are more than the words, or most of which occur once."""
+        words = [word for sentence in records for word in sentence.words]
+        labels = [label for sentence in records for label in sentence.labels]
+        different = len({*labels})
+        if options.names or options.known_labels or records.labels or different <= _FEW:
+            return
+        if 2 * different <= len(labels) and different <= len({*words}):
+            return
+        raise ValueError(
+            f"{data_of(records[0].locations[0])}: the labels must repeat, got {different:,} "
+            f"different ones of {len(words):,} words. If words and labels are swapped, or in other "
+            "columns, name the columns: --text-column and --label-column (in Python text_column "
+            "and label_column)"
+        )
 
     def split_labels(self, cell: str) -> tuple[str]:
         """Return one label for all entities."""

@@ -1,0 +1,141 @@
+"""Detection of the columns of words and labels in a CoNLL file."""
+
+import itertools
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.io.text_bytes import drop_ending
+from kbert.tasks.tagging.schemes import find_scheme
+
+_logger = logging.getLogger("kbert")
+CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
+_FORM, _UPOS = 1, 3
+_UNIVERSAL_ID = re.compile(r"\d+([-.]\d+)?")
+_WAY = "--text-column and --label-column (in Python text_column and label_column)"
+
+
+class Line(NamedTuple):
+    """A word's line: the number of its sentence, its cells, and its file and line."""
+
+    sentence: int
+    cells: list[str]
+    location: str
+
+
+class Layout(NamedTuple):
+    """Indices of the columns of words and labels; −1 is the last one.
+
+    `universal` is True for CoNLL-U, which also has lines that are no words.
+    """
+
+    word: int = 0
+    label: int = -1
+    universal: bool = False
+
+    def name(self) -> tuple[str, str]:
+        """Name the columns of words and labels."""
+        if self.universal and (self.word, self.label) == (_FORM, _UPOS):
+            return "FORM", "UPOS"
+        numbers = {0: "the first", -1: "the last"}
+        word, label = (numbers.get(n, str(n + 1)) for n in (self.word, self.label))
+        return word, label
+
+
+def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> Layout:
+    """Return the columns that the user names, or else those that the cells look like.
+
+    A warning says so where the words are not in the first column, or the labels not in the last.
+    A ValueError says which columns to choose where no label's column is known.
+    """
+    universal = drop_ending(path).suffix == ".conllu"
+    words = [line for line in lines if not universal or line.cells[0].isdecimal()]
+    if not words:
+        return Layout(universal=universal)
+    layout = Layout(_FORM, _UPOS, True) if universal else _detect_layout(lines, options)
+    if options.text is not None:
+        layout = layout._replace(word=_find_index(options.text, words[0]))
+    if options.label is not None:
+        layout = layout._replace(label=_find_index(options.label, words[0]))
+    if options.text is None and layout.word == layout.label:
+        layout = layout._replace(word=1)
+    return layout
+
+
+def _detect_layout(lines: Sequence[Line], options: ColumnOptions) -> Layout:
+    """Return the columns of a file that is not called .conllu."""
+    location = lines[0].location
+    if _is_universal(lines):
+        if options.label is None:
+            raise ValueError(
+                f"{location}: these lines are CoNLL-U, the last column of which has no labels. "
+                "For parts of speech (UPOS) rename the file to .conllu, or give --text-column 2 "
+                '--label-column 4 (in Python text_column="2", label_column="4")'
+            )
+        return Layout(_FORM, _UPOS, True)
+    if options.text is None and _have_numbers(lines):
+        _logger.warning(
+            "%s: the first column numbers the words: the words are read from column 2. %s "
+            "choose other columns",
+            *(location, _WAY),
+        )
+        return Layout(1)
+    if not options.names and _are_swapped(lines):
+        _logger.warning(
+            "%s: the first column has the labels: the words are read from column 2. %s choose "
+            "other columns",
+            *(location, _WAY),
+        )
+        return Layout(1, 0)
+    return Layout()
+
+
+def _is_universal(lines: Sequence[Line]) -> bool:
+    """Return whether lines have the columns of CoNLL-U."""
+    return all(
+        len(line.cells) == CONLLU_COLUMNS and _UNIVERSAL_ID.fullmatch(line.cells[0])
+        for line in lines
+    )
+
+
+def _have_numbers(lines: Sequence[Line]) -> bool:
+    """Return whether the first of three columns or more counts a sentence's words, from 0 or 1."""
+    if len(lines) > 1 and not lines[0].cells[0].strip().isdecimal():
+        lines = lines[1:]  # a header
+    if any(len(line.cells) < 3 or not line.cells[0].strip().isdecimal() for line in lines):
+        return False
+
+    longest = 0
+    for _, group in itertools.groupby(lines, key=lambda line: line.sentence):
+        numbers = [int(line.cells[0]) for line in group]
+        if longest == 0 and numbers[0] > 1:
+            return False
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            return False
+        longest = max(longest, len(numbers))
+    return longest > 1
+
+
+def _are_swapped(lines: Sequence[Line]) -> bool:
+    """Return whether the first of two columns has nothing but tags of entities, and a header."""
+    if any(len(line.cells) != 2 for line in lines):
+        return False
+    first, second = ({line.cells[n].strip() for line in lines} for n in (0, 1))
+    scheme = find_scheme(first)
+    has_tags = scheme is not None and {*scheme.odd} <= {lines[0].cells[0].strip()}
+    return has_tags and find_scheme(second) is None
+
+
+def _find_index(name: str, line: Line) -> int:
+    """Return the index of a column that was named, or numbered from 1 on."""
+    names = {str(n): n - 1 for n in range(1, len(line.cells) + 1)}
+    names |= {cell.strip().lower(): n for n, cell in enumerate(line.cells)}
+    if name.strip().lower() not in names:
+        raise ValueError(
+            f"{line.location}: there is no column {name!r}, only {', '.join(line.cells)[:60]}: "
+            f"give one of these, or a column's number, 1 … {len(line.cells)}"
+        )
+    return names[name.strip().lower()]
