@@ -212,7 +212,9 @@ def _refuse_other_files(folder: Path) -> None:
     """Raise a FileExistsError for a file that the shards would replace."""
     names = [name for name in os.listdir(folder) if _FILES.fullmatch(name) and name != VOCABULARY]
     if names:
-        raise FileExistsError(f"{folder / min(names)} exists, and is not of shards: {_OTHER_FOLDER}")
+        raise FileExistsError(
+            f"{folder / min(names)} exists, and is not of shards: {_OTHER_FOLDER}"
+        )
 
 
 def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> list[str]:
