@@ -10,6 +10,7 @@ followed, since kbert makes none.
 """
 
 import contextlib
+import fnmatch
 import functools
 import json
 import logging
@@ -18,7 +19,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -107,19 +108,27 @@ def find_link(folder: Path, files: Collection[str], folders: Collection[str]) ->
     return None
 
 
-def write_record(part: Path, folder: Path, *, alone: bool) -> InterruptedSave:
+def find_matching(names: Collection[str], patterns: Sequence[str]) -> set[str]:
+    """Return the names that match one of some patterns, in which * also stands for a "/"."""
+    return {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+
+
+def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> InterruptedSave:
     """Write the record of a save whose files are complete in `part`, and return it.
 
-    With `alone` the save replaces everything in the folder, else files of the same names.
+    The save replaces files of the same names, and those that match a pattern in `superseded`; the
+    folders of the latter go where they are empty then.
     """
     files, folders = list_entries(part)
-    there, there_folders = list_entries(folder)
-    replaced = there if alone else [name for name in there if name in set(files)]
+    there, _ = list_entries(folder)
+    leaving = find_matching(there, superseded)
+    replaced = [name for name in there if name in leaving.union(files)]
+    above = {parent.as_posix() for name in leaving for parent in PurePath(name).parents} - {"."}
     record: dict = {
         "files": {name: stamp(part / name) for name in files},
         "folders": folders,
         "replaced": {name: stamp(folder / name) for name in replaced},
-        "replaced_folders": there_folders if alone else [],
+        "replaced_folders": sorted(above),
     }
     (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
     return InterruptedSave(part, folder, **record)

@@ -240,7 +240,7 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     before = read_files(target)
     nobody()
     said = pytest.raises(PermissionError, match="of variables in it may not")
-    with said, atomic_folder(target, alone=True) as part:
+    with said, atomic_folder(target, superseded=["*"]) as part:
         (part / "saved_model.pb").write_text("new")
     assert read_files(target) == before
 
@@ -266,7 +266,7 @@ def test_killed_replacement_leaves_only_the_old_or_new_folder(killed_at, tmp_pat
         found.append("old" if "of_old.txt" in read_files(target) else "new")
         visible = {n: c for n, c in read_files(target).items() if not folders.is_own(n)}
         assert visible == {"old": old, "new": new}[found[-1]]
-        with atomic_folder(target, alone=True) as part:
+        with atomic_folder(target, superseded=["*"]) as part:
             (part / "empty").mkdir()
         assert [entry.name for entry in target.iterdir()] == ["empty"] and target.is_symlink()
         if not killed:

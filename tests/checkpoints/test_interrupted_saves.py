@@ -162,7 +162,7 @@ def test_a_link_to_a_folder_is_left_alone(pair, mine, tmp_path, name, capsys):
     with atomic_folder(target) as part:
         shutil.copytree(pair / "new", part, dirs_exist_ok=True)
     assert describe(kbert.load(target)) == describe(kbert.load(pair / "new"))
-    with atomic_folder(target, alone=True) as part:
+    with atomic_folder(target, superseded=["*"]) as part:
         (part / "a").write_text("a")
     assert read_tree(mine) == of_mine
 
@@ -222,8 +222,9 @@ def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     read_in_each_way(mine)
     with pytest.raises(ValueError, match="did not end"):
         kbert.load(mine / WEIGHTS)
-    for alone in (False, True):
-        with pytest.raises(ValueError, match="did not end"), atomic_folder(mine, alone=alone):
+    for superseded in ([], ["*"]):
+        refused = pytest.raises(ValueError, match="did not end")
+        with refused, atomic_folder(mine, superseded=superseded):
             raise AssertionError("nothing may be written")
     done = command(capsys, "convert", pair / "old", mine, "--overwrite")
     assert done.status == 2 and done.err.count("\n") == 1
