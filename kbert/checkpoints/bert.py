@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import fitting, formats, transfer, untrained_weights
+from kbert.checkpoints import fitting, formats, run_models, transfer, untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -245,8 +245,8 @@ def save(
     Raises:
         FileExistsError: without `overwrite`, a file or a folder with files at the path.
         ValueError: the format is unknown or cannot hold the head; the path ends as no file that
-            kbert writes; the folder has a checkpoint of another format; the model does not match
-            its configuration.
+            kbert writes; the folder has a checkpoint of another format; the path is that of a
+            run's model; the model does not match its configuration.
         OSError: the model cannot be written or uploaded.
     """
     require_bert(bert, "save")
@@ -270,12 +270,19 @@ def save(
     form = format or formats.format_for(path)
     write = formats.writer(form)
     formats.check_options(form, options)
+    run_models.refuse_model_of_run(path)
     formats.check_destination(path, form)
     if not overwrite:
         formats.refuse_to_replace(path, form)
     transfer.check_whole(bert.model, bert.spec)
-    fetching.forget_source(path)
     write(bert, path, **options)
+
+
+def replace(bert: Bert, path: Path, form: str) -> None:
+    """Save a model in place of an older one of its format, also of a run."""
+    formats.check_destination(path, form)
+    transfer.check_whole(bert.model, bert.spec)
+    formats.writer(form)(bert, path)
 
 
 def _build(

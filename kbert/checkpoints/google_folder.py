@@ -24,7 +24,6 @@ from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import bounds, extras
 from kbert.io.bounds import damage_in_one_line
-from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
@@ -111,7 +110,7 @@ def write(bert, path: Path) -> None:
             settings += " (they call this form gelu: write that into bert_config.json for them)"
         _logger.warning("%s: Google's code and keras_bert do not know %s", path, settings)
     entries = weight_names.entries_of(bert.spec, "google")
-    with atomic_folder(path) as folder:
+    with writing.replace_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
         bert.config.to_json(folder / _CONFIG)
         if bert.tokenizer is not None:

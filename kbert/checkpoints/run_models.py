@@ -1,5 +1,6 @@
 """A run's folder as a checkpoint: the model that it came to (`kbert.training.run.run_folder`)."""
 
+import os
 from pathlib import Path
 
 from kbert.io import json_schema as js
@@ -22,6 +23,13 @@ def is_run(path: Path) -> bool:
 def is_model_of_run(path: Path) -> bool:
     """Return whether a path is that of a model in a run's folder."""
     return path.name in _MODELS and is_run(path.parent)
+
+
+def refuse_model_of_run(path: Path) -> None:
+    """Raise a ValueError for a path to write to that is the model, or the adapter, of a run."""
+    target = Path(os.path.realpath(path))
+    if target.name in (*_MODELS, "adapter") and is_run(target.parent):
+        raise ValueError(f"{path} must not be the model of a run: choose another place")
 
 
 def find_card(model: Path) -> str | None:

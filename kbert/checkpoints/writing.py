@@ -1,14 +1,17 @@
 """What writers of several formats have in common: refusals, warnings, files."""
 
+import contextlib
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kbert.checkpoints import untrained_weights
+from kbert.checkpoints.hub.names import SOURCE_FILE
 from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
@@ -27,6 +30,16 @@ def require_wordpiece_bert(bert, path: Path, form: str) -> None:
             f"format {form} must have a WordPiece tokenizer, got one of "
             f"{bert.tokenizer.vocabulary.kind}{way_out}"
         )
+
+
+@contextlib.contextmanager
+def replace_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder for a checkpoint's files, see `atomic_folder`.
+
+    The address that `download` wrote into `path` goes with the files that came from there.
+    """
+    with atomic_folder(path, superseded=[SOURCE_FILE]) as folder:
+        yield folder
 
 
 def refuse_leftovers(path: Path, names: Sequence[str]) -> None:

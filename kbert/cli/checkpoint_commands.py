@@ -209,8 +209,7 @@ def convert(
     options = {name: value for name, value in options.items() if value not in (None, False)}
     _check_options(to, options, vocab)
     formats.check_destination(destination, to)
-    if run_models.is_model_of_run(destination.absolute()):
-        raise ValueError(f"{destination} must not be the model of a run: choose another place")
+    run_models.refuse_model_of_run(destination)
     replaced = formats.is_there(destination, to)
     if not overwrite:
         formats.refuse_to_replace(destination, to)

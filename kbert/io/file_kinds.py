@@ -1,10 +1,13 @@
-"""Whether a file may be replaced: only one of the kind that is written in its place.
+"""Whether a file may be replaced: only one that kbert wrote, of the kind that is written there.
 
-The first bytes tell. A picture is known by its type. What people write by hand too, as pages and
-graphs as text, is known by how kbert begins it.
+A picture and a page carry a mark, a graph as text is known by how kbert begins it, and a NumPy
+archive by the names of its arrays.
 """
 
 import os
+import struct
+import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,22 +18,27 @@ DOT_BEGINNING = "digraph model {\ngraph [rankdir=BT"
 # its width is in pixels: names stay on a line
 MERMAID_BEGINNING = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%\nflowchart BT'
 
-_BEGINNING_BYTES = 1024
-_SIGNS = {  # what the beginning of a file must contain
-    ".png": b"\x89PNG\r\n\x1a\n",
-    ".pdf": b"%PDF-",
-    ".svg": b"<svg",
-    ".npz": b"PK\x03\x04",  # NumPy's format is a ZIP archive
+_PNG_TEXT = b"tEXtComment\0written by kbert"
+_PNG_HEAD = 8 + 25  # bytes of the signature and of the first chunk, the header
+_SVG_COMMENT = b"<!-- written by kbert -->\n"
+_PDF_COMMENT = b"% written by kbert\n"  # at the end: the table of a PDF counts bytes from its start
+
+_READ_BYTES = 1024  # at either end of a file
+_SIGNS = {  # what an end of a file must contain
+    ".png": _PNG_TEXT,
+    ".pdf": _PDF_COMMENT,
+    ".svg": _SVG_COMMENT,
     ".dot": DOT_BEGINNING.encode(),
     ".mmd": MERMAID_BEGINNING.encode(),
     ".html": PAGE_MARK.encode(),
     ".htm": PAGE_MARK.encode(),
 }
+_ARRAYS = {"tokens.npy", "weights.npy", "layers.npy", "heads.npy"}  # of an `AttentionMap`
 _KINDS = {
-    ".png": "a PNG picture",
-    ".pdf": "a PDF",
-    ".svg": "an SVG picture",
-    ".npz": "a NumPy archive",
+    ".png": "a PNG picture that kbert wrote",
+    ".pdf": "a PDF that kbert wrote",
+    ".svg": "an SVG picture that kbert wrote",
+    ".npz": "a NumPy archive that kbert wrote",
     ".dot": "a graph that kbert wrote",
     ".mmd": "a graph that kbert wrote",
     ".html": "a page that kbert wrote",
@@ -38,14 +46,41 @@ _KINDS = {
 }
 
 
+def mark_picture(picture: bytes, ending: str) -> bytes:
+    """Return a .png, .svg or .pdf picture with a comment that kbert wrote it."""
+    if ending == ".png":
+        crc = struct.pack(">I", zlib.crc32(_PNG_TEXT))
+        chunk = struct.pack(">I", len(_PNG_TEXT) - len(b"tEXt")) + _PNG_TEXT + crc
+        return picture[:_PNG_HEAD] + chunk + picture[_PNG_HEAD:]
+    if ending == ".svg":
+        return picture.replace(b"<svg", _SVG_COMMENT + b"<svg", 1)
+    return picture.rstrip(b"\n") + b"\n" + _PDF_COMMENT
+
+
 def is_of_kind(path: str | os.PathLike) -> bool:
-    """Return whether a file is of the kind that its ending names; an empty file is of any kind."""
+    """Return whether kbert wrote a file, of the kind that its ending names, or it is empty."""
+    path = Path(path)
+    ending, size = path.suffix.lower(), path.stat().st_size
+    if size == 0:
+        return True
+    if ending == ".npz":
+        return _has_arrays(path)
+
     with open(path, "rb") as file:
-        beginning = file.read(_BEGINNING_BYTES)
-    sign = _SIGNS[Path(path).suffix.lower()]
-    if sign.startswith(b"<"):  # behind a declaration and a head
-        return not beginning or sign in beginning
-    return not beginning or beginning.startswith(sign)
+        if ending == ".pdf":
+            file.seek(max(0, size - _READ_BYTES))
+        part, sign = file.read(_READ_BYTES), _SIGNS[ending]
+    if ending in (".dot", ".mmd"):
+        return part.startswith(sign)
+    return sign in part
+
+
+def _has_arrays(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return set(archive.namelist()) >= _ARRAYS
+    except (zipfile.BadZipFile, ValueError):
+        return False
 
 
 def check_kind(path: str | os.PathLike) -> None:

@@ -15,7 +15,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from kbert.io.atomic_write import owner, part_folder_of
@@ -25,6 +25,7 @@ from kbert.io.interrupted_saves import (
     InterruptedSave,
     find_interrupted,
     find_link,
+    find_matching,
     is_own,
     list_entries,
     stamp,
@@ -49,10 +50,12 @@ _one_at_a_time = threading.Lock()
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike, *, superseded: Sequence[str] = ()) -> Iterator[Path]:
     """Yield a folder to write to; without an error, its files are moved to `path` at the end.
 
-    The folder is created if necessary; `alone` removes its other entries. An OSError names `path`.
+    The folder is created if necessary. Old files go if they have the name of a new one, or if their
+    path in it matches one of the patterns `superseded`, such as "variables/*". An OSError names
+    `path`.
     """
     path, target = Path(path), Path(os.path.realpath(path))  # a link stays one
     if target.exists() and not target.is_dir():
@@ -70,7 +73,7 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
             os.umask(mask)
             for entry in (part, *part.rglob("*")):  # mkdtemp's and safetensors' are their owner's
                 os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
-            _replace_files(part, target, alone)
+            _replace_files(part, target, superseded)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
@@ -97,15 +100,14 @@ def finish(path: str | os.PathLike) -> None:
         ) from None
 
 
-def _replace_files(part: Path, target: Path, alone: bool) -> None:
+def _replace_files(part: Path, target: Path, superseded: Sequence[str]) -> None:
     if not target.exists():
         os.rename(part, target)
         return
     _check_movable(part, target)
-    if alone:
-        _check_clearable(target)
+    _check_removable(target, superseded)
     finish(target)  # another writer's, since we began
-    save = write_record(part, target, alone=alone)
+    save = write_record(part, target, superseded)
     with _one_at_a_time:
         _claim_and_move(part, save)
 
@@ -121,11 +123,11 @@ def _check_movable(part: Path, target: Path) -> None:
             raise OSError(errno.EINVAL, f"{name} in it is no regular file", str(target))
 
 
-def _check_clearable(target: Path) -> None:
+def _check_removable(target: Path, superseded: Sequence[str]) -> None:
     """Raise an OSError for a file that cannot be removed, before anything is removed."""
     effective = os.access in os.supports_effective_ids
-    inner = (entry for entry in target.rglob("*") if entry.is_dir() and not entry.is_symlink())
-    for folder in (target, *inner):
+    leaving = find_matching(list_entries(target)[0], superseded)
+    for folder in sorted({(target / name).parent for name in leaving}):
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
             what = f"the files of {folder.relative_to(target)} in it may not be taken away"
             raise PermissionError(errno.EACCES, what, str(target))

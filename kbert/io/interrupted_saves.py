@@ -3,14 +3,16 @@
     FOLDER/.kbert.HOST-PID.new/             the files of the save that are not in FOLDER yet
     FOLDER/.kbert.HOST-PID.new/.kbert.json  its record: all its files, and the files they replace
 
-The record has the size and the time of change of each file. So a save is read, and its files are
-moved, only while FOLDER is as that save left it. A folder that somebody else put there, in an
-archive for example, knows neither for the files of the user: it is refused. A link is never
+The record has a stamp of the content of each file. So a save is read, and its files are moved, only
+while FOLDER is as that save left it, or is a copy of it. A folder that somebody else put there, in
+an archive for example, does not know the files of the user: it is refused. A link is never
 followed, since kbert makes none.
 """
 
 import contextlib
+import fnmatch
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -18,7 +20,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -32,8 +34,8 @@ PREFIX = ".kbert"
 RECORD = ".kbert.json"
 _WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 
-_WHOLE = js.whole(-(2**62), 2**62)
-_STAMPS = js.mapping_of(js.list_of(_WHOLE), "[bytes, time of change] by path")
+_DIGESTED = 1 << 20  # bytes at either end of a file: weights are large
+_STAMPS = js.mapping_of(js.TEXT, "stamps by path")
 _SCHEMA = js.fields(
     {
         "files": _STAMPS,
@@ -49,15 +51,14 @@ _SCHEMA = js.fields(
 class InterruptedSave:
     """A save that was killed while it moved its files from `path` into `folder`.
 
-    Paths are relative to the folder, with "/". A stamp is a file's size in bytes and its time of
-    change in nanoseconds.
+    Paths are relative to the folder, with "/". For stamps see `stamp`.
     """
 
     path: Path
     folder: Path
-    files: Mapping[str, list[int]]  # stamps of the save's files
+    files: Mapping[str, str]  # stamps of the save's files
     folders: Collection[str]  # that the save's files are in, or that it has without a file
-    replaced: Mapping[str, list[int]]  # stamps of the files that are replaced or removed
+    replaced: Mapping[str, str]  # stamps of the files that are replaced or removed
     replaced_folders: Collection[str]  # that are removed, once they are empty
 
 
@@ -83,15 +84,31 @@ def is_own(name: str) -> bool:
     return name.startswith(f"{PREFIX}.")
 
 
-def stamp(path: Path) -> list[int] | None:
-    """Return the size and the time of change of a file or a link; None: there is nothing."""
+def stamp(path: Path) -> str | None:
+    """Return a text that is equal for equal files, copies too; None: there is nothing.
+
+    It has the size and a digest of the first and the last MiB, or where a link leads.
+    """
     try:
         status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            return f"link to {os.readlink(path)}"
+        if not stat.S_ISREG(status.st_mode):
+            return "no file"
+        return f"{status.st_size} bytes, {_digest_ends(path, status.st_size)}"
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if stat.S_ISDIR(status.st_mode):
-        return [-1, -1]  # which no file has
-    return [status.st_size, status.st_mtime_ns]
+
+
+def _digest_ends(path: Path, size: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.blake2b(file.read(_DIGESTED), digest_size=16)
+            file.seek(max(_DIGESTED, size - _DIGESTED))
+            digest.update(file.read(_DIGESTED))
+    except PermissionError:  # it can be replaced nevertheless
+        return "not readable"
+    return digest.hexdigest()
 
 
 def find_link(folder: Path, files: Collection[str], folders: Collection[str]) -> str | None:
@@ -107,19 +124,27 @@ def find_link(folder: Path, files: Collection[str], folders: Collection[str]) ->
     return None
 
 
-def write_record(part: Path, folder: Path, *, alone: bool) -> InterruptedSave:
+def find_matching(names: Collection[str], patterns: Sequence[str]) -> set[str]:
+    """Return the names that match one of some patterns, in which * also stands for a "/"."""
+    return {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+
+
+def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> InterruptedSave:
     """Write the record of a save whose files are complete in `part`, and return it.
 
-    With `alone` the save replaces everything in the folder, else files of the same names.
+    The save replaces files of the same names, and those that match a pattern in `superseded`; the
+    folders of the latter go where they are empty then.
     """
     files, folders = list_entries(part)
-    there, there_folders = list_entries(folder)
-    replaced = there if alone else [name for name in there if name in set(files)]
+    there, _ = list_entries(folder)
+    leaving = find_matching(there, superseded)
+    replaced = [name for name in there if name in leaving.union(files)]
+    above = {parent.as_posix() for name in leaving for parent in PurePath(name).parents} - {"."}
     record: dict = {
         "files": {name: stamp(part / name) for name in files},
         "folders": folders,
         "replaced": {name: stamp(folder / name) for name in replaced},
-        "replaced_folders": there_folders if alone else [],
+        "replaced_folders": sorted(above),
     }
     (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
     return InterruptedSave(part, folder, **record)

@@ -13,7 +13,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file, write_atomically
-from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING
+from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING, mark_picture
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
 
@@ -105,8 +105,10 @@ def plot(
     ending = path.suffix.lower()
     if ending == ".mmd":
         picture = to_mermaid(layers, blocks).encode()
+    elif ending == ".dot":
+        picture = to_dot(layers, blocks).encode()
     else:
-        picture = _draw(to_dot(layers, blocks), ending)
+        picture = mark_picture(_draw(to_dot(layers, blocks), ending), ending)
     write_atomically(path, picture)
     return path
 
@@ -116,8 +118,6 @@ def _draw(dot: str, ending: str) -> bytes:
 
     Graphviz 2.42 ends in an assertion (maze.c, trapezoid.c) for some sizes of boxes.
     """
-    if ending == ".dot":
-        return dot.encode()
     try:
         picture = graphviz.draw(dot, ending[1:])
     except RuntimeError:

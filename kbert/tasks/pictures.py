@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io.atomic_write import write_atomically
+from kbert.io.file_kinds import mark_picture
 
 PICTURES = (".png", ".svg", ".pdf")
 _DOTS_PER_INCH = 150
@@ -40,4 +41,4 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
             dpi = min(dpi, most_pixels / max(figure.get_size_inches()))
         file = io.BytesIO()
         figure.savefig(file, format=kind, dpi=dpi, metadata=no_date)
-    write_atomically(path, file.getvalue())
+    write_atomically(path, mark_picture(file.getvalue(), path.suffix.lower()))

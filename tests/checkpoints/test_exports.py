@@ -386,6 +386,23 @@ def test_saved_model_replaces_nothing_else(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.full
+def test_saved_model_leaves_the_files_of_others_in_its_folders(tmp_path):
+    """As TensorFlow Serving's requests to warm up with."""
+    bert, _ = bert_of(tokenizer=kbert.Tokenizer.from_vocab(WORDS, lowercase=True))
+    path = written("saved_model", bert, tmp_path / "saved")
+    files = [entry for entry in path.rglob("*") if entry.is_file()]
+    mine = ("assets.extra/warmup", "assets/logo.txt", "variables/notes.txt", "tokenizer/my.md")
+    for name in mine:
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text("mine")
+    (path / "variables" / "variables.data-00001-of-00002").write_text("old")
+    written("saved_model", bert, path)
+    left = {entry for entry in path.rglob("*") if entry.is_file()} - {*files}
+    assert left == {path / name for name in mine}
+    assert {file.read_text() for file in left} == {"mine"}
+
+
 @pytest.mark.parametrize("form", ["onnx", "litert"])
 def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch, form):
     bert, _ = bert_of()

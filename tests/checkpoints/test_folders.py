@@ -1,5 +1,6 @@
 """A folder is whole at every moment at which its writer may be killed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import read_files
 from helpers.folder_trees import read_tree
+from helpers.small_berts import small_bert
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -240,7 +242,7 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     before = read_files(target)
     nobody()
     said = pytest.raises(PermissionError, match="of variables in it may not")
-    with said, atomic_folder(target, alone=True) as part:
+    with said, atomic_folder(target, superseded=["*"]) as part:
         (part / "saved_model.pb").write_text("new")
     assert read_files(target) == before
 
@@ -266,12 +268,29 @@ def test_killed_replacement_leaves_only_the_old_or_new_folder(killed_at, tmp_pat
         found.append("old" if "of_old.txt" in read_files(target) else "new")
         visible = {n: c for n, c in read_files(target).items() if not folders.is_own(n)}
         assert visible == {"old": old, "new": new}[found[-1]]
-        with atomic_folder(target, alone=True) as part:
+        with atomic_folder(target, superseded=["*"]) as part:
             (part / "empty").mkdir()
         assert [entry.name for entry in target.iterdir()] == ["empty"] and target.is_symlink()
         if not killed:
             break
     assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and step < 39
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("model", "transformers"), ("model.keras", "keras"), ("adapter", "peft")]
+)
+def test_model_of_a_run_is_not_replaced(small, tmp_path, name, form):
+    """As `convert` refuses it; also where a link leads to it."""
+    run = tmp_path / "run"
+    run.mkdir()
+    settings = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
+    (run / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "link").symlink_to(run)
+    bert = small_bert(small, "encoder")
+    for folder in (run, tmp_path / "link"):
+        with pytest.raises(ValueError, match="model of a run"):
+            kbert.save(bert, folder / name, format=form, overwrite=True)
+    assert [entry.name for entry in run.iterdir()] == ["settings.json"]
 
 
 def test_folder_write_does_not_follow_file_links(old_and_new, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
+from helpers.damaged_checkpoints import read_files
 from helpers.hub_cache import set_offline, wait_no_longer
 from helpers.hub_models import BERT, MINILM, check_same, failed_line
 from helpers.local_hub import Fault
@@ -375,6 +376,17 @@ def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_pat
     assert bert.source.startswith(f"hf://{BERT}@")
     kbert.save(bert, tmp_path / "out", overwrite=True)
     assert kbert.load(tmp_path / "out").source is None
+
+
+def test_failed_save_leaves_the_address_of_a_download(bert_hub, tmp_path):
+    out = kbert.download(BERT, tmp_path / "out")
+    bert = kbert.load(out)
+    (out / "tokenizer_config.json").unlink()
+    (out / "tokenizer_config.json").mkdir()
+    before = read_files(out)
+    with pytest.raises(OSError, match="tokenizer_config"):
+        kbert.save(bert, out, overwrite=True)
+    assert read_files(out) == before
 
 
 def test_download_brings_the_cache_up_to_date(bert_hub, bert_folder, minilm_folder, capsys):

@@ -4,6 +4,7 @@ The oracle is the file system: all entries with their times, before and after.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -162,7 +163,7 @@ def test_a_link_to_a_folder_is_left_alone(pair, mine, tmp_path, name, capsys):
     with atomic_folder(target) as part:
         shutil.copytree(pair / "new", part, dirs_exist_ok=True)
     assert describe(kbert.load(target)) == describe(kbert.load(pair / "new"))
-    with atomic_folder(target, alone=True) as part:
+    with atomic_folder(target, superseded=["*"]) as part:
         (part / "a").write_text("a")
     assert read_tree(mine) == of_mine
 
@@ -175,8 +176,9 @@ def forge(new: Path, source: Path, **record) -> None:
     (new / RECORD).write_text(json.dumps(values))
 
 
-def stamp_of(path: Path) -> list[int]:
-    return [path.stat().st_size, path.stat().st_mtime_ns]
+def stamp_of(path: Path) -> str:
+    content = path.read_bytes()
+    return f"{len(content)} bytes, {hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     elif how == "files of the same names":
         forge(new, pair / "new")
     elif how == "removes":
-        forge(new, stuff, replaced={"thesis.txt": [4, 0]})
+        forge(new, stuff, replaced={"thesis.txt": "4 bytes, " + "0" * 32})
     elif how in ("outside", "absolute"):
         path = "../away/key" if how == "outside" else str(away / "key")
         forge(new, stuff, replaced={path: stamp_of(away / "key")})
@@ -222,8 +224,9 @@ def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     read_in_each_way(mine)
     with pytest.raises(ValueError, match="did not end"):
         kbert.load(mine / WEIGHTS)
-    for alone in (False, True):
-        with pytest.raises(ValueError, match="did not end"), atomic_folder(mine, alone=alone):
+    for superseded in ([], ["*"]):
+        refused = pytest.raises(ValueError, match="did not end")
+        with refused, atomic_folder(mine, superseded=superseded):
             raise AssertionError("nothing may be written")
     done = command(capsys, "convert", pair / "old", mine, "--overwrite")
     assert done.status == 2 and done.err.count("\n") == 1
@@ -234,7 +237,8 @@ def test_files_that_were_changed_since_are_kept(interrupt, pair, tmp_path):
     target = shutil.copytree(pair / "old", tmp_path / "bert")
     (target / "notes.txt").write_text("mine")
     interrupt(pair / "new", target)
-    shutil.copyfile(pair / "old" / "config.json", target / "config.json")  # by the user
+    config = json.loads((pair / "old" / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps(config))  # by the user
     before = read_tree(target)
     for read in (kbert.load, kbert.get_config, kbert.Tokenizer.load):
         with pytest.raises(ValueError, match=r"config\.json was changed"):
@@ -242,6 +246,34 @@ def test_files_that_were_changed_since_are_kept(interrupt, pair, tmp_path):
     with pytest.raises(ValueError, match=r"config\.json was changed"), atomic_folder(target):
         raise AssertionError("nothing may be written")
     assert read_tree(target) == before
+
+
+@pytest.mark.parametrize("moved", [0, 1, 3])
+def test_copy_of_an_interrupted_save_is_read_and_finished(interrupt, pair, tmp_path, moved):
+    """`cp -r` and archives give files other times."""
+    target = shutil.copytree(pair / "old", tmp_path / "bert")
+    interrupt(pair / "new", target, moved=moved)
+    shutil.copytree(target, tmp_path / "copy", copy_function=shutil.copyfile)
+    for number, path in enumerate(sorted((tmp_path / "copy").rglob("*"))):
+        os.utime(path, (number, number))
+    assert describe(kbert.load(tmp_path / "copy")) == describe(kbert.load(pair / "new"))
+    with atomic_folder(tmp_path / "copy") as part:
+        (part / "a").write_text("a")
+    assert read_files(tmp_path / "copy") == read_files(pair / "new") | {"a": b"a"}
+
+
+@pytest.mark.parametrize("at", [0, -1])
+def test_weights_of_an_interrupted_save_that_were_changed_are_refused(tmp_path, interrupt, at):
+    """They are large: a digest of all would take long."""
+    for name, byte in (("old", b"o"), ("new", b"n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights.bin").write_bytes(byte * (5 << 20))
+    new = interrupt(tmp_path / "new", tmp_path / "old", moved=0)
+    with open(new / "weights.bin", "r+b") as file:
+        file.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
+        file.write(b"x")
+    with pytest.raises(ValueError, match=r"weights\.bin in it was"), open_whole(tmp_path / "old"):
+        raise AssertionError("nothing may be read")
 
 
 def test_refused_writers_do_not_finish_a_save(interrupt, pair, tmp_path, capsys):

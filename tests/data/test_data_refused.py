@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.corpora import SHARD, folders, small_blocks, text_files, wikitext_shards
+from helpers.damaged_checkpoints import read_files
 from helpers.marks import full
 
 import kbert
@@ -41,6 +42,36 @@ def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
         path.write_bytes(good)
         shards = prepare(path, folders()[0], output, shard_tokens=2_000)
     assert shards.documents == 3_000
+
+
+@pytest.mark.parametrize("text", [b"", b"good\n\nnot \xff so\n"])
+def test_refused_text_leaves_the_users_files(tmp_path, text):
+    """Also a vocabulary that is equal to the tokenizer's."""
+    path, output = tmp_path / "text.txt", tmp_path / "shards"
+    path.write_bytes(text)
+    shutil.copytree(folders()[1] / "vocabulary", output / "vocabulary")
+    (output / "vocabulary" / "mine").mkdir()
+    for name in ("README.md", "mine/notes.txt", "../thesis.txt"):
+        (output / "vocabulary" / name).write_text("mine")
+    before = read_files(output)
+    with pytest.raises(ValueError, match="text"):
+        prepare(path, folders()[0], output)
+    assert read_files(output) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokens-00000.npy", "tokens-00001.npy", "sentences.npy", "documents.npy", "part-00000.json"],
+)
+@pytest.mark.parametrize("text", [b"", b"the game was released\n\n"])
+def test_users_file_of_a_shards_name_is_refused(tmp_path, name, text):
+    path, output = tmp_path / "text.txt", tmp_path / "shards"
+    path.write_bytes(text)
+    output.mkdir()
+    (output / name).write_text("mine")
+    with pytest.raises(FileExistsError, match=name):
+        prepare(path, folders()[0], output)
+    assert read_files(output) == {name: b"mine"}
 
 
 def test_damaged_npy_header_is_one_line(tmp_path):

@@ -44,7 +44,7 @@ def writing(source: Path, target: Path, alone: bool):
         files = {file.relative_to(source): file.read_bytes() for file in source.rglob("*.*")}
 
         def write():
-            with atomic_folder(target, alone=alone) as folder:
+            with atomic_folder(target, superseded=["*"] if alone else []) as folder:
                 for file, content in files.items():
                     (folder / file).parent.mkdir(parents=True, exist_ok=True)
                     (folder / file).write_bytes(content)

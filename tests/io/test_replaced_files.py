@@ -1,6 +1,9 @@
 """Nothing of the user's is written over: files of another kind never, others if it is asked."""
 
+import io
 import os
+import struct
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -8,6 +11,13 @@ from helpers.command_line import kbert as run
 
 import kbert
 from kbert.tasks.attention.attention_map import AttentionMap
+
+
+def make_archive() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, weights=np.ones(3), names=np.array(["a"]))
+    return file.getvalue()
+
 
 MINE = b"notes of mine\n"
 WRITERS = {  # of files that may be replaced by one of their kind
@@ -21,7 +31,11 @@ WRITERS = {  # of files that may be replaced by one of their kind
     "map.html": lambda path: make_map().save(path),
     "map.png": lambda path: make_map().plot(path, layer=1, head=1),
 }
-OTHERS = {  # as people write them by hand
+OTHERS = {  # as people write them by hand, and as other programs do
+    "png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + bytes(17),
+    "svg": b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n',
+    "pdf": b"%PDF-1.5\n%%EOF\n",
+    "npz": make_archive(),
     "html": b"<!doctype html>\n<html><head><title>Mine</title></head></html>\n",
     "dot": b"digraph mine { a -> b }\n",
     "mmd": b"flowchart BT\na --> b\n",
@@ -50,6 +64,20 @@ def test_only_a_file_of_its_kind_is_replaced(tmp_path, ending):
             write(path)
         assert path.read_bytes() == content
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_marked_pictures_are_opened_by_others(tmp_path):
+    """By Pillow, an XML parser and, for a PDF, where the table of its objects is."""
+    for ending in ("png", "svg", "pdf"):
+        kbert.plot("tiny", tmp_path / f"out.{ending}")
+    PIL = pytest.importorskip("PIL.Image")
+    with PIL.open(tmp_path / "out.png") as picture:
+        picture.load()
+        assert picture.text["Comment"] == "written by kbert"
+    assert ElementTree.parse(tmp_path / "out.svg").getroot().tag.endswith("}svg")
+    data = (tmp_path / "out.pdf").read_bytes()
+    start = int(data.rpartition(b"startxref\n")[2].split()[0])
+    assert data.startswith(b"%PDF-") and data[start : start + 4] == b"xref"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from safetensors.numpy import load_file, save_file
 
 import kbert
+from kbert.io import interrupted_saves
 
 OPTIONS = {"epochs": 1, "save_every": 1}
 WEIGHTS = "model.safetensors"
@@ -143,6 +144,43 @@ def test_a_run_with_links_changes_nothing_outside_of_it(labelled, tmp_path, name
     with pytest.raises(ValueError, match="must be no link"):
         kbert.resume(run, **QUIET)
     assert read_tree(mine) == before
+
+
+@pytest.mark.parametrize("name", ["interrupted save", "another checkpoint", "folder"])
+def test_run_whose_model_cannot_be_written_is_refused_before_it_trains(
+    labelled, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(interrupted_saves, "_WRITER_TIMEOUT_S", 0.0)
+    run = crash(labelled, tmp_path / "run")
+    if name == "interrupted save":
+        file = run / "model" / ".kbert.00000000-1.new" / "config.json"
+    elif name == "another checkpoint":
+        file = run / "model" / "bert_model.ckpt.index"
+        (run / "model").mkdir()
+        (run / "model" / "bert_config.json").write_text("{}")
+    else:
+        file = run / "model.keras" / "notes.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+    before = read_tree(run)
+    with pytest.raises((ValueError, IsADirectoryError), match="model"):
+        kbert.resume(run, **QUIET)
+    assert read_tree(run) == before
+
+
+def test_finished_run_of_links_is_opened(labelled, tmp_path):
+    """As `cp -rs` makes it."""
+    run = tune(labelled, tmp_path / "run", **OPTIONS).folder
+    for path in sorted(run.rglob("*")):
+        link = tmp_path / "links" / path.relative_to(run)
+        if path.is_dir():
+            link.mkdir(parents=True)
+        else:
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(path)
+    before = read_tree(tmp_path)
+    assert kbert.resume(tmp_path / "links", **QUIET).metrics
+    assert read_tree(tmp_path) == before
 
 
 def test_hidden_files_of_the_user_stay_in_a_run(labelled, tmp_path):

@@ -53,6 +53,14 @@ def test_two_runs_cannot_begin_in_one_folder(tmp_path):
     RunFolder.create(tmp_path / "run", {}, {})
 
 
+def test_users_file_that_is_called_as_the_lock_stays(labelled, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / ".lock").write_text("mine")
+    tune(labelled, run, epochs=1)
+    assert (run / ".lock").read_text() == "mine" and (run / "result.json").exists()
+
+
 class Moves(keras.callbacks.Callback):
     """Moves the run's folder after 3 steps; another may take its place."""
 

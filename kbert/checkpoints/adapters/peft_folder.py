@@ -23,7 +23,6 @@ from kbert.graph import names
 from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
-from kbert.io.folders import atomic_folder
 from kbert.io.interrupted_saves import open_whole
 from kbert.io.patterns import Patterns
 from kbert.io.wording import first_few
@@ -137,7 +136,7 @@ def write(bert, path: Path) -> None:
     arrays |= {_PREFIX + copy: tied[name] for copy, name in copies.items()}
     own = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
     own |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
-    with atomic_folder(path) as folder:
+    with writing.replace_folder(path) as folder:
         writing.save_tensors(arrays, folder / _WEIGHTS[0])
         writing.write_json(folder / CONFIG, _config(bert, adapter))
         writing.write_json(folder / OWN, own)

@@ -12,10 +12,27 @@ from kbert.io.wording import first_few
 
 _WHAT = "a SavedModel"
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
-_FILES = {  # of a SavedModel, TensorFlow's and Keras's
-    *("saved_model.pb", "fingerprint.pb", "keras_metadata.pb", "variables", "assets"),
-    *("assets.extra", TOKENIZER),
+_ENTRIES = {  # of a SavedModel, TensorFlow's and Keras's
+    "saved_model.pb",
+    "fingerprint.pb",
+    "keras_metadata.pb",
+    "variables",
+    "assets",
+    "assets.extra",
+    TOKENIZER,
 }
+# The old files that go. Others are the user's, as in assets.extra, where TensorFlow Serving looks
+# for requests to warm up with; kbert writes no assets.
+_SUPERSEDED = (
+    "saved_model.pb",
+    "fingerprint.pb",
+    "keras_metadata.pb",
+    "variables/variables.index",
+    "variables/variables.data-?????-of-?????",
+    f"{TOKENIZER}/vocab.txt",
+    f"{TOKENIZER}/tokenizer.json",
+    f"{TOKENIZER}/tokenizer_config.json",
+)
 
 
 def write(bert, path: str | os.PathLike, text: bool = False) -> None:
@@ -53,7 +70,7 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
         functions = text_answers.make_functions(bert, model)
     else:
         serving.warn_of_untrained(bert, path, model)
-    with folders.atomic_folder(path, alone=True) as folder:
+    with folders.atomic_folder(path, superseded=_SUPERSEDED) as folder:
         save(model, folder, functions)
         if bert.tokenizer is not None:
             positions = bert.config.positions
@@ -67,7 +84,7 @@ def check(path: Path) -> None:
     if path.is_dir():
         with open_whole(path) as whole:
             inside = sorted(entry.name for entry in whole.iterdir())
-    known = _FILES if "saved_model.pb" in inside else set()  # what else is there would be lost
+    known = _ENTRIES if "saved_model.pb" in inside else set()  # what else is there would be lost
     others = [name for name in inside if name not in known and not is_own(name)]
     if others or (path.exists() and not path.is_dir()):
         raise ValueError(

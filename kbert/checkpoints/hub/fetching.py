@@ -9,14 +9,13 @@ import shutil
 from pathlib import Path
 
 from kbert.checkpoints.hub import hugging_face, kaggle
-from kbert.checkpoints.hub.names import ModelName, explain_missing, list_known_models
+from kbert.checkpoints.hub.names import SOURCE_FILE, ModelName, explain_missing, list_known_models
 from kbert.checkpoints.hub.needed_files import choose_files
 from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
-_SOURCE = "kbert_source.json"  # in a folder that `download` wrote: the address with the commit
 _HUBS = {"hf": hugging_face, "kaggle": kaggle}
 
 
@@ -117,20 +116,14 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
         for file in settings + weights:
             (part / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, part / file)
-        (part / _SOURCE).write_text(json.dumps({"address": address_of(source)}) + "\n")
+        (part / SOURCE_FILE).write_text(json.dumps({"address": address_of(source)}) + "\n")
     return folder
-
-
-def forget_source(folder: Path) -> None:
-    """Remove the address that `download` wrote into a folder: other weights come there."""
-    if (folder / _SOURCE).is_file():
-        (folder / _SOURCE).unlink()
 
 
 def address_of(path: Path) -> str | None:
     """Return the address, with commit or version, of a path in a hub's cache or a copy."""
-    if (path / _SOURCE).is_file():  # `download` wrote the folder
-        address = js.read(path / _SOURCE, js.OBJECT).get("address")
+    if (path / SOURCE_FILE).is_file():  # `download` wrote the folder
+        address = js.read(path / SOURCE_FILE, js.OBJECT).get("address")
         return address if isinstance(address, str) else None
     text = path.absolute().as_posix()
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)

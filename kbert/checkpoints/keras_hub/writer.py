@@ -29,7 +29,6 @@ from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.io import extras
-from kbert.io.folders import atomic_folder
 
 if TYPE_CHECKING:
     import keras
@@ -112,7 +111,7 @@ def write(bert, path: Path) -> None:
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
     body, of_task = _read_arrays(bert, of_task=False), _read_arrays(bert, of_task=True)
-    with atomic_folder(path) as folder:
+    with writing.replace_folder(path) as folder:
         write_weights(folder / WEIGHTS, body, _name_module(BACKBONE))
         if of_task:
             write_weights(folder / TASK_WEIGHTS, of_task, _name_module(task), compiled=True)

@@ -25,7 +25,6 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
-from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
@@ -159,7 +158,7 @@ def write(
         losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
     writing.warn_of_losses(bert, path, name, losses, held)
     values = _make_config(bert, name, held)
-    with atomic_folder(path) as folder:
+    with writing.replace_folder(path) as folder:
         writing.save_tensors(arrays, folder / "model.safetensors")
         writing.write_json(folder / "config.json", values)
         if bert.tokenizer is not None:

@@ -1,9 +1,9 @@
 """Writing of a folder of shards, so that an interruption keeps everything finished."""
 
+import contextlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -21,10 +21,9 @@ from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 _OTHER_FOLDER = "choose another folder for the shards"
-_TOKENS = re.compile(r"tokens-\d{5,}\.npy")
 _PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy)")
 _FILES = re.compile(
-    f"{_TOKENS.pattern}|{_PART.pattern}|"
+    rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|"
     + "|".join(map(re.escape, (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY)))
 )
 
@@ -63,12 +62,9 @@ class ShardWriter:
         if begun.exists():
             self._check(begun)
         else:
-            if others := sorted(folder.glob(TOKENS.format(0))):
-                raise FileExistsError(f"{others[0]} exists, and is not of shards: {_OTHER_FOLDER}")
-            _refuse_other_vocabulary(folder / VOCABULARY, tokenizer)
-            with atomic_folder(folder / VOCABULARY) as part:
-                tokenizer.save(part)
-            write_atomically(begun, _json(identity))
+            _refuse_other_files(folder)
+            written = _write_vocabulary(folder / VOCABULARY, tokenizer)
+            write_atomically(begun, _json(identity | {"written": written}))
         self._shards: list[dict] = []
         while not self.done and (path := self._temporary(len(self._shards))).exists():
             self._shards.append(js.read(path, _SHARD))
@@ -143,22 +139,37 @@ class ShardWriter:
         write_atomically(self.folder / INDEX, _json(index))
 
     def discard(self) -> None:
-        """Remove the unfinished shards, because their text must change."""
-        self._remove(_TOKENS)
-        (self.folder / SENTENCES).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / VOCABULARY, ignore_errors=True)
+        """Remove what this preparation wrote, because its text must change."""
+        for number in range(len(self._shards) + 1):  # the last may lack its part-….json
+            (self.folder / TOKENS.format(number)).unlink(missing_ok=True)
+
+        # a file that was there before, equal to the tokenizer's, is the user's
+        vocabulary, written = self.folder / VOCABULARY, self._read_begun().get("written", [])
+        for path in sorted(vocabulary.glob("*")):
+            if path.name in written:
+                path.unlink()
+        if written:
+            with contextlib.suppress(OSError):  # the user's files are in it
+                vocabulary.rmdir()
         self.clean()  # last: begun.json says what the others are made from
 
     def clean(self) -> None:
-        """Remove the files that only resuming needs."""
-        self._remove(_PART)
-        (self.folder / _BEGUN).unlink(missing_ok=True)
-
-    def _remove(self, names: re.Pattern) -> None:
-        """Remove the files with such names; others in the folder are the user's."""
+        """Remove the files that only resuming needs; without begun.json there are none."""
+        if not self._is_of_this(self._read_begun()):
+            return
         for name in os.listdir(self.folder):
-            if names.fullmatch(name):
+            if _PART.fullmatch(name):
                 (self.folder / name).unlink()
+        (self.folder / _BEGUN).unlink()
+
+    def _read_begun(self) -> dict:
+        """Return what begun.json says; {}: there is none, or it is somebody's."""
+        with contextlib.suppress(OSError, ValueError):
+            return js.read(self.folder / _BEGUN, js.OBJECT)
+        return {}
+
+    def _is_of_this(self, values: dict) -> bool:
+        return all(values.get(key) == value for key, value in self.identity.items())
 
     def _temporary(self, number: int, name: str = "") -> Path:
         return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")
@@ -171,9 +182,9 @@ class ShardWriter:
 
     def _check(self, path: Path) -> None:
         values = js.read(path, js.OBJECT)
-        there = {key: values.get(key) for key in self.identity}
-        if there == self.identity:
+        if self._is_of_this(values):
             return
+        there = {key: values.get(key) for key in self.identity}
         name, old, new = next(
             iterate_differences(there, self.identity, label=lambda number, file: file["name"])
         )
@@ -197,14 +208,33 @@ def _starts(lengths):
     yield np.array([total], np.int64)
 
 
-def _refuse_other_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
-    """Raise a FileExistsError for a folder that has other files of the names that are written."""
+def _refuse_other_files(folder: Path) -> None:
+    """Raise a FileExistsError for a file that the shards would replace."""
+    names = [name for name in os.listdir(folder) if _FILES.fullmatch(name) and name != VOCABULARY]
+    if names:
+        raise FileExistsError(
+            f"{folder / min(names)} exists, and is not of shards: {_OTHER_FOLDER}"
+        )
+
+
+def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> list[str]:
+    """Write the tokenizer's files that are not there yet, and return their names.
+
+    Raise a FileExistsError for other files of these names.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer.save(temporary)
-        for new in sorted(Path(temporary).iterdir()):
-            old = folder / new.name
-            if old.exists() and old.read_bytes() != new.read_bytes():
-                raise FileExistsError(f"{old} is another vocabulary's: {_OTHER_FOLDER}")
+        files = {new.name: new.read_bytes() for new in sorted(Path(temporary).iterdir())}
+    for name in files:
+        if (old := folder / name).exists() and old.read_bytes() != files[name]:
+            raise FileExistsError(f"{old} is another vocabulary's: {_OTHER_FOLDER}")
+
+    new_names = [name for name in files if not (folder / name).exists()]
+    if new_names:
+        with atomic_folder(folder) as part:
+            for name in new_names:
+                (part / name).write_bytes(files[name])
+    return new_names
 
 
 def _save(path: Path, array: np.ndarray) -> str:

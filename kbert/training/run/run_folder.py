@@ -39,6 +39,8 @@ except ImportError:  # Windows: no lock
 
 _logger = logging.getLogger("kbert")
 _LOCK = ".lock"
+_LOCK_MARK = b"kbert\n"  # in a lock that kbert made; another one stays in the folder
+_MODELS = {"model": "transformers", "model.keras": "keras", "adapter": "peft"}  # formats by name
 _FOLDERS = ("checkpoints", "tensorboard", "model", "adapter")
 _FILES = ("settings.json", "environment.json", "metrics.jsonl", "report.html", "result.json")
 _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
@@ -164,9 +166,12 @@ class RunFolder:
         with lock_folder(self.path) as self._lock:
             try:
                 self.refuse_links()
+                self._check_destinations()
                 yield
                 if self.result is not None and self.current_path is not None:
-                    (self.current_path / _LOCK).unlink(missing_ok=True)
+                    lock = self.current_path / _LOCK
+                    if lock.exists() and lock.read_bytes() == _LOCK_MARK:
+                        lock.unlink()
             finally:
                 self._lock = None
 
@@ -176,6 +181,14 @@ class RunFolder:
         for folder in ("checkpoints", "tensorboard"):
             if (self.path / folder).is_dir():
                 refuse_links(self.path / folder, os.listdir(self.path / folder))
+
+    def _check_destinations(self) -> None:
+        """Raise before the run trains, if its model cannot be written when it is finished."""
+        from kbert.checkpoints import formats
+
+        if self.result is None:
+            for name, form in _MODELS.items():
+                formats.check_destination(self.path / name, form)
 
     def check_not_moved(self) -> None:
         """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
@@ -248,17 +261,16 @@ class RunFolder:
 
     def finish(self, bert, result: dict, recipe) -> None:
         """Write the final model in both formats and the report, and last that it is finished."""
-        from kbert.checkpoints.bert import save
+        from kbert.checkpoints.bert import replace
 
         if not self.chief:
             return
         self.check_not_moved()
         self.close()
         # an earlier end of this run, killed before its result, may have left them
-        save(bert, self.path / "model", format="transformers", overwrite=True)
-        save(bert, self.path / "model.keras", overwrite=True)
-        if bert.adapter is not None:
-            save(bert, self.path / "adapter", format="peft", overwrite=True)
+        for name, form in _MODELS.items():
+            if form != "peft" or bert.adapter is not None:
+                replace(bert, self.path / name, form)
         self.write_report(self.read_records(), result, recipe)
         _write_json(self.path / "result.json", result)
 
@@ -270,7 +282,9 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
-        if self.chief and not self.keep_checkpoints and self.result is not None:
+        if not self.chief or self.keep_checkpoints or self.result is None:
+            return
+        if self.states.folder.exists():  # else nothing changes, and links are read as files are
             self.refuse_links()
             self.states.remove_all()
 
@@ -338,7 +352,7 @@ def refuse_used(path: str | os.PathLike) -> None:
 def lock_folder(folder: Path) -> Iterator[int]:
     """Lock the folder until the process ends, killed or not; yield the lock's descriptor."""
     refuse_links(folder, [_LOCK])
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+    file = _open_lock(folder / _LOCK)
     try:
         try:
             if fcntl is not None:
@@ -350,6 +364,15 @@ def lock_folder(folder: Path) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | _NO_LINK)
+    os.write(file, _LOCK_MARK)
+    return file
 
 
 def describe_sizes(folder: Path) -> str:
