@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import importlib
 import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file, refuse_existing
 from kbert.io.file_kinds import hint_of_ending
-from kbert.io.interrupted_saves import open_whole
+from kbert.io.interrupted_saves import is_unmoved, open_whole
 from kbert.io.wording import check_choice, way_to_overwrite
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ _OTHERS = {
     "*.gguf": f"a GGUF model, {_FOR_INFERENCE}",
     "rust_model.ot": "weights of rust-bert",
 }
+# Endings of paths that mean a file; any other, as in bert-base.en, is of a folder's name.
+_OF_OTHER_FILES = re.compile(
+    r"\.(bin|ckpt|gguf|hdf5|index|mlmodel|mlpackage|msgpack|np[yz]|ot|pb|pickle|pkl|pth?|safetensors"
+    r"|csv|html?|jsonl?|md|tsv|txt|xml|ya?ml|gz|pdf|png|svg|tar|tgz)",
+    re.IGNORECASE,
+)
 _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 
 
@@ -103,6 +110,8 @@ def locate(source: str | os.PathLike) -> Path:
     path = Path(source)
     if not os.fspath(source):
         raise ValueError("a checkpoint's path must be given, got an empty one")
+    if is_unmoved(path):
+        return path
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
         path = index  # bert_model.ckpt, as Google's own code is given it
     else:
@@ -162,8 +171,7 @@ def format_for(path: Path) -> str:
     if path.suffix in (".zip", ".h5"):
         raise ValueError(f"{expected}{path.suffix}, which kbert reads and does not write")
     near = hint_of_ending(path, _ENDINGS)
-    ends_as_file = path.suffix[1:].isalpha()  # not a version of a model, such as .v2
-    if (near or ends_as_file) and not path.is_dir():
+    if (near or _OF_OTHER_FILES.fullmatch(path.suffix)) and not path.is_dir():
         way = "For a folder of that name, give format='transformers' (--to transformers)"
         raise ValueError(f"{expected}{path.suffix}: {near or 'leave it out.'} {way}")
     return "transformers"

@@ -188,6 +188,17 @@ def open_whole(path: str | os.PathLike) -> Iterator[Path]:
             yield view / path.absolute().relative_to(root)
 
 
+def is_unmoved(path: Path) -> bool:
+    """Return whether a path is none yet, but a file of an interrupted save: `open_whole` has it."""
+    if path.exists():
+        return False
+    try:
+        root, save = _find_save_of(path)
+    except ValueError:  # somebody's; the path may also be a model's name
+        return False
+    return save is not None and path.absolute().relative_to(root).as_posix() in save.files
+
+
 def refuse_interrupted(folder: Path, what: str) -> None:
     """Raise a ValueError, which says the way, for a folder with an interrupted save."""
     if find_interrupted(folder) is not None:

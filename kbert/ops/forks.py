@@ -14,7 +14,8 @@ _first_user: list[int] = []  # id of the process in which kbert used the backend
 def check_process() -> None:
     """Remember the process that uses the backend first; raise a RuntimeError in a fork of it.
 
-    torch computes there with one thread, which needs no other: the log says so once.
+    NumPy computes there as before; torch with one thread, which needs no other: the log says so
+    once.
     """
     process = os.getpid()
     if not _first_user:
@@ -24,6 +25,8 @@ def check_process() -> None:
     import keras
 
     backend = keras.backend.backend()
+    if backend == "numpy":  # has no threads, or its BLAS starts them anew
+        return
     if backend != "torch":
         raise RuntimeError(
             f"this process was forked after its parent had used kbert on {backend}, and a fork "

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -101,6 +102,20 @@ def test_interrupted_save_is_read_whole_in_each_format(
     assert kbert.inspect(tmp_path / "old").config == kbert.inspect(tmp_path / "new").config
     read_in_each_way(tmp_path / "old")
     assert read_tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("moved", [0, 3])
+def test_a_file_of_an_interrupted_save_is_opened_as_a_whole_one(
+    interrupt, pair, tmp_path, moved
+):
+    target = shutil.copytree(pair / "old", tmp_path / "bert")
+    interrupt(pair / "new", target, moved=moved)
+    before = read_tree(target)
+    wanted = kbert.inspect(pair / "new" / "model.safetensors")
+    assert kbert.inspect(target / "model.safetensors").config == wanted.config
+    with pytest.raises(ValueError, match=re.escape(f"give its folder, {target}")):
+        kbert.inspect(target / "config.json")
+    assert read_tree(target) == before
 
 
 def test_interrupted_save_is_read_in_a_folder_that_is_read_only(interrupt, pair, tmp_path, nobody):

@@ -100,6 +100,16 @@ def test_a_tensor_in_two_shards_is_one_line(several):
     assert GAMMA in load_error(several, "in one shard")
 
 
+@pytest.mark.parametrize("name", [SAFE_INDEX, TORCH_INDEX])
+def test_an_index_that_names_no_file_is_one_line(folder, name):
+    (folder / SAFE).unlink()
+    (folder / name).write_text('{"weight_map": {}}')
+    for read in (kbert.inspect, kbert.load):
+        with pytest.raises(ValueError, match=name) as raised:
+            read(folder)
+        assert "\n" not in str(raised.value)
+
+
 def test_an_adapter_beside_the_weights_is_named(folder, caplog):
     (folder / "adapter_config.json").write_text("{}")
     kbert.load(folder)

@@ -16,6 +16,10 @@ MODULES = ("attention.self.query", "attention.output.dense", "intermediate.dense
 NAMES = [f"bert.encoder.layer.{n}.{name}" for n in range(12) for name in MODULES]
 KEYS = [
     "query",
+    "encoder.layer.3.attention.self.query",
+    r"layer\.3.attention\.self.query",
+    "layer.1..output.dense|layer.1.output.dense",
+    "layer.1.output.dense".replace("output", "......"),
     "attention.output.dense",
     "output.dense",
     r".*\.layer\.[0-5]\..*(query|key)",
@@ -91,6 +95,25 @@ def test_endless_comparing_is_refused():
         for _ in range(10_000):
             patterns.find("x" * 150)
     assert time.process_time() - start < 60
+
+
+@pytest.mark.parametrize("key", ["(?:" * 4 + "|" * 20_000, "(?:" * 4 + "a{0}" * 20_000])
+def test_parts_that_match_nothing_are_counted(key):
+    start = time.process_time()
+    with pytest.raises(ValueError):
+        Patterns({"key": key + "){99}){99}){99}){99}z"}).find("query")
+    assert time.process_time() - start < 15
+
+
+@pytest.mark.parametrize("ending", ["", ".x"])
+def test_a_key_for_each_matrix_of_a_large_model_takes_little_time(ending):
+    matrices = (*MODULES, "attention.self.key", "attention.self.value")
+    keys = [f"encoder.layer.{n}.{matrix}" for n in range(36) for matrix in matrices]
+    start = time.process_time()
+    patterns = Patterns({key: rf"(.*\.)?({key})$" for key in keys})
+    found = [patterns.find(f"base_model.model.bert.{key}{ending}") for key in keys]
+    assert time.process_time() - start < 3
+    assert found == (keys if not ending else [None] * len(keys))
 
 
 @pytest.mark.parametrize("key", BAD)

@@ -132,7 +132,7 @@ def test_a_saved_model_is_replaced_if_it_is_asked(tmp_path, small):
     assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
 
 
-@pytest.mark.parametrize("name", ["out.kears", "out.onxx", "out.safetensors", "out.pt", "out.bin"])
+@pytest.mark.parametrize("name", ["out.kears", "out.onxx", "out.safetensors", "out.pt", "out.BIN"])
 def test_an_unknown_ending_is_refused(tmp_path, small, name):
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
     with pytest.raises(ValueError) as raised:
@@ -143,8 +143,8 @@ def test_an_unknown_ending_is_refused(tmp_path, small, name):
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["bert-v1.5", "bert.v2", "bert.L4"])
-def test_a_version_is_no_ending(tmp_path, small, name):
+@pytest.mark.parametrize("name", ["bert-v1.5", "bert.v2", "bert-base.en", "bert.ft", "x.final"])
+def test_a_version_or_a_word_is_no_ending(tmp_path, small, name):
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
     kbert.save(bert, tmp_path / name)
     assert (tmp_path / name / "config.json").is_file()

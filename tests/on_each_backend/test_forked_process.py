@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -83,3 +85,27 @@ def test_calls_in_a_forked_process_end_at_once(berts, backend, tmp_path):
         assert backend in said and "after the fork" in said and "\n" not in said
     assert not (tmp_path / "run").exists()
     assert repr(calls["classify"]()) == here
+
+
+@pytest.mark.full
+def test_numpy_computes_in_a_forked_process(tmp_path, small):
+    kbert.save(small_bert(small.replace(num_hidden_layers=1), "encoder"), tmp_path / "bert")
+    program = (
+        "import os, sys, kbert\n"
+        "bert = kbert.load(sys.argv[1])\n"
+        "print(kbert.embed(bert, 'a cat', progress=False).tolist(), flush=True)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    print(kbert.embed(bert, 'a cat', progress=False).tolist(), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "bert"],
+        env=os.environ | {"KERAS_BACKEND": "numpy"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and lines[0] == lines[1], done.stderr

@@ -31,6 +31,12 @@ _MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
 # What reading JSON of another shape raises. A ValueError is also what is no JSON at all.
 OTHER_SHAPE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
 _HASH = "a hash of {} hexadecimal digits"
+_ETAG = re.compile(r'(?:W/)?"?[0-9A-Za-z_-]{1,200}"?')
+_HEADERS = {  # of a file: the names of its blob and of its snapshot
+    "ETag": _ETAG,
+    "X-Linked-ETag": _ETAG,
+    "X-Repo-Commit": re.compile("[0-9a-f]{40}"),
+}
 _REPOSITORY = js.fields(  # what `download` needs of the hub's answer
     {
         "sha": js.text_of("[0-9a-f]{40}", _HASH.format(40)),
@@ -133,7 +139,8 @@ def download(name: ModelName) -> Path:
     The weights come last: a snapshot with weights is whole. Then the branch gets the new commit.
     """
     with explain_errors(name):
-        commit, files = _list_repository(name)
+        with show_progress(False):  # and no remarks on what a model's card says
+            commit, files = _list_repository(name)
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
         root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
@@ -182,8 +189,32 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
 def _download_file(name: ModelName, commit: str, file: str) -> None:
     from huggingface_hub import hf_hub_download
 
-    with refuse_other_answers(describe_cached(name)):
+    with refuse_other_answers(describe_cached(name)), _check_headers():
         hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _check_headers() -> Iterator[None]:
+    """Raise a ValueError for an answer by which huggingface_hub would write outside of its cache.
+
+    It names files of the cache by what a HEAD request's answer says, and checks nothing of it.
+    """
+    from huggingface_hub.utils import get_session
+
+    def check(response) -> None:
+        if response.request.method != "HEAD":
+            return
+        for name, pattern in _HEADERS.items():
+            value = response.headers.get(name)
+            if value is not None and not pattern.fullmatch(value):
+                raise ValueError(f"{name} must be a hash, got {value!r}")
+
+    hooks = get_session().event_hooks
+    get_session().event_hooks = hooks | {"response": [*hooks["response"], check]}
+    try:
+        yield
+    finally:
+        get_session().event_hooks = hooks
 
 
 @contextlib.contextmanager
@@ -322,6 +353,8 @@ def explain_errors(name: ModelName) -> Iterator[None]:
         raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
         response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+        if isinstance(error.__cause__, errors.FileMetadataError):
+            raise make_answer_error(describe_cached(name)) from None
         if response is None:
             raise _unreachable(name, f"{host} cannot be reached:") from None
         if response.status_code == 404 or (response.status_code == 401 and get_token() is None):

@@ -91,6 +91,8 @@ def _check_held_once(index: Path, by_shard: dict[str, list[Tensor]]) -> None:
 def list_shards(index: Path, names: Iterable[str]) -> list[Path]:
     """Return the files that an index names, each once; raise if one is missing or elsewhere."""
     names = list(dict.fromkeys(names))
+    if not names:
+        raise ValueError(f"{index} must name the files of the weights, got none")
     if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
         raise ValueError(
             f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"

@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 import tokenizers
 
+from kbert.data.tokenization.long_runs import Cuts, find_original
+
 
 class Encoding:
     """The encoding of a text, or of a pair of texts. Every list has one entry per token.
@@ -24,8 +26,11 @@ class Encoding:
         truncated: whether the text was truncated.
     """
 
-    def __init__(self, encoding: tokenizers.Encoding, segments: bool = True):
+    def __init__(
+        self, encoding: tokenizers.Encoding, segments: bool = True, cuts: Sequence[Cuts] = ()
+    ):
         self._encoding = encoding
+        self._cuts = cuts  # of each text
         self._segments = segments
 
     @cached_property
@@ -47,7 +52,14 @@ class Encoding:
 
     @cached_property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._encoding.offsets
+        offsets = self._encoding.offsets
+        if not any(self._cuts):
+            return offsets
+        cuts = [self._cuts[number or 0] for number in self._encoding.sequence_ids]
+        return [
+            (find_original(start, gone), find_original(end, gone)) if end else (start, end)
+            for (start, end), gone in zip(offsets, cuts, strict=True)
+        ]
 
     @cached_property
     def word_ids(self) -> list[int | None]:

@@ -20,6 +20,7 @@ from typing import Unpack
 
 from kbert.data.padding import pad_sequences
 from kbert.data.tokenization.encodings import EncodedBatch, Encoding
+from kbert.data.tokenization.long_runs import Cuts, may_shorten, shorten
 from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
@@ -64,6 +65,9 @@ class Tokenizer(Answering):
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
         self._pieces = vocabulary.engine()
+        self._has_short_runs = isinstance(vocabulary, Vocabulary) and may_shorten(
+            [entry["content"] for entry in vocabulary.added]
+        )
         (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
         self._segments = getattr(vocabulary, "segments", True)
         self.between_ids = pair.ids[1:-1]
@@ -148,8 +152,7 @@ class Tokenizer(Answering):
         if pair is not None:
             check_text(pair, "pair")
         texts, pairs = [text], None if pair is None else [pair]
-        encodings = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
-        return Encoding(encodings[0], self._segments)
+        return self._encode(texts, pairs, add_special_tokens, max_length, truncation)[0]
 
     @answer_old_names
     def encode_batch(
@@ -195,8 +198,7 @@ class Tokenizer(Answering):
                     f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
                     f"got {max_length}"
                 )
-        encoded = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
-        encodings = [Encoding(encoding, self._segments) for encoding in encoded]
+        encodings = self._encode(texts, pairs, add_special_tokens, max_length, truncation)
         for index, encoding in enumerate(encodings):
             if self.pad_id in encoding.ids:  # transformers attends to it; kbert's graph would not
                 token = self.tokens[self.pad_id]
@@ -212,6 +214,24 @@ class Tokenizer(Answering):
         token_ids = pad_sequences([encoding.ids for encoding in encodings], length, self.pad_id)
         segment_ids = pad_sequences([encoding.segment_ids for encoding in encodings], length, 0)
         return EncodedBatch(encodings, token_ids, segment_ids)
+
+    def _encode(self, texts: list[str], pairs: list[str] | None, *options) -> list[Encoding]:
+        """Encode by the Rust tokenizer, long runs shortened."""
+        short, cuts = self._shorten(texts)
+        short_pairs, pair_cuts = (None, None) if pairs is None else self._shorten(pairs)
+        of_texts = zip(cuts) if pair_cuts is None else zip(cuts, pair_cuts, strict=True)
+        encoded = self._pieces.encode(short, short_pairs, *options)
+        return [
+            Encoding(encoding, self._segments, gone)
+            for encoding, gone in zip(encoded, of_texts, strict=True)
+        ]
+
+    def _shorten(self, texts: list[str]) -> tuple[list[str], list[Cuts]]:
+        if not self._has_short_runs:
+            return texts, [[] for _ in texts]
+        limit = self.vocabulary.max_word_chars
+        both = [shorten(text, limit) for text in texts]
+        return [text for text, _ in both], [cuts for _, cuts in both]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Decode ids (S,) to text: join the pieces, no space before punctuation.

@@ -1,5 +1,6 @@
 """Answers of a hub with mutations lead to the same model, or to one line."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from helpers.hub_cache import wait_no_longer
 from helpers.hub_models import BERT, check_same, failed_line, write_model
 from helpers.json_mutations import Document, mutations, try_mutations
+from helpers.local_hub import Fault
 from helpers.marks import full, nightly
 
 import kbert
@@ -46,6 +48,46 @@ def test_another_shape_is_one_line(hub, capsys, shape):
         kbert.download("o/n")
     assert "login page" in failed_line(capsys, "download", "o/n")
     assert not (Path(hub_home()) / "hub").exists()
+
+
+@pytest.mark.parametrize("status", [None, 404])
+@pytest.mark.parametrize("header", ["ETag", "X-Linked-ETag", "X-Repo-Commit"])
+def test_a_header_writes_nothing_outside_of_the_cache(hub, folder, tmp_path, header, status):
+    hub.add(BERT, folder)
+    value = "../" * 12 + str(tmp_path / "evil")[1:]
+
+    def rewrite(path: str, text: str) -> str:
+        if not path.startswith("headers of"):
+            return text
+        return json.dumps(json.loads(text) | {header: value, "X-Error-Code": "EntryNotFound"})
+
+    hub.rewrite = rewrite
+    before = {*tmp_path.rglob("*")}
+    if status:
+        hub.faults["/resolve/"] = Fault(status=status)
+    with pytest.raises((ConnectionError, FileNotFoundError)):
+        kbert.download(BERT)
+    new = {*tmp_path.rglob("*")} - before - {tmp_path / "hf"}
+    assert all(tmp_path / "hf" in path.parents for path in new)
+
+
+def test_headers_of_no_hub_are_told_apart_from_no_network(hub, folder):
+    hub.add(BERT, folder)
+    hub.rewrite = lambda path, text: '{"Content-Length": 0}' if path[0] == "h" else text
+    with pytest.raises(ConnectionError, match="does not answer as Hugging Face does"):
+        kbert.download(BERT)
+
+
+def test_a_card_of_another_shape_is_not_remarked_on(hub, folder, capsys):
+    hub.add(BERT, folder)
+    card = {"cardData": {"model-index": 3}, "gated": [1], "tags": 3}
+
+    def rewrite(path: str, text: str) -> str:
+        return text if path.startswith("headers of") else json.dumps(json.loads(text) | card)
+
+    hub.rewrite = rewrite
+    kbert.download(BERT)
+    assert "model-index" not in capsys.readouterr().err
 
 
 def hub_home() -> str:
