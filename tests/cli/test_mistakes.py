@@ -173,7 +173,7 @@ MISTAKES += [
     ("convert encoder lines.txt", ".keras, .onnx, .tflite, got .txt"),
     ("convert encoder locked/out", "cannot write in this folder"),
     ("convert encoder encoder --to google", "another checkpoint"),
-    ("convert encoder google", "must not hold another checkpoint, got one of google"),
+    ("convert encoder google", "holds a checkpoint of another format (google)"),
     ("convert encoder qa", "qa holds a model: replace it with --overwrite, or choose another"),
     (
         "convert encoder encoder.keras",

@@ -73,7 +73,7 @@ def test_unfinished_run_says_how_to_resume(copied, capsys, task):
 
 def test_run_without_model_is_one_line_error(copied):
     bert = kbert.load(copied)
-    with pytest.raises(ValueError, match="must not hold a run, got one: choose another place"):
+    with pytest.raises(ValueError, match="the folder of a run, which is never replaced"):
         kbert.save(bert, copied)
     (copied / "model.keras").unlink()
     shutil.rmtree(copied / "model")
