@@ -104,9 +104,7 @@ def test_interrupted_save_is_read_whole_in_each_format(
 
 
 @pytest.mark.parametrize("moved", [0, 3])
-def test_a_file_of_an_interrupted_save_is_opened_as_a_whole_one(
-    interrupt, pair, tmp_path, moved
-):
+def test_a_file_of_an_interrupted_save_is_opened_as_a_whole_one(interrupt, pair, tmp_path, moved):
     target = shutil.copytree(pair / "old", tmp_path / "bert")
     interrupt(pair / "new", target, moved=moved)
     before = read_tree(target)
