@@ -65,9 +65,7 @@ class Tokenizer(Answering):
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
         self._pieces = vocabulary.engine()
-        self._has_short_runs = isinstance(vocabulary, Vocabulary) and may_shorten(
-            [entry["content"] for entry in vocabulary.added]
-        )
+        self._may_shorten = may_shorten([entry["content"] for entry in vocabulary.added])
         (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
         self._segments = getattr(vocabulary, "segments", True)
         self.between_ids = pair.ids[1:-1]
@@ -227,10 +225,10 @@ class Tokenizer(Answering):
         ]
 
     def _shorten(self, texts: list[str]) -> tuple[list[str], list[Cuts]]:
-        if not self._has_short_runs:
+        vocabulary = self.vocabulary
+        if not (self._may_shorten and isinstance(vocabulary, Vocabulary)):
             return texts, [[] for _ in texts]
-        limit = self.vocabulary.max_word_chars
-        both = [shorten(text, limit) for text in texts]
+        both = [shorten(text, vocabulary.max_word_chars) for text in texts]
         return [text for text, _ in both], [cuts for _, cuts in both]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
