@@ -11,6 +11,7 @@ from kbert.cli.command import Choice, command, model_names
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
 from kbert.cli.options import CONFIG, SOURCE, Output, casing, option, output_format
+from kbert.io.atomic_write import refuse_input
 
 
 def _check_config(context, parameter, value):
@@ -199,7 +200,8 @@ def convert(
 
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). --overwrite
     replaces a model of the same format there, and files of the same names. A folder with another
-    format, a run and its model are always refused.
+    format, a run and its model are always refused; so is SRC, if --head, --adapter or --ignore
+    change it.
     """
     from kbert.checkpoints import formats, run_models
     from kbert.checkpoints.hub import fetching
@@ -210,6 +212,8 @@ def convert(
     _check_options(to, options, vocab)
     formats.check_destination(destination, to)
     run_models.refuse_model_of_run(destination)
+    if head or adapter or ignore:  # else what is written has all that is read
+        refuse_input(destination, (source, adapter))
     replaced = formats.is_there(destination, to)
     if not overwrite:
         formats.refuse_to_replace(destination, to)

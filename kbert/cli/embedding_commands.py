@@ -12,7 +12,7 @@ from kbert.cli.console import say, say_json
 from kbert.cli.inputs import open_checkpoint, read_texts, read_texts_or_file
 from kbert.cli.options import POSITIVE, Input, Output, option, takes
 from kbert.io import printable
-from kbert.io.atomic_write import atomic_file, check_new_file
+from kbert.io.atomic_write import atomic_file, check_new_file, refuse_input
 from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.searching import TOP
 
@@ -79,6 +79,7 @@ def embed(source, inputs, lines, output, overwrite, form, **options):
     """
     if output is not None:
         check_new_file(output, (".npy",), "--output", overwrite=overwrite)
+        refuse_input(output, (lines, *inputs))
         if form == "json":
             raise click.UsageError("--format goes without --output: leave one of them out")
     texts = read_texts_or_file(inputs, lines)

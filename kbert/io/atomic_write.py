@@ -92,6 +92,13 @@ def refuse_existing(path: Path) -> None:
         raise FileExistsError(f"{path} exists: {way}")
 
 
+def refuse_input(path: str | os.PathLike, inputs: Iterable[str | os.PathLike | None]) -> None:
+    """Raise a ValueError for a path to write to that is an input: it would be lost."""
+    known = (entry for entry in inputs if entry is not None and os.path.exists(entry))
+    if os.path.exists(path) and any(os.path.samefile(entry, path) for entry in known):
+        raise ValueError(f"{path} must not be an input, got one: choose another place")
+
+
 def _refuse_folder(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path}: a folder, not a file")

@@ -66,6 +66,15 @@ def test_convert_over_itself_loses_nothing(capsys, both):
     assert read_files(both) == before | {"README.md": b"mine"}
 
 
+def test_convert_does_not_replace_what_it_reads_by_a_part_of_it(capsys, both, tmp_path):
+    (tmp_path / "link").symlink_to(both)
+    before = read_files(both)
+    for target in (both, tmp_path / "link"):
+        done = command(capsys, "convert", both, target, "--head", "encoder", "--overwrite")
+        assert done.status == 2 and str(target) in done.err
+    assert read_files(both) == before
+
+
 @pytest.mark.parametrize(
     ("form", "name"),
     [

@@ -160,6 +160,26 @@ def test_embed_writes_over_a_file_if_it_is_asked(saved, tmp_path, capsys):
     assert len(np.load(path)) == 2
 
 
+def test_an_input_is_not_written_over(saved, tmp_path, capsys):
+    corpus, texts = tmp_path / "words" / "vocab.txt", tmp_path / "texts.npy"
+    corpus.parent.mkdir()
+    corpus.write_text("a cat sat\nthe dog ran\n")
+    texts.write_text("a cat\n")
+    (tmp_path / "link").symlink_to(corpus.parent)
+    before = corpus.read_bytes(), texts.read_bytes()
+    folders = corpus.parent, tmp_path / "link"
+    embed = ["embed", saved[0] / "encoder"]
+    for command, output in (
+        *((["vocab", corpus, "--size", 90], folder) for folder in folders),
+        ([*embed, "--lines", texts], texts),
+        ([*embed, texts], texts),
+    ):
+        done = run(capsys, *command, "-o", output, "--overwrite")
+        assert done.status == 2 and done.err.count("\n") == 1 and str(output) in done.err
+        assert (corpus.read_bytes(), texts.read_bytes()) == before
+    assert run(capsys, "vocab", corpus, "--size", 90, "-o", tmp_path / "new").status == 0
+
+
 def test_prepare_keeps_another_vocabulary(tmp_path, small):
     corpus, mine = tmp_path / "corpus.txt", tmp_path / "shards" / "vocabulary" / "vocab.txt"
     corpus.write_text("a cat sat\nthe dog ran\n")

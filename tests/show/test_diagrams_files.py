@@ -78,7 +78,7 @@ def test_an_old_file_survives_a_failed_drawing(chain, tmp_path, monkeypatch, end
 
 def test_diagram_replaces_an_old_file_and_leaves_no_other(chain, tmp_path):
     path = tmp_path / "a.SVG"
-    path.write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"/>')
+    plot("tiny", path)
     assert plot(chain, str(path)) == path
     assert ElementTree.fromstring(path.read_bytes()).tag == f"{SVG}svg"
     assert list(tmp_path.iterdir()) == [path]

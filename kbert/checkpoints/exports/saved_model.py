@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving
+from kbert.data.tokenization.tokenizer import FILES
 from kbert.io import extras, folders
 from kbert.io.interrupted_saves import is_own, open_whole
 from kbert.io.wording import first_few
@@ -29,9 +30,7 @@ _SUPERSEDED = (
     "keras_metadata.pb",
     "variables/variables.index",
     "variables/variables.data-?????-of-?????",
-    f"{TOKENIZER}/vocab.txt",
-    f"{TOKENIZER}/tokenizer.json",
-    f"{TOKENIZER}/tokenizer_config.json",
+    *(f"{TOKENIZER}/{name}" for name in FILES),
 )
 
 

@@ -12,10 +12,11 @@ import tokenizers
 
 from kbert.data.corpus.sentences import cut, parse_corpus
 from kbert.data.corpus.text_files import find_files
-from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import FILES, Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
 from kbert.graph.config import require_positive
 from kbert.io import printable
+from kbert.io.atomic_write import refuse_input
 from kbert.io.folders import atomic_folder, check_new_folder
 
 # tokenizers' BertWordPieceTokenizer.train has these defaults
@@ -71,13 +72,15 @@ def train_vocab(
     Raises:
         FileExistsError: without `overwrite`, a folder with files.
         OSError: a file cannot be read or written.
-        ValueError: no text, or a size too small for the special tokens, the characters and the
-            [unused…] tokens.
+        ValueError: no text; a size too small for the special tokens, the characters and the
+            [unused…] tokens; a file of the corpus that would be replaced.
     """
     _check_size(size, unused)
     require_positive("min_frequency", min_frequency)
     require_positive("alphabet", alphabet)
-    check_new_folder(output, overwrite=overwrite)
+    folder = check_new_folder(output, overwrite=overwrite)
+    for name in FILES:
+        refuse_input(folder / name, find_files(corpus))
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents

@@ -32,6 +32,7 @@ from kbert.io.atomic_write import refuse_existing
 from kbert.io.folders import atomic_folder
 from kbert.io.wording import check_choice
 
+FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")  # that `Tokenizer.save` writes
 PADDINGS = ("longest", "max_length")
 
 
