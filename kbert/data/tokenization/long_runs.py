@@ -16,9 +16,9 @@ LETTERS = (
     r"\U0001f300-\U0001faff"
 )
 BLANKS = r" \t\n\r\u00a0\u3000"
-_MARKS = r"\u0300-\u036f"  # which stay, or are stripped, and end no word
-_WORD, _BLANK = re.compile(f"[{LETTERS}{_MARKS}]+"), re.compile(f"[{BLANKS}]+")
-_LETTER, _MARK = re.compile(f"[{LETTERS}]"), re.compile(f"[{_MARKS}]")
+_ACCENTS = r"\u0300-\u036f"  # which stay, or are stripped, and end no word
+_WORD, _BLANK = re.compile(f"[{LETTERS}{_ACCENTS}]+"), re.compile(f"[{BLANKS}]+")
+_LETTER, _MARK = re.compile(f"[{LETTERS}]"), re.compile(f"[{_ACCENTS}]")
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _BLOCK = 1024  # characters of a run that stay, at each end; no added token may be as long
 _LONGEST_TOKEN = 256
@@ -36,17 +36,17 @@ def may_shorten(added: Collection[str]) -> bool:
 
 def shorten(text: str, max_word_chars: int) -> tuple[str, Cuts]:
     """Return a text with the same tokens, whose runs have a few thousand characters at most."""
-    parts, cuts, position, start, gone = [], [], 0, 0, 0
+    pieces, cuts, position, start, gone = [], [], 0, 0, 0
     while position < len(text):
         run = _WORD.match(text, position) or _BLANK.match(text, position)
         cut, end = _find_middle(run, max_word_chars) if run else (0, 0)
         if cut < end:
-            parts.append(text[start:cut])
+            pieces.append(text[start:cut])
             gone += end - cut
             start = end
             cuts.append((end - gone, gone))
         position = max(position + _BLOCK, run.end() if run else 0)  # a long run has one of these
-    return ("".join([*parts, text[start:]]), cuts) if cuts else (text, [])
+    return ("".join([*pieces, text[start:]]), cuts) if cuts else (text, [])
 
 
 def _find_middle(run: re.Match, max_word_chars: int) -> tuple[int, int]:

@@ -129,10 +129,10 @@ def _split_texts(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
     source = data_of(cells[0].location)
     for label, labels, between in _UNMARKED:
         if all(labels.fullmatch(text) for text in texts):
-            found = [label.findall(text) for text in texts]
-            if any(len(values) > 1 for values in found):
+            lists = [label.findall(text) for text in texts]
+            if any(len(values) > 1 for values in lists):
                 _logger.warning("%s: the labels are separated by %s", source, between)
-            return [[_parse_truth(value) for value in values] for values in found]
+            return [[_parse_truth(value) for value in values] for values in lists]
 
     separator = _find_separator(cells, known)
     if separator is not None:
@@ -202,8 +202,8 @@ def _separates(mark: str, texts: Sequence[str]) -> bool:
 def _warn_of_words(texts: Sequence[str], source: str) -> None:
     """Warn of texts that may be several labels each: most of their words are in other texts too."""
     words = {text: set(_WORD.findall(text)) for text in set(texts)}
-    counts = Counter(word for found in words.values() for word in found)
-    several = sorted(text for text, found in words.items() if len(found) > 1)
+    counts = Counter(word for terms in words.values() for word in terms)
+    several = sorted(text for text, terms in words.items() if len(terms) > 1)
     shared = [text for text in several if any(counts[word] > 1 for word in words[text])]
     if shared and 2 * len(shared) >= len(several):
         _logger.warning(

@@ -52,14 +52,14 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
     A ValueError says which columns to choose where no label's column is known.
     """
     universal = drop_ending(path).suffix == ".conllu"
-    words = [line for line in lines if not universal or line.cells[0].isdecimal()]
-    if not words:
+    tokens = [line for line in lines if not universal or line.cells[0].isdecimal()]
+    if not tokens:
         return Layout(universal=universal)
     layout = Layout(_FORM, _UPOS, True) if universal else _detect_layout(lines, options)
     if options.text is not None:
-        layout = layout._replace(word=_find_index(options.text, words[0]))
+        layout = layout._replace(word=_find_index(options.text, tokens[0]))
     if options.label is not None:
-        layout = layout._replace(label=_find_index(options.label, words[0]))
+        layout = layout._replace(label=_find_index(options.label, tokens[0]))
     if options.text is None and layout.word == layout.label:
         layout = layout._replace(word=1)
     return layout

@@ -52,7 +52,7 @@ def find_scheme(labels: Collection[str]) -> Scheme | None:
     if OUTSIDE in labels:
         rarer = [_read_tags(labels, pattern) for pattern in _RARER]
         tags = max(
-            [tags, *[found for found in rarer if _has_both(found)]], key=len
+            [tags, *[candidate for candidate in rarer if _has_both(candidate)]], key=len
         )  # the first of equals
     tags = tags or _read_bare(labels)
 
