@@ -46,14 +46,19 @@ def find_scheme(labels: Collection[str]) -> Scheme | None:
     """Return the scheme of a tagger's labels; None if they are no tags of entities.
 
     There may be odd labels beside the tags: fillers (X, PAD), and half as many others as there are
-    tags at most. Without B and I, as where each entity is one word, there are none.
+    tags at most. Where there is neither B nor I, there may be only fillers.
     """
     tags = _read_tags(labels, _PREFIX)
     if OUTSIDE in labels:
         rarer = [_read_tags(labels, pattern) for pattern in _RARER]
+<<<<<<< HEAD
         tags = max(
             [tags, *[candidate for candidate in rarer if _has_both(candidate)]], key=len
         )  # the first of equals
+=======
+        rarer = [found for found in rarer if _has_both(found)]
+        tags = max([tags, *rarer], key=len)  # the first of equals
+>>>>>>> w/fixb
     tags = tags or _read_bare(labels)
 
     odd = tuple(label for label in labels if label not in tags and label != OUTSIDE)
