@@ -51,14 +51,8 @@ def find_scheme(labels: Collection[str]) -> Scheme | None:
     tags = _read_tags(labels, _PREFIX)
     if OUTSIDE in labels:
         rarer = [_read_tags(labels, pattern) for pattern in _RARER]
-<<<<<<< HEAD
-        tags = max(
-            [tags, *[candidate for candidate in rarer if _has_both(candidate)]], key=len
-        )  # the first of equals
-=======
-        rarer = [found for found in rarer if _has_both(found)]
+        rarer = [candidate for candidate in rarer if _has_both(candidate)]
         tags = max([tags, *rarer], key=len)  # the first of equals
->>>>>>> w/fixb
     tags = tags or _read_bare(labels)
 
     odd = tuple(label for label in labels if label not in tags and label != OUTSIDE)
