@@ -172,7 +172,7 @@ MISTAKES += [
     ("convert encoder out.keras --to transformers", "written as a folder"),
     ("convert encoder lines.txt", ".keras, .onnx, .tflite, got .txt"),
     ("convert encoder locked/out", "cannot write in this folder"),
-    ("convert encoder encoder --to google", "another checkpoint"),
+    ("convert encoder encoder --to google", "a checkpoint of another format (transformers)"),
     ("convert encoder google", "holds a checkpoint of another format (google)"),
     ("convert encoder qa", "qa holds a model: replace it with --overwrite, or choose another"),
     (
