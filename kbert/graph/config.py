@@ -247,24 +247,8 @@ class BertConfig:
             config = cls(**defaults | known)
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from None
-        config._check_implied(values, source)
+        _check_implied_sizes(config, values, source)
         return config
-
-    def _check_implied(self, values: dict, source: str) -> None:
-        """Raise a ValueError if a key of other models says another size than BERT's is."""
-        implied = {
-            "embedding_size": self.hidden_size,
-            "embedding_width": self.hidden_size,
-            "num_key_value_heads": self.num_attention_heads,
-            "head_dim": self.head_size,
-            "attention_head_size": self.head_size,
-        }
-        for key, size in implied.items():
-            if values.get(key) not in (None, size):
-                raise ValueError(
-                    f"{source}: {key} must be {size}, as in every BERT of these sizes, got "
-                    f"{js.short_repr(values[key])}"
-                )
 
     @classmethod
     @printable.escape_errors()
@@ -293,6 +277,23 @@ class BertConfig:
         if path is not None:
             write_atomically(check_new_file(path, overwrite=overwrite), text.encode())
         return text
+
+
+def _check_implied_sizes(config: BertConfig, values: dict, source: str) -> None:
+    """Raise a ValueError if a key of other models says another size than BERT's is."""
+    implied = {
+        "embedding_size": config.hidden_size,
+        "embedding_width": config.hidden_size,
+        "num_key_value_heads": config.num_attention_heads,
+        "head_dim": config.head_size,
+        "attention_head_size": config.head_size,
+    }
+    for key, size in implied.items():
+        if values.get(key) not in (None, size):
+            raise ValueError(
+                f"{source}: {key} must be {size}, as in every BERT of these sizes, got "
+                f"{js.short_repr(values[key])}"
+            )
 
 
 def find_config(folder: Path) -> Path | None:

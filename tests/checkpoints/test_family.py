@@ -119,7 +119,7 @@ def test_keras_file_keeps_family_models(folders, tmp_path):
         bert = kbert.load(folders / name)
         if name.startswith("Roberta"):
             bert = with_tokens(folders, name)
-        kbert.save(bert, tmp_path / "bert.keras")
+        kbert.save(bert, tmp_path / "bert.keras", overwrite=True)
         again = kbert.load(tmp_path / "bert.keras")
         assert again.spec == bert.spec
         if bert.tokenizer:

@@ -119,7 +119,7 @@ def open_one(path: Path, config: dict) -> str:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(str(path))
         if checkpoint.vocabulary is not None:
-            words = Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase)
+            words = Tokenizer.load(checkpoint.vocabulary, **checkpoint.rules)
             digest.update(" ".join(words.tokens).encode())
         digest.update(json.dumps(checkpoint.spec.config.to_dict()).encode())
         for entry in fit.entries:

@@ -171,7 +171,7 @@ def _stand_in(repo: str):
         config = kbert.get_config("tiny").replace(vocab_size=len(tokens), num_hidden_layers=1)
         tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
         bert = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
-        kbert.save(bert, make_snapshot(folder / HOME / "hub", repo))
+        kbert.save(bert, make_snapshot(folder / HOME / "hub", repo), overwrite=True)
 
     return put
 

@@ -318,7 +318,7 @@ def test_quantized_model_is_not_saved(small, tmp_path, mode):
     for save in (
         lambda: model.save(tmp_path / "old.keras"),
         lambda: model.save(tmp_path / "old.h5"),
-        lambda: kbert.save(bert, tmp_path / "old.keras"),
+        lambda: kbert.save(bert, tmp_path / "old.keras", overwrite=True),
         lambda: kbert.save(bert, tmp_path / "folder"),
         lambda: kbert.save(bert, tmp_path / "new.onnx"),
         lambda: keras.models.clone_model(around),

@@ -8,6 +8,7 @@ tokenizer_config.json; PreTrainedTokenizerFast takes tokenizer.json as it is.
 from pathlib import Path
 
 from kbert.io import json_schema as js
+from kbert.io import printable
 
 # Classes that are BertTokenizer. Of a tokenizer.json they take the tokens; they make the normalizer
 # and the template themselves.
@@ -48,7 +49,9 @@ def find_class(path: Path, config: dict) -> tuple[str | None, str | None]:
 def check_vocabulary_class(class_name: str | None, path: Path) -> None:
     """Raise a ValueError if a class does not read a vocab.txt by BERT's rules."""
     if class_name is not None and _kind_of(class_name) not in _BY_BERTS_RULES:
-        raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
+        raise ValueError(
+            f"{path}: its tokenizer must be BertTokenizer, got {printable.line(class_name)}"
+        )
 
 
 def follow_class(
@@ -62,7 +65,7 @@ def follow_class(
     if kind in _OTHER_RULES:
         raise ValueError(
             f"{path}: its tokenizer must be BertTokenizer, or PreTrainedTokenizerFast, which "
-            f"takes the file as it is, got {class_name}"
+            f"takes the file as it is, got {printable.line(class_name)}"
         )
     if kind in _BERTS:
         _make_anew(arguments, config)

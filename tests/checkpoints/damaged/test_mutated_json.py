@@ -96,7 +96,8 @@ def check_types(path) -> None:
                 assert is_of(getattr(owner, name), hint), (name, getattr(owner, name))
         assert type(checkpoint.spec.num_labels) is int and checkpoint.spec.num_labels > 0
         assert is_of(checkpoint.architecture, str | None)
-        assert {type(value) for value in checkpoint.rules.values()} <= {bool, type(None)}
+        kinds = {type(value) for value in checkpoint.rules.values()}
+        assert kinds <= {bool, int, tuple, type(None)}
         labels = checkpoint.labels
         if labels is not None:
             assert type(labels) is tuple and len(labels) == checkpoint.spec.num_labels
