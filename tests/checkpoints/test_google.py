@@ -302,7 +302,7 @@ def test_another_models_checkpoint_is_named(tmp_path):
 
 def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):
     tokens = kbert.Bert(small, "tokens", kbert.build_token_classifier(small))
-    with pytest.raises(ValueError, match="the head tokens: .* TokenClassifier/kernel"):
+    with pytest.raises(ValueError, match=r"the head tokens: .* TokenClassifier/kernel"):
         kbert.save(tokens, tmp_path / "tokens", format="google")
     config = small.replace(hidden_act="gelu_new", layer_norm_eps=1e-5)
     bert = kbert.Bert(config, "classifier", kbert.build_classifier(config), labels=("a", "b"))
