@@ -1,9 +1,10 @@
 """The Rust tokenizer behind `kbert.data.tokenization.tokenizer`, guarded between threads."""
 
+import contextlib
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import tokenizers
 
@@ -15,6 +16,19 @@ IDEOGRAPHS = r"\u4e00-\u9fff"
 _SHORT = 4096  # characters of a text that is tokenized whole
 _CHUNK = 1 << 18  # characters that are tokenized at a time to count tokens
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
+
+
+@contextlib.contextmanager
+def _name_panics() -> Iterator[None]:
+    """Raise a ValueError for a panic of the Rust package, which is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(
+            f"the tokenizer's file must have rules that end soon, got: {error}"
+        ) from None
 
 
 class RustTokenizer:
@@ -51,6 +65,7 @@ class RustTokenizer:
             self._boundary = re.compile(f"{others}[{boundaries}]")
         self._longest = sys.maxsize if longest is None else longest
 
+    @_name_panics()
     def encode(
         self,
         texts: list[str],
@@ -63,23 +78,6 @@ class RustTokenizer:
 
         Errors as `Tokenizer.encode`.
         """
-        try:
-            return self._encode(texts, pairs, add_special_tokens, max_length, truncation)
-        except BaseException as error:  # the Rust package's panics are no Exception
-            if type(error).__name__ != "PanicException":
-                raise
-            raise ValueError(
-                f"the tokenizer's file must have rules that end soon, got: {error}"
-            ) from None
-
-    def _encode(
-        self,
-        texts: list[str],
-        pairs: list[str] | None,
-        add_special_tokens: bool,
-        max_length: int | None,
-        truncation: str,
-    ) -> list[tokenizers.Encoding]:
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
         if max_length is not None and self._side == "right":
             if pairs is None:
