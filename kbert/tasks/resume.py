@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kbert.io import printable
@@ -9,8 +10,8 @@ from kbert.io import printable
 if TYPE_CHECKING:
     from kbert.checkpoints.bert import Bert
     from kbert.data.labelled.in_memory import Rows
-    from kbert.tasks.finetuning.recipe import Finetuned
-    from kbert.tasks.pretraining.recipe import Trained
+    from kbert.tasks.finetuning.results import Finetuned
+    from kbert.tasks.pretraining.results import Trained
     from kbert.training.run_settings import Setting
 
 
@@ -40,15 +41,31 @@ def resume(
             difference. Or a version of kbert that computes other steps started the run.
         Exception: any error of `pretrain` and `finetune`.
     """
-    from kbert.tasks.finetuning.recipe import Finetuning
-    from kbert.tasks.pretraining.recipe import Pretraining
+    from kbert.tasks.finetuning import planning as finetuning
+    from kbert.tasks.finetuning.results import Finetuned
+    from kbert.tasks.pretraining import planning as pretraining
+    from kbert.tasks.pretraining.results import Trained
     from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
     from kbert.training.run_settings import RunOptions
 
     run = RunFolder.open(folder)
-    kind = {kind.command: kind for kind in (Pretraining, Finetuning)}[run.task]
+    planning: ModuleType = finetuning if run.task == "finetune" else pretraining
+    kind: type[Finetuned] | type[Trained] = Finetuned if run.task == "finetune" else Trained
     names = [field.name for field in dataclasses.fields(RunOptions)]
-    run_options: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
-    moved = {name: options.pop(name, None) for name in kind.may_move}
-    return runner.resume(kind, run, moved, options, RunOptions(**run_options))
+    given: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
+    run_options = RunOptions(**given)
+    moved = {name: options.pop(name, None) for name in planning.MOVABLE}
+
+    if run_options.keep_checkpoints is not None:
+        run.keep_checkpoints = run_options.keep_checkpoints
+    result = run.result
+    if result is not None:
+        run.check(run.fingerprint, run.settings | options)
+        return kind.from_outcome(runner.open_finished(run, result))
+
+    run.check_computation()
+    request = planning.request_resumed(run, moved)
+    type(request.settings).from_options(request.settings.as_dict() | options)
+    run.check(run.fingerprint, run.settings | options)
+    return kind.from_outcome(runner.resume(request, run_options))

@@ -81,3 +81,14 @@ class BestWeights:
             if line["step"] == step:
                 return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
         return step, self._compute_metrics()
+
+
+def choose_best(best: BestWeights, history: History) -> dict:
+    """Give the engine the weights that are the result; describe them for result.json."""
+    step, metrics = best.restore(history)
+    return {
+        "loss": history.updates[-1]["loss"],
+        "weights_of_update": step,
+        "metrics": metrics,
+        "intervals": best.find_intervals(metrics),
+    }

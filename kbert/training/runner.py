@@ -1,8 +1,8 @@
-"""Runner of every recipe: it starts a run, or resumes it; trains; writes the result.
+"""The runner of every run: it reads, plans, builds, trains, and writes the result.
 
-    pretrain, finetune  →  start or resume  →  _train  →  kbert.training.loop.loop.train
+    start(request) or resume(request)  →  read  →  plan  →  build  →  train  →  Outcome
 
-What is trained is the recipe's (`kbert.training.recipe`), how one step is done the engine's.
+What is trained is the plan's (`kbert.training.run_plan`), how one step is done the engine's.
 """
 
 import contextlib
@@ -13,17 +13,19 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
-from kbert.checkpoints.hub.model_card import Training, make_card
+from kbert.checkpoints.hub.model_card import make_card
 from kbert.ops.keras_internals import check_seeds_are_pythons
 from kbert.training.best_weights import BestWeights
-from kbert.training.loop.history import History, Plan
-from kbert.training.recipe import Recipe, recreate, select_trained
+from kbert.training.loop.history import History, LoopPlan
 from kbert.training.run.run_folder import RunFolder, refuse_used
+from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
 
@@ -31,25 +33,194 @@ _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
 
 
-def start(recipe: Recipe, output: str | os.PathLike | None, run_options: RunOptions):
-    """Do a new run in an unused folder, or without one; return the recipe's outcome."""
+class Outcome(NamedTuple):
+    """What came of a run: its model, its history, what result.json says, and its folder."""
+
+    bert: Bert
+    history: History
+    result: dict[str, Any]
+    folder: Path | None
+
+
+def start(request: Request, output: str | os.PathLike | None, options: RunOptions) -> Outcome:
+    """Do a new run in an unused folder, or without one."""
     if output is not None:
         refuse_used(output)
-    engine = _engine(recipe, run_options)
-    _prepare(engine, recipe, run_options, begin=True)  # raises before there is a folder
+    engine, plan = _plan(request, options)
+    base_digest = _build(engine, plan, options, begin=True)  # raises before there is a folder
     run = None
     if output is not None:
-        chief = engine.backend.process == 0
-        if chief:  # one process makes it, all open it
-            options: dict = {"task": recipe.command, "data_paths": recipe.data_paths()}
-            options["summary"] = recipe.summarize()
-            options["keep_checkpoints"] = bool(run_options.keep_checkpoints)
-            options["base_digest"] = recipe.base_digest
-            RunFolder.create(output, recipe.collect_settings(), recipe.fingerprint, **options)
-        engine.barrier()
-        run = RunFolder.open(output, chief=chief)
+        run = _create_folder(engine, plan, output, base_digest, options)
     with _hold(engine, run):
-        return _train(engine, recipe, run, run_options)
+        return train(engine, plan, run, options)
+
+
+def resume(request: Request, options: RunOptions) -> Outcome:
+    """Go on with a run that is not finished; a ValueError says how data or settings differ."""
+    run = request.run
+    assert run is not None
+    engine, plan = _plan(request, options)
+    run.chief = engine.backend.process == 0
+    run.check(plan.fingerprint, run.settings | plan.recorded)
+    with _hold(engine, run):
+        state = run.states.last()
+        base_digest = _build(engine, plan, options, begin=state is None)
+        if state is not None:
+            engine.state.restore(state.arrays)
+            return train(engine, plan, run, options, done=state.step)
+
+        run.check_base(base_digest, plan.base, plan.base_may_move)
+        _logger.warning(
+            "%s has no usable training state: training starts from the beginning", run.path
+        )
+        return train(engine, plan, run, options)
+
+
+def open_finished(run: RunFolder, result: dict[str, Any]) -> Outcome:
+    """Open a finished run of any version, whose settings may have other names."""
+    run.tidy()  # it may have been killed before
+    _logger.warning(
+        "%s is finished already, after %s step%s: nothing is trained",
+        *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
+    )
+    bert = load(run.path / "model.keras")
+    if bert.adapter is None and (run.path / "adapter").is_dir():
+        bert = dataclasses.replace(bert, adapter=peft_folder.read(run.path / "adapter"))
+    return Outcome(bert, History(run.read_records()), result, run.path)
+
+
+def train(
+    engine, plan: RunPlan, run: RunFolder | None, options: RunOptions, done: int = 0
+) -> Outcome:
+    """Do the steps of a plan that are left, write the result, and return it."""
+    from kbert.training.loop import loop
+    from kbert.training.loop.throughput import Speed, measure_peak
+
+    settings, peak, how = plan.settings, options.peak_flops, "given"
+    if peak is None:
+        peak, how = measure_peak(settings.precision, engine.backend.replicas)
+    if run is not None:
+        run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+
+    best = BestWeights(engine, plan.evaluate, plan.score, plan.keep_best, run)
+    loop_plan = LoopPlan(
+        plan.steps,
+        best.evaluate if plan.evaluate else None,
+        evaluate_every=plan.evaluate_every,
+        save_every=settings.save_every,
+        score=plan.score,
+        patience=settings.patience,
+        log_every=settings.log_every,
+    )
+
+    def report(done: int, records: list[dict]) -> None:
+        if run is not None:
+            run.write_report(records, {"steps": done, "asked": plan.steps}, plan)
+
+    history = loop.train(
+        engine,
+        plan.batches,
+        loop_plan,
+        run=run,
+        start=done,
+        callbacks=options.callbacks,
+        progress=options.progress,
+        speed=Speed(plan.flops, peak),
+        report=report,
+    )
+
+    steps = history.updates[-1]["step"]
+    result = {"steps": steps, "asked": plan.steps, "stopped": history.stopped}
+    result |= plan.choose_weights(best, history)
+    bert = _make_bert(engine, plan, result)
+    if run is not None:
+        run.finish(bert, result, plan)
+        engine.barrier()  # the others have read the best state
+        run.tidy()
+    return Outcome(bert, history, result, None if run is None else run.path)
+
+
+def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
+    """Return an engine on the devices that there are, and the plan of the data."""
+    from kbert.training.engine import Engine
+
+    data = request.read(request)
+    if _models:  # layers and the engine's functions refer to each other: they outlive their run
+        gc.collect()
+        gc.collect()  # the graphs, which gradients held that went with the engine
+    # Sums in one order, before anything is computed: threads add up in another at each start, and a
+    # run that was stopped would end with other last bits than one that was not.
+    make_deterministic()
+    engine = Engine(devices=options.devices)
+    jit = request.settings.jit
+    compiled = engine.backend.default_jit if jit is None else jit
+    device = Device(compiled, engine.backend.shape_cost)
+    return engine, request.plan(request, data, device)
+
+
+def _build(engine, plan: RunPlan, options: RunOptions, begin: bool) -> str | None:
+    """Build the model and compile the step; refuse callbacks that would do harm.
+
+    To `begin` a run, the model has its first weights, and their hash is returned; else a state has
+    them.
+    """
+    from kbert.model.deferred import build_with
+    from kbert.model.lora import adapters_of
+    from kbert.training.loop.callbacks import refuse_harmful
+    from kbert.training.trained_weights import select_trained
+
+    settings = plan.settings
+    layers: Mapping[str, Any] = {}
+    digest = None
+    with seed_weights(settings.seed):
+        if begin:
+            layers, digest = plan.model.initialize()
+        spec = dataclasses.replace(plan.model.training_spec, dtype=settings.precision)
+        with engine.backend.scope():
+            model = plan.model.select_trained_part(build_with(spec, layers))
+            trained = select_trained(model, plan.model.trained, plan.model.adapter, settings)
+            if plan.extend_model is not None:
+                model = plan.extend_model(model)
+                trained = trained and trained.add_new_weights(model)
+    _models.add(model)
+    engine.prepare(
+        model,
+        plan.optimizer,
+        trained,
+        losses=plan.losses,
+        embedding_loss=plan.embedding_loss,
+        clip_norm=settings.clip_norm,
+        accumulation_steps=settings.accumulation_steps,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        seed=settings.seed,
+        jit=settings.jit,
+        steps_per_execution=options.steps_per_execution,
+    )
+
+    # refuses what replicas and micro-batches do not divide
+    engine.slice_examples(plan.batches.batch_size)
+    refuse_harmful(options.callbacks, bool(adapters_of(model)), plan.evaluate is not None)
+    return digest
+
+
+def _create_folder(
+    engine, plan: RunPlan, path, base_digest: str | None, options: RunOptions
+) -> RunFolder:
+    """Create the folder of a new run: one process makes it, all open it."""
+    is_chief = engine.backend.process == 0
+    if is_chief:
+        RunFolder.create(
+            path,
+            plan.recorded,
+            plan.fingerprint,
+            task=plan.command,
+            data_paths=plan.data_paths,
+            summary=plan.summary,
+            keep_checkpoints=bool(options.keep_checkpoints),
+            base_digest=base_digest,
+        )
+    engine.barrier()
+    return RunFolder.open(path, chief=is_chief)
 
 
 @contextlib.contextmanager
@@ -67,100 +238,27 @@ def _hold(engine, run: RunFolder | None) -> Iterator[None]:
         yield
 
 
-def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_options: RunOptions):
-    """Go on with a run, or open a finished one; return the outcome of `kind`, its recipe's class.
+def _make_bert(engine, plan: RunPlan, result: dict) -> Bert:
+    """Return the run's model: the engine's weights, its untrained layers, its adapter, its card."""
+    from kbert.model.deferred import layers_of
+    from kbert.training.trained_weights import with_adapters
 
-    `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
-    are settings, which must be the run's own.
-    """
-    if run_options.keep_checkpoints is not None:
-        run.keep_checkpoints = run_options.keep_checkpoints
-    if (result := run.result) is not None:  # of any version: its settings may have other names
-        run.check(run.fingerprint, run.settings | options)
-        run.tidy()  # it may have been killed before
-        _logger.warning(
-            "%s is finished already, after %s step%s: nothing is trained",
-            *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
-        )
-        history = History(run.read_records())
-        bert = load(run.path / "model.keras")
-        if bert.adapter is None and (run.path / "adapter").is_dir():
-            bert = dataclasses.replace(bert, adapter=peft_folder.read(run.path / "adapter"))
-        return kind.make_result(bert, history, result, run.path)
-    run.check_computation()
-    settings = kind.settings_type.from_run(run)
-    kind.settings_type.from_options(settings.as_dict() | options)
-    run.check(run.fingerprint, run.settings | options)
-    recipe = recreate(kind, run, settings, moved)
-    engine = _engine(recipe, run_options)
-    run.chief = engine.backend.process == 0
-    run.check(recipe.fingerprint, run.settings | recipe.collect_settings())
-    with _hold(engine, run):
-        state = run.states.last()
-        _prepare(engine, recipe, run_options, begin=state is None)
-        if state is not None:
-            engine.state.restore(state.arrays)
-            return _train(engine, recipe, run, run_options, done=state.step)
-        run.check_base(recipe.base_digest, recipe.base, recipe.base in recipe.may_move)
-        _logger.warning(
-            "%s has no usable training state: training starts from the beginning", run.path
-        )
-        return _train(engine, recipe, run, run_options)
+    model = plan.model
+    bert = model.make_bert(layers_of(engine.model))
+    bert = untrained_weights.record_untrained(bert, model.find_untrained())
+    if model.trained.adapted:
+        base = model.adapter.base_path if model.adapter else plan.data_paths.get(plan.base)
+        bert = with_adapters(bert, engine, base)
 
-
-def _engine(recipe: Recipe, run_options: RunOptions):
-    """Return the backend's engine, and the recipe's data: read before it, opened after it."""
-    from kbert.training.engine import Engine
-
-    recipe.read()
-    if _models:  # layers and the engine's functions refer to each other: they outlive their run
-        gc.collect()
-        gc.collect()  # the graphs, which gradients held that went with the engine
-    # Sums in one order, before anything is computed: threads add up in another at each start, and a
-    # run that was stopped would end with other last bits than one that was not.
-    make_deterministic()
-    engine = Engine(devices=run_options.devices)
-    jit = recipe.settings.jit
-    recipe.open(engine.backend.default_jit if jit is None else jit, engine.backend.shape_cost)
-    return engine
-
-
-def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> None:
-    """Build the model, newly initialized, and compile the step; refuse callbacks."""
-    from kbert.model.deferred import build_with
-    from kbert.model.lora import adapters_of
-    from kbert.training.loop.callbacks import refuse_harmful
-    from kbert.training.optimizers import Optimizer
-
-    settings = recipe.settings
-    with seed_weights(settings.seed):
-        layers = recipe.first_layers() if begin else {}
-        spec = dataclasses.replace(recipe.training_spec, dtype=settings.precision)
-        with engine.backend.scope():
-            model = recipe.select_trained_part(build_with(spec, layers))
-            trained = select_trained(recipe, model)
-            if recipe.distillation:
-                model = recipe.distillation.add_outputs(model)
-                trained = trained and trained.add_new_weights(model)
-    optimizer = Optimizer(
-        name=settings.optimizer,
-        learning_rate=settings.learning_rate,
-        total_steps=recipe.steps,
-        warmup_steps=recipe.warmup_steps,
-        schedule=settings.schedule,
-        weight_decay=settings.weight_decay,
+    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
+    card = dataclasses.replace(
+        plan.card,
+        facts=plan.describe_training(result["steps"]),
+        metrics=result.get("metrics", evaluated),
+        settings=plan.settings.as_hyperparameters(),
+        intervals=result.get("intervals", {}),
     )
-    names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
-    options = {name: getattr(settings, name) for name in names}
-    targets = recipe.distillation.losses if recipe.distillation else {}
-    options |= {"losses": {**recipe.losses, **targets}, "embedding_loss": recipe.embedding_loss}
-    options["steps_per_execution"] = run_options.steps_per_execution
-    _models.add(model)
-    engine.prepare(model, optimizer, trained, **options)
-    # refuses what replicas and micro-batches do not divide
-    engine.slice_examples(recipe.batches.batch_size)
-    evaluated = recipe.fingerprint["dev"] is not None
-    refuse_harmful(run_options.callbacks, bool(adapters_of(model)), evaluated)
+    return dataclasses.replace(bert, card=make_card(bert, training=card))
 
 
 @contextlib.contextmanager
@@ -201,76 +299,3 @@ def make_deterministic() -> None:
         flags = os.environ.get("XLA_FLAGS", "")
         if "xla_gpu_deterministic_ops" not in flags:
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
-
-
-def _train(engine, recipe: Recipe, run: RunFolder | None, run_options: RunOptions, done=0):
-    """Do the steps that are left; write the result, and return it as the user gets it."""
-    from kbert.training.loop.loop import train
-    from kbert.training.loop.throughput import Speed, measure_peak
-
-    settings, peak, how = recipe.settings, run_options.peak_flops, "given"
-    if peak is None:
-        peak, how = measure_peak(settings.precision, engine.backend.replicas)
-    if run is not None:
-        run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
-
-    def report(done: int, records: list[dict]) -> None:
-        if run is not None:
-            run.write_report(records, {"steps": done, "asked": recipe.steps}, recipe)
-
-    evaluate = recipe.evaluate if recipe.fingerprint["dev"] is not None else None
-    best = BestWeights(engine, evaluate, recipe.score, recipe.keep_best, run)
-    plan = Plan(
-        recipe.steps,
-        best.evaluate if evaluate else None,
-        evaluate_every=recipe.evaluate_every,
-        save_every=settings.save_every,
-        score=recipe.score,
-        patience=settings.patience,
-        log_every=settings.log_every,
-    )
-    history = train(
-        engine,
-        recipe.distillation or recipe.batches,
-        plan,
-        run=run,
-        start=done,
-        callbacks=run_options.callbacks,
-        progress=run_options.progress,
-        speed=Speed(recipe.flops, peak),
-        report=report,
-    )
-    steps = history.updates[-1]["step"]
-    result = {"steps": steps, "asked": recipe.steps, "stopped": history.stopped}
-    result |= recipe.choose_weights(best, history)
-    bert = _make_bert(engine, recipe, result)
-    if run is not None:
-        run.finish(bert, result, recipe)
-        engine.barrier()  # the others have read the best state
-        run.tidy()
-    return recipe.make_result(bert, history, result, None if run is None else run.path)
-
-
-def _make_bert(engine, recipe: Recipe, result: dict) -> Bert:
-    """Return the run's model: the engine's weights, its untrained layers, its adapter, its card."""
-    from kbert.model.deferred import layers_of
-    from kbert.training.trained_weights import with_adapters
-
-    bert = recipe.make_bert(layers_of(engine.model))
-    bert = untrained_weights.record_untrained(bert, recipe.find_untrained())
-    if recipe.trained.adapted:
-        paths = recipe.data_paths()
-        base = recipe.adapter.base_path if recipe.adapter else paths.get(recipe.base)
-        bert = with_adapters(bert, engine, base)
-    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
-    training = Training(
-        verb=recipe.verb,
-        base=recipe.base_address,
-        facts=recipe.describe_training(result["steps"]),
-        dev=recipe.dev_name,
-        metrics=result.get("metrics", evaluated),
-        settings=recipe.settings.as_hyperparameters(),
-        intervals=result.get("intervals", {}),
-        pairs=recipe.classifies_pairs,
-    )
-    return dataclasses.replace(bert, card=make_card(bert, training=training))

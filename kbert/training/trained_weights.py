@@ -28,6 +28,30 @@ class TrainedWeights:
         return TrainedWeights(self.variables + new, self.rates + [1.0] * len(new), self.frozen)
 
 
+def select_trained(
+    model, parts: TrainedParts, adapter: LoraAdapter | None, settings
+) -> TrainedWeights | None:
+    """Return a model's trained weights, within the engine's scope; None: all, at one rate.
+
+    `settings` are a run's; those of pretraining have no rates of layers. `adapter` is the one that
+    the run continues.
+    """
+    layer_decay = getattr(settings, "layer_decay", None)
+    head_rate = getattr(settings, "head_learning_rate", None)
+    if not parts.frozen and layer_decay is None and head_rate is None:
+        return None
+
+    return select_weights(
+        model,
+        parts,
+        settings.seed,
+        layer_decay,
+        1.0 if head_rate is None else head_rate / settings.learning_rate,
+        settings.lora_dropout,
+        adapter.pairs if adapter else None,
+    )
+
+
 def select_weights(
     model,
     selection: TrainedParts,

@@ -73,7 +73,7 @@ def encoder(adapted: bool):
     from kbert.graph.spec import GraphSpec
     from kbert.graph.trained_parts import trained_parts
     from kbert.model.builder import build
-    from kbert.tasks.embedding.recipe import encoder_of
+    from kbert.tasks.embedding.embedding_model import encoder_of
     from kbert.training.trained_weights import select_weights
 
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

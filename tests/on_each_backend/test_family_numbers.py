@@ -17,7 +17,7 @@ from kbert.data.packed_batch import pack_batch
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.builder import build
-from kbert.tasks.embedding.recipe import encoder_of
+from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer

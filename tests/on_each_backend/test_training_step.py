@@ -19,7 +19,7 @@ from kbert.graph import names
 from kbert.training import step as training_step
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
-from kbert.training.loop.history import Plan
+from kbert.training.loop.history import LoopPlan
 from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
@@ -312,7 +312,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     RunFolder.create(tmp_path / "run", {}, {})
     run = RunFolder.open(tmp_path / "run")
     with pytest.raises(NotFinite) as error:
-        train(engine, batches, Plan(STEPS, save_every=2), run=run, progress=False)
+        train(engine, batches, LoopPlan(STEPS, save_every=2), run=run, progress=False)
     text = str(error.value)
     assert f"step {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
@@ -341,7 +341,7 @@ def test_batch_callback_runs_before_the_next_step(ahead):
         on_train_batch_begin=lambda batch, logs: calls.append(("begin", batch)),
         on_train_batch_end=lambda batch, logs: calls.append(("end", batch)),
     )
-    train(engine_of(), Batches(), Plan(STEPS), callbacks=[watching], progress=False)
+    train(engine_of(), Batches(), LoopPlan(STEPS), callbacks=[watching], progress=False)
     assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
 
 
@@ -476,7 +476,7 @@ def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped)
             return {"loss": sum(pair[0] for name, pair in pairs.items() if "loss" in name)}
 
         callbacks = [stops_after(5, engine.model)] if stopped else []
-        plan = Plan(STEPS, evaluate, evaluate_every=5, save_every=4, log_every=2)
+        plan = LoopPlan(STEPS, evaluate, evaluate_every=5, save_every=4, log_every=2)
         found.append(run_of(engine, tmp_path / str(place), plan, callbacks=callbacks))
     (lines, states, why), (others, other_states, other_why) = found
     assert others == lines and other_why == why and bool(why) == stopped
@@ -497,7 +497,7 @@ def test_no_step_in_a_call_follows_a_non_finite_one(both, monkeypatch):
     for step in range(BAD):
         one.updates([Batches().batch(step)], step)
     with pytest.raises(NotFinite, match=f"step {BAD + 1} is not finite"):
-        train(several, Batches(), Plan(STEPS), progress=False)
+        train(several, Batches(), LoopPlan(STEPS), progress=False)
     assert_equal(several.state.all(), one.state.all())
 
 
@@ -509,5 +509,5 @@ def test_batch_callbacks_get_one_step_per_call(both):
             (batch, float(several.state.all()["optimizer/iteration"]))
         )
     )
-    train(several, Without(), Plan(4), callbacks=[watching], progress=False)
+    train(several, Without(), LoopPlan(4), callbacks=[watching], progress=False)
     assert seen == [(step, step + 1.0) for step in range(4)]

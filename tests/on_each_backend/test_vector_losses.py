@@ -107,7 +107,7 @@ def engine_of(dropout: float, accumulation_steps: int, **parts):
     import keras
 
     from kbert.model.lora import adapters_of
-    from kbert.tasks.embedding.recipe import encoder_of
+    from kbert.tasks.embedding.embedding_model import encoder_of
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
     from kbert.training.trained_weights import select_weights

@@ -12,10 +12,11 @@ from helpers.run_shards import VOCABULARY as OF_SHARDS
 from helpers.small_berts import small_bert, small_berts
 
 import kbert
-from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.planning import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training.loss import compute_objective
+from kbert.training.run_plan import Device
 
 DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
 
@@ -162,11 +163,10 @@ def test_every_task_has_its_distillation_loss(heads, name):
         teacher = dataclasses.replace(teacher, model=model, labels=names)
     settings = FinetuningSettings(alpha=1.0, batch_size=3, temperature=1.5)
     sources = {"source": heads["encoder"], "train": ROWS[name], "dev": None}
-    recipe = Finetuning(task_of(name), settings, sources | {"teacher": teacher})
-    recipe.read()
-    recipe.open(compiled=False)
-    batch = recipe.distillation.batch(0)
-    assert set(batch.labels) == {f"Teacher-{output}" for output in recipe.spec.outputs}
+    request = request_finetuning(task_of(name), settings, sources | {"teacher": teacher})
+    plan = request.plan(request, request.read(request), Device(compiled=False))
+    batch = plan.batches.batch(0)
+    assert set(batch.labels) == {f"Teacher-{output}" for output in plan.model.spec.outputs}
     said = {key.removeprefix("Teacher-"): value for key, value in batch.labels.items()}
     if name == "regress":
         said = {key: value[:, None] for key, value in said.items()}
@@ -176,7 +176,7 @@ def test_every_task_has_its_distillation_loss(heads, name):
         }
         given = outputs, batch.labels, batch.weights
         tensors = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
-        loss, _ = compute_objective(*tensors, recipe.distillation.losses)
+        loss, _ = compute_objective(*tensors, plan.losses)
         assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 

@@ -11,7 +11,7 @@ from helpers.small_berts import small_bert
 
 import kbert
 from kbert.tasks.finetuning import finetune as finetuning
-from kbert.tasks.finetuning.recipe import Finetuned
+from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.glue import glue as runs
 from kbert.tasks.glue.benchmark import TASKS, Setting, find_tasks
 from kbert.tasks.glue.reading import read_file, read_task

@@ -14,9 +14,10 @@ from huggingface_hub import ModelCard
 import kbert
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.hub import fetching
-from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.planning import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
+from kbert.training.run_plan import Device, RunPlan
 
 LORA = {"lora_rank": 3, "lora_targets": "query,value"}
 
@@ -41,15 +42,13 @@ def scaled(bert):
     return bert
 
 
-def opened(folder, source, **options) -> Finetuning:
+def planned(folder, source, **options) -> RunPlan:
     """A run as it is before it trains."""
     sources = {"source": source, "train": folder / "train.tsv", "dev": None}
     sources["teacher"] = options.pop("teacher", None)
     settings = FinetuningSettings.from_options(SETTINGS | {"epochs": 2} | options)
-    recipe = Finetuning(task_of("classify"), settings, sources)
-    recipe.read()
-    recipe.open(False)
-    return recipe
+    request = request_finetuning(task_of("classify"), settings, sources)
+    return request.plan(request, request.read(request), Device(compiled=False))
 
 
 def begun(run, to):
@@ -158,16 +157,23 @@ def test_loaded_run_has_its_card_and_another_model_has_none(plain, tmp_path):
 
 def test_teacher_of_a_name_is_pinned_too(hub, folder, plain):
     address = f"hf://org/teacher@{hub.add('org/teacher', plain.folder / 'model')}"
-    recipe = opened(folder, folder / "source", teacher="org/teacher")
-    assert recipe.data_paths()["teacher"] == recipe.describe_training(1)["Teacher"] == address
+    plan = planned(folder, folder / "source", teacher="org/teacher")
+    assert plan.data_paths["teacher"] == plan.describe_training(1)["Teacher"] == address
 
 
 def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_path, monkeypatch):
     commits = {name: hub.add(f"org/{name}", folder / "source") for name in ("init", "teacher")}
-    monkeypatch.setattr("kbert.training.runner.start", lambda recipe, *_: recipe)
+    requests = []
+
+    def stop(request, *_):
+        requests.append(request)
+        raise InterruptedError
+
+    monkeypatch.setattr("kbert.training.runner.start", stop)
     models = {name: f"org/{name}" for name in commits}
-    recipe = kbert.pretrain("shards", output=tmp_path / "run", steps=5, **models)
-    found = {name: recipe.data_paths()[name] for name in commits}
+    with pytest.raises(InterruptedError):
+        kbert.pretrain("shards", output=tmp_path / "run", steps=5, **models)
+    found = {name: requests[0].sources[name] for name in commits}
     assert found == {name: f"hf://org/{name}@{commit}" for name, commit in commits.items()}
 
 
@@ -182,8 +188,8 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
     address = f"hf://org/adapter@{hub.add('org/adapter', adapter)}"
     shutil.rmtree(tmp_path / "hf")  # the cache
     for source, place in (("org/adapter", address), (adapter, str(adapter))):
-        recipe = opened(folder, source, **LORA)
-        assert recipe.data_paths()["source"] == place
-        assert recipe.bert.source == f"hf://org/base@{commit}"
-        bert = dataclasses.replace(recipe.bert, adapter=recipe.adapter)
-        assert peft_folder._config(bert, recipe.adapter)["revision"] == commit
+        plan = planned(folder, source, **LORA)
+        assert plan.data_paths["source"] == place
+        assert plan.model.source.source == f"hf://org/base@{commit}"
+        bert = dataclasses.replace(plan.model.source, adapter=plan.model.adapter)
+        assert peft_folder._config(bert, plan.model.adapter)["revision"] == commit

@@ -17,7 +17,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 import kbert
 from kbert.graph import aliases
 from kbert.graph.names import QUERIES, encoder
-from kbert.tasks.pretraining.recipe import Pretraining
+from kbert.tasks.pretraining.planning import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.run_folder import COMPUTATION
 
@@ -47,9 +47,8 @@ def test_padding_token_of_the_shards_is_masked(tmp_path):
     (tmp_path / "corpus.txt").write_text("cat sat\ndog ran\n\ndog sat\ncat ran\n" * 20)
     kbert.prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", processes=1)
     places = {"shards": tmp_path / "shards", "dev": None}
-    recipe = Pretraining(PretrainingSettings(steps=1, seq_len=16), places, config="tiny")
-    recipe.read()
-    assert recipe.config.pad_token_id == tokens.index("[PAD]")
+    request = request_pretraining(PretrainingSettings(steps=1, seq_len=16), places, "tiny")
+    assert request.read(request).config.pad_token_id == tokens.index("[PAD]")
 
 
 @pytest.fixture
@@ -232,7 +231,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
 
 
 def test_too_long_sentences_are_reported_once(data, caplog):
-    from kbert.tasks.pretraining.recipe import open_batches
+    from kbert.tasks.pretraining.planning import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
     settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, dev_ratio=0.2)

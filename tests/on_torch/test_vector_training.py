@@ -15,7 +15,7 @@ from kbert.checkpoints import weight_names
 from kbert.checkpoints.sentence_settings import SentenceDense
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.tasks.embedding.recipe import encoder_of
+from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.tasks.embedding.training import TASK, TextRecord
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine

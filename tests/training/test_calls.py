@@ -5,7 +5,7 @@ import pytest
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training.loop.calls import calls
-from kbert.training.loop.history import Plan
+from kbert.training.loop.history import LoopPlan
 
 
 def batches(lengths, start=0):
@@ -31,5 +31,5 @@ def steps_of(found) -> list[list[int]]:
     ],
 )
 def test_call_ends_at_pause_and_before_another_shape(most, every, lengths, start, expected):
-    plan = Plan(start + len(lengths), evaluate_every=10**6, save_every=every)
+    plan = LoopPlan(start + len(lengths), evaluate_every=10**6, save_every=every)
     assert steps_of(calls(batches(lengths, start), most, plan.pauses)) == expected

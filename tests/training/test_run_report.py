@@ -90,10 +90,13 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
     title, score = TITLES[task]
     data = {"Data": "17 texts of <tags>"}
-    recipe = SimpleNamespace(
-        title=title, score=score, spec=SPEC, describe_training=lambda done: data
+    plan = SimpleNamespace(
+        title=title,
+        score=score,
+        model=SimpleNamespace(spec=SPEC),
+        describe_training=lambda done: data,
     )
-    write_report(run, run.read_records(), done, recipe)
+    write_report(run, run.read_records(), done, plan)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 

@@ -15,7 +15,7 @@ from kbert.graph import names
 from kbert.training.backends.backend import Backend
 from kbert.training.engine import Engine
 from kbert.training.loop import loop
-from kbert.training.loop.history import Plan
+from kbert.training.loop.history import LoopPlan
 from kbert.training.stopping import StopFlags, Stopped, StopRequest, stop_requests
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
@@ -145,7 +145,7 @@ def stops(
             history = loop.train(
                 engine,
                 Batches(),
-                Plan(STEPS, evaluate_every=EPOCH),
+                LoopPlan(STEPS, evaluate_every=EPOCH),
                 run=saved,
                 progress=False,
                 callbacks=[callback],
@@ -213,7 +213,7 @@ def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
 
     saved = Saved(chief=host == 0)
     with pytest.raises(OSError, match="the disk is gone"):
-        loop.train(engine, Vanishing(), Plan(STEPS), run=saved, progress=False)
+        loop.train(engine, Vanishing(), LoopPlan(STEPS), run=saved, progress=False)
     assert len(begun) == 1  # at the first state, and never again
     assert left == [host]
     assert saved.states == ([0, 3] if host == 0 else [])
@@ -267,6 +267,6 @@ def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
     engine.backend.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
     saved.begin = lambda step: [{"step": step, "val_loss": 0.5}]
     losses = iter((loss, 0.9, 0.9))
-    plan = Plan(STEPS, lambda: {"loss": next(losses)}, evaluate_every=EPOCH)
+    plan = LoopPlan(STEPS, lambda: {"loss": next(losses)}, evaluate_every=EPOCH)
     loop.train(engine, Batches(), plan, run=saved, start=EPOCH, progress=False)
     assert saved.states == states

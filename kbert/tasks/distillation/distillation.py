@@ -1,99 +1,164 @@
 """Distillation: a student's batches with a teacher's outputs, and the losses that compare them."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.transfer import weights_digest
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.training_batch import Batches, TrainingBatch
+from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.model.deferred import build_with, layers_of
 from kbert.model.probes import add_state_outputs, map_layers
 from kbert.tasks.checks import load_of_casing, require_tokenizer
-from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.running import compile_model
 from kbert.training.loss import LOSSES, Loss, make_loss
+from kbert.training.run_plan import RunPlan
 
 
-class Distillation:
+@dataclass(frozen=True, eq=False)
+class DistilledBatches:
     """A student's batches, with a teacher's outputs among their labels.
 
     A batch still depends on its step alone: the teacher has no dropout, and does not change. It
     runs where batches are made, in their thread: the student's program has none of its weights.
 
-    Args:
-        teacher: from `open_teacher`.
-        batches, settings, spec: the student's batches, its run's settings and its graph.
-        losses: of the student's outputs, which the teacher has too, by name.
+    Attributes:
+        batches: the student's.
+        alpha: weight of the teacher in the loss of the outputs; the labels have the rest.
+        outputs: losses of the student's outputs that the teacher has too, by name.
+        states: the teacher's block for each block of the student whose states are compared.
+        state_weight: weight of the loss of each of these.
+        compute: returns the teacher's outputs for a batch's inputs, float32 by the layer's name.
+        pad_id: the padding token.
         order: index of each of the student's labels among the teacher's; None: the same order.
     """
 
-    def __init__(
-        self,
-        teacher: Bert,
-        batches: Batches,
-        settings: DistillationSettings,
-        losses: Mapping[str, Loss],
-        spec: GraphSpec,
-        order: Sequence[int] | None = None,
-    ):
-        self._order = order
-        self._batches, self._settings, self._pad_id = batches, settings, spec.config.pad_token_id
-        self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
-        self._outputs = dict(losses) if settings.alpha else {}
-        pairs = map_layers(spec.config.num_hidden_layers, teacher.config.num_hidden_layers)
-        some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
-        self._states, self._width = dict(some), teacher.config.hidden_size
-        losses_of_teacher: dict[str, Loss] = {}
-        for name, loss in self._outputs.items():
-            assert loss.teacher is not None
-            # the logits of classes are divided by the temperature; numbers have none
-            options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
-            losses_of_teacher[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
-        for block in self._states:
-            losses_of_teacher[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
-        self.losses: Mapping[str, Loss] = losses_of_teacher
-        self.digest = weights_digest(teacher)
-        states = map(names.encoder_output, sorted(set(self._states.values())))
-        self._compute = compile_teacher(teacher, [*self._outputs, *states], spec, settings)
+    batches: Any  # a `Batches`
+    alpha: float
+    outputs: Mapping[str, Loss]
+    states: Mapping[int, int]
+    state_weight: float
+    compute: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+    pad_id: int
+    order: Sequence[int] | None = None
 
-    def add_outputs(self, model):
-        """See `kbert.training.recipe.Distillation`."""
-        return add_state_outputs(model, list(self._states), self._width) if self._states else model
+    @property
+    def batch_size(self) -> int:
+        """Number of examples in a step."""
+        return self.batches.batch_size
+
+    @property
+    def fingerprint(self) -> dict:
+        """See `Batches`."""
+        return self.batches.fingerprint
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """See `Batches`."""
-        if self._states:
-            batch = self._batches.batch(step)  # a token's weight depends on all of the step's
-            counts = sum(array.reshape(len(batch), -1).sum(1) for array in batch.weights.values())
-            # (B, S), 0: padding, rows without a label; the weights of a step sum to 1
-            real = batch.inputs[names.TOKEN_IDS] != self._pad_id
-            real &= np.asarray(counts > 0)[:, None]
-            tokens = (real.astype(np.float32) / max(real.sum(), 1))[part]
+        if self.states:
+            batch = self.batches.batch(step)  # a token's weight depends on all of the step's
+            token_weights = self._weigh_tokens(batch)[part]
             batch = batch.select(part)
         else:
-            batch = self._batches.batch(step, part)
-        alpha, outputs = self._settings.alpha, self._compute(batch.inputs)
-        labels = dict(batch.labels) if alpha < 1 else {}
-        weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
-        for name, loss in self._outputs.items():
+            batch = self.batches.batch(step, part)
+
+        computed = self.compute(batch.inputs)
+        labels = dict(batch.labels) if self.alpha < 1 else {}
+        weights = {name: (1 - self.alpha) * batch.weights[name] for name in labels}
+        for name, loss in self.outputs.items():
             target = f"{names.TEACHER}{name}"
-            is_number = loss.name == "squared_error"
-            labels[target] = outputs[name][:, 0] if is_number else outputs[name]
-            if self._order is not None:
-                labels[target] = labels[target][..., self._order]
-            weights[target] = alpha * batch.weights[name]
-        for block, layer in self._states.items():
-            labels[names.hidden_target(block)] = outputs[names.encoder_output(layer)]
-            weights[names.hidden_target(block)] = self._settings.hidden_loss_weight * tokens
+            labels[target] = self._select_labels(computed[name], loss)
+            weights[target] = self.alpha * batch.weights[name]
+        for block, layer in self.states.items():
+            target = names.hidden_target(block)
+            labels[target] = computed[names.encoder_output(layer)]
+            weights[target] = self.state_weight * token_weights
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
+
+    def _select_labels(self, logits: np.ndarray, loss: Loss) -> np.ndarray:
+        """Return the teacher's logits in the order of the student's labels; or its numbers."""
+        if loss.name == "squared_error":
+            logits = logits[:, 0]
+        return logits if self.order is None else logits[..., self.order]
+
+    def _weigh_tokens(self, batch: TrainingBatch) -> np.ndarray:
+        """Return the weights of a step's tokens, float32 (B, S), which sum to 1.
+
+        Padding, and rows without a label, weigh 0.
+        """
+        counts = sum(array.reshape(len(batch), -1).sum(1) for array in batch.weights.values())
+        is_real = batch.inputs[names.TOKEN_IDS] != self.pad_id
+        is_real &= np.asarray(counts > 0)[:, None]
+        return is_real.astype(np.float32) / max(is_real.sum(), 1)
+
+
+def plan_distillation(
+    plan: RunPlan,
+    teacher: Bert,
+    order: Sequence[int] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> RunPlan:
+    """Plan a run with a teacher, of the plan of the run without it.
+
+    Args:
+        teacher: from `open_teacher`.
+        order: index of each of the student's labels among the teacher's; None: the same order.
+        outputs: the student's outputs that learn of the teacher's; None: all.
+    """
+    settings, spec = plan.settings, plan.model.spec
+    compared = {name: plan.losses[name] for name in outputs or plan.losses}
+    if not settings.alpha:
+        compared = {}
+    states = _pair_states(settings, spec, teacher)
+
+    losses = dict(plan.losses)
+    for name, loss in compared.items():
+        assert loss.teacher is not None
+        # the logits of classes are divided by the temperature; numbers have none
+        options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
+        losses[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
+    for block in states:
+        losses[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
+
+    needed = [*compared, *(names.encoder_output(layer) for layer in sorted({*states.values()}))]
+    predictions = plan.model.training_spec.max_predictions
+    batches = DistilledBatches(
+        plan.batches,
+        settings.alpha,
+        compared,
+        states,
+        settings.hidden_loss_weight,
+        compile_teacher(teacher, needed, predictions, settings.precision),
+        spec.config.pad_token_id,
+        order,
+    )
+    width = teacher.config.hidden_size
+    return dataclasses.replace(
+        plan,
+        batches=batches,
+        losses=losses,
+        fingerprint={**plan.fingerprint, "teacher": weights_digest(teacher)},
+        extend_model=functools.partial(add_state_outputs, blocks=list(states), width=width)
+        if states
+        else None,
+    )
+
+
+def _pair_states(settings, spec: GraphSpec, teacher: Bert) -> dict[int, int]:
+    """Return the teacher's block for each block of the student whose hidden states it learns."""
+    if settings.hidden_loss is None:
+        return {}
+    pairs = map_layers(spec.config.num_hidden_layers, teacher.config.num_hidden_layers)
+    return dict(pairs if settings.hidden_loss == "mse" else pairs[-1:])
 
 
 def open_teacher(
@@ -126,13 +191,20 @@ def open_teacher(
     return teacher
 
 
-def compile_teacher(teacher: Bert, layers: Sequence[str], student: GraphSpec, settings) -> Callable:
-    """Return a function of a batch's inputs that returns float32 outputs by the layer's name."""
+def compile_teacher(
+    teacher: Bert, layers: Sequence[str], max_predictions: int | None, precision: str
+) -> Callable:
+    """Return a function of a batch's inputs that returns float32 outputs by the layer's name.
+
+    `max_predictions` are the student's, for a teacher that predicts tokens.
+    """
     import keras
 
-    predictions = student.max_predictions if HEADS[teacher.head].predicts_tokens else None
-    options = {"seq_len": None, "max_predictions": predictions, "dtype": settings.precision}
-    whole = build_with(dataclasses.replace(teacher.spec, **options), layers_of(teacher.model))
+    predictions = max_predictions if HEADS[teacher.head].predicts_tokens else None
+    spec = dataclasses.replace(
+        teacher.spec, seq_len=None, max_predictions=predictions, dtype=precision
+    )
+    whole = build_with(spec, layers_of(teacher.model))
     model = keras.Model(whole.inputs, [whole.get_layer(name).output for name in layers])
     function = compile_model(model)
 

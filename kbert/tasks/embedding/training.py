@@ -85,7 +85,9 @@ class SentenceEmbeddings(TableTask):
 
     name, head, score = "embed", "encoder", "spearman"
     title = "sentence vectors"
-    recipe, takes_teacher = "kbert.tasks.embedding.recipe", False
+    read_step = "kbert.tasks.embedding.planning:read_texts"
+    plan_step = "kbert.tasks.embedding.planning:plan_embeddings"
+    takes_teacher = False
 
     record = TextRecord
     names = _NAMES

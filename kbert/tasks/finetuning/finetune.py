@@ -13,7 +13,8 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
 from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
-from kbert.tasks.finetuning.recipe import Finetuned
+from kbert.tasks.finetuning.planning import request_finetuning
+from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
@@ -89,5 +90,5 @@ def finetune(
     require_source(source, "finetune")
     chosen, settings = task_of(task), FinetuningSettings.from_options(options)
     require_data(train=train, dev=dev)
-    recipe = chosen.load_recipe()(chosen, settings, sources)
-    return runner.start(recipe, output, run_options)
+    request = request_finetuning(chosen, settings, sources)
+    return Finetuned.from_outcome(runner.start(request, output, run_options))

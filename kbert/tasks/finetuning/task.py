@@ -67,7 +67,8 @@ class Task(Protocol):
         title: what is trained, after "Fine-tuning", on the run's page.
         has_classes: whether the labels are classes, which can be smoothed and weighted.
         problem_type: as transformers' config.json has it; None: the head says it.
-        recipe: the module that has the class of its runs as RECIPE.
+        read_step, plan_step: the functions that read and plan its runs, as module:name; see
+            `kbert.training.run_plan.Request`.
         takes_teacher: whether a teacher's outputs can be learned.
         takes_label_columns: whether the labels may be columns of 0 and 1.
         positive_label: the label that a classifier's f1 is of; None: the second one of two.
@@ -79,7 +80,8 @@ class Task(Protocol):
     title: str
     has_classes: bool = False
     problem_type: str | None = None
-    recipe: str = "kbert.tasks.finetuning.recipe"
+    read_step: str = "kbert.tasks.finetuning.planning:read_labelled"
+    plan_step: str = "kbert.tasks.finetuning.planning:plan_finetuning"
     takes_teacher: bool = True
     takes_label_columns: bool = False
     positive_label: str | None = None
@@ -104,9 +106,9 @@ class Task(Protocol):
         task.positive_label = label
         return task
 
-    def load_recipe(self) -> Callable:
-        """Return the class of its runs."""
-        return pkgutil.resolve_name(self.recipe).RECIPE
+    def load_steps(self) -> tuple[Callable, Callable]:
+        """Return the functions that read and plan its runs."""
+        return pkgutil.resolve_name(self.read_step), pkgutil.resolve_name(self.plan_step)
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """Return a file's records, in its order; each knows its file and line, as errors do.

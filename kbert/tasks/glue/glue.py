@@ -25,7 +25,7 @@ from kbert.io.json_values import as_json
 from kbert.tasks.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.tasks.finetuning.recipe import Finetuned
+from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.glue.benchmark import (
     GRID,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints.bert import Bert
 from kbert.graph.config import BertConfig
 from kbert.io import printable
-from kbert.tasks.pretraining.recipe import Pretraining, Trained
+from kbert.tasks.pretraining.planning import request_pretraining
+from kbert.tasks.pretraining.results import Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
-from kbert.training.recipe import pin_models
 from kbert.training.run_settings import RunOptions, Setting
 
 if TYPE_CHECKING:
@@ -79,6 +79,5 @@ def pretrain(
     data = {"shards": shards, "dev": dev}
     sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     sources |= {"init": init, "teacher": teacher}
-    pin_models(sources)
-    recipe = Pretraining(settings, sources, config)
-    return runner.start(recipe, output, run_options)
+    request = request_pretraining(settings, sources, config)
+    return Trained.from_outcome(runner.start(request, output, run_options))

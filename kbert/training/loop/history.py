@@ -47,7 +47,10 @@ class History:
 
 
 def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
-    """Rank an evaluation: by its score (see `Recipe.score`), then by its loss; NaN is the worst."""
+    """Rank an evaluation: by its score, then by its loss; NaN is the worst.
+
+    See `kbert.training.run_plan.RunPlan` for `score`.
+    """
     value, loss = metrics[prefix + score.removeprefix("-")], metrics.get(f"{prefix}loss") or 0.0
     value = -value if score.startswith("-") else value
     first, second = (-math.inf if math.isnan(one) else one for one in (value, -loss))
@@ -55,7 +58,7 @@ def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> 
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """Plan of a run's evaluations, states and records."""
 
     steps: int  # of the whole run
@@ -64,7 +67,7 @@ class Plan:
     evaluate_every: int | None = None  # steps; None: one evaluation, at the end
     # Steps between two states; None: after each evaluation that is the best so far, and at the end.
     save_every: int | None = None
-    score: str = "-loss"  # see `kbert.training.recipe.Recipe`
+    score: str = "-loss"  # see `kbert.training.run_plan.RunPlan`
     patience: int | None = None  # see `kbert.training.run_settings.RunSettings`
     log_every: int = 1  # steps between two records
 

@@ -19,7 +19,7 @@ from kbert.graph import names
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
 from kbert.training.loop.calls import Call, calls, prefetch
-from kbert.training.loop.history import WORST, History, Plan
+from kbert.training.loop.history import WORST, History, LoopPlan
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.throughput import Speed
@@ -39,7 +39,7 @@ class NotFinite(RuntimeError):
 def train(
     engine,
     batches: Batches,
-    plan: Plan,
+    plan: LoopPlan,
     *,
     run: RunFolder | None = None,
     start: int = 0,
@@ -92,7 +92,7 @@ class _Trainer:
     """A run under way: `done` steps are sent, the metrics of those in flight are not read yet."""
 
     engine: Any
-    plan: Plan
+    plan: LoopPlan
     run: RunFolder | None
     done: int
     batch_size: int

@@ -21,7 +21,7 @@ class Saver:
     def save(
         self, done: int, score: tuple[float, float] | None, *, beside=False, alone=False
     ) -> None:
-        """Save the state after `done` steps, with its `Plan.score_of`, unless that was started.
+        """Save the state after `done` steps, with its `LoopPlan.score_of`, unless that was started.
 
         With `beside` training continues while it is written. All hosts call this, unless this one
         saves `alone`. An OSError, of this state or the previous one, says how to resume.

@@ -30,20 +30,20 @@ _ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 _RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of metrics' names
 
 
-def write_report(run, records: list[dict], result: dict, recipe) -> None:
+def write_report(run, records: list[dict], result: dict, plan) -> None:
     """Write RUN/report.html from the lines of metrics.jsonl and a result as in result.json."""
     file, settings = run.path / "environment.json", run.settings
     environment = js.read(file, js.OBJECT) if file.exists() else {}
-    facts = _facts(records, settings, environment, recipe.spec)
-    facts |= recipe.describe_training(result["steps"])
+    facts = _facts(records, settings, environment, plan.model.spec)
+    facts |= plan.describe_training(result["steps"])
     chosen = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
     for name, needed in _ONLY_WITH.items():
         if name in settings and not settings.get(needed):
             chosen[name] = "off"
     folded = {"Settings": _flat(settings | chosen), "Environment": _flat(environment)}
     sections = [
-        f"<h1>{recipe.title}</h1><p class=dim>{_escape(run.path.name)} · {_ending(result)}</p>",
-        _cards(records, result, recipe.score.removeprefix("-")),
+        f"<h1>{plan.title}</h1><p class=dim>{_escape(run.path.name)} · {_ending(result)}</p>",
+        _cards(records, result, plan.score.removeprefix("-")),
         f"<dl>{_join('<dt>{}</dt><dd>{}</dd>', facts.items())}</dl>",
         f"<h2>Curves</h2><div class=curves>{draw_curves(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),

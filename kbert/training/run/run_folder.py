@@ -18,7 +18,7 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kbert.io import bounds, printable
@@ -79,7 +79,7 @@ class RunFolder:
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
         self.data_paths = json.get("places", {})
-        self.summary = json.get("data", {})  # what it learns, for people; see `Recipe.summarize`
+        self.summary = json.get("data", {})  # what it learns, for people; see `RunPlan.summary`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
         # of the weights that it began from; None: unknown, as in a run of an older kbert
@@ -93,12 +93,12 @@ class RunFolder:
     def create(
         cls,
         path: str | os.PathLike,
-        settings: dict,
-        fingerprint: dict,
+        settings: Mapping,
+        fingerprint: Mapping,
         *,
         task: str = "pretrain",
-        data_paths: dict | None = None,
-        summary: dict | None = None,
+        data_paths: Mapping | None = None,
+        summary: Mapping | None = None,
         keep_checkpoints: bool = False,
         base_digest: str | None = None,
     ) -> "RunFolder":
@@ -217,7 +217,7 @@ class RunFolder:
                 "start a new run"
             )
 
-    def check(self, fingerprint: dict, settings: dict | None = None) -> None:
+    def check(self, fingerprint: Mapping, settings: Mapping | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
         different = differences(self.settings, as_json(settings or self.settings), "")
         different += differences(self.fingerprint, as_json(fingerprint), "data")
@@ -259,7 +259,7 @@ class RunFolder:
         write_state(self.states.path(step), arrays, facts)
         self.states.remove_superseded(step)
 
-    def finish(self, bert, result: dict, recipe) -> None:
+    def finish(self, bert, result: dict, plan) -> None:
         """Write the final model in both formats and the report, and last that it is finished."""
         from kbert.checkpoints.bert import replace
 
@@ -271,14 +271,14 @@ class RunFolder:
         for name, form in _MODELS.items():
             if form != "peft" or bert.adapter is not None:
                 replace(bert, self.path / name, form)
-        self.write_report(self.read_records(), result, recipe)
+        self.write_report(self.read_records(), result, plan)
         _write_json(self.path / "result.json", result)
 
-    def write_report(self, records: list[dict], result: dict, recipe) -> None:
+    def write_report(self, records: list[dict], result: dict, plan) -> None:
         """Write report.html, see `report_page.write_report`."""
         if self.chief:
             self.check_not_moved()
-            report_page.write_report(self, records, result, recipe)
+            report_page.write_report(self, records, result, plan)
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""

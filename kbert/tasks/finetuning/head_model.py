@@ -1,0 +1,85 @@
+"""The model of a fine-tuning run: a source's layers, and a task's head on them."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbert.checkpoints import untrained_weights
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.sentence_settings import IDENTITY, CrossEncoderSettings
+from kbert.graph.closed_form import layers as graph_layers
+from kbert.heads import HEADS
+from kbert.io.wording import first_few
+from kbert.model.deferred import build_with, layers_of
+from kbert.tasks.finetuning.evaluate import known_labels
+from kbert.tasks.finetuning.task import Task
+from kbert.training.run_plan import InitialLayers, PlannedModel, digest_base
+
+_logger = logging.getLogger("kbert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadModel(PlannedModel):
+    """See `PlannedModel`.
+
+    Attributes:
+        source: the model that the run starts from.
+        task: what is learned.
+        labels: the head's, or None.
+        records: of the training data.
+    """
+
+    source: Bert
+    task: Task
+    labels: tuple[str, ...] | None
+    records: Sequence
+
+    def initialize(self) -> InitialLayers:
+        """Return the source's layers; a head with other labels, or of another kind, is new."""
+        source, new, head = self.source, self._find_new_layers(), HEADS[self.task.head]
+        expected = (*self.spec.outputs, *head.layers)
+        if missing := [name for name in new if name not in expected]:
+            _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(missing))
+
+        replaced = source.head == self.task.head and set(new) & set(self.spec.outputs)
+        if replaced and not untrained_weights.find_untrained(source, replaced):
+            _logger.warning(
+                "the checkpoint's head has the labels %s, the data %s: a new head is initialized",
+                *(first_few(known_labels(source) or ()), first_few(self.labels or ())),
+            )
+        layers = layers_of(source.model) | dict.fromkeys(new)
+        return InitialLayers(layers, digest_base(source, self.adapter))
+
+    def find_untrained(self) -> set[str]:
+        new = {*self._find_new_layers(), *untrained_weights.find_untrained(self.source)}
+        return new & self.trained.frozen
+
+    def make_bert(self, layers) -> Bert:
+        task, tokenizer = self.task, self.source.tokenizer
+        # how the training data of a tagger cut texts into words, see `Bert`
+        find = getattr(task, "split_punctuation", None)
+        is_regression = task.problem_type == "regression"  # trained on the output itself
+        return Bert(
+            self.source.config,
+            task.head,
+            build_with(self.spec, layers),
+            tokenizer,
+            labels=self.labels,
+            problem_type=task.problem_type,
+            split_punctuation=find(self.records, tokenizer) if find else None,
+            cross_encoder=CrossEncoderSettings(IDENTITY) if is_regression else None,
+        )
+
+    def _find_new_layers(self) -> list[str]:
+        """Return the names of the layers that the source does not give the model."""
+        source, task = self.source, self.task
+        is_reused = source.head == task.head and (
+            self.labels is None
+            or known_labels(source) == self.labels
+            or (task.problem_type == "regression" and source.spec.num_labels == 1)
+        )
+        present = {layer.name for layer in source.model.layers}
+        if not is_reused:
+            present -= set(self.spec.outputs)
+        needed = [layer.name for layer in graph_layers(self.spec) if layer.params]
+        return [name for name in needed if name not in present]

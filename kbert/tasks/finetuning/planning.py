@@ -1,0 +1,495 @@
+"""Fine-tuning as a plan: a checkpoint, a task's labelled data, the weights that did best.
+
+`request_finetuning` says what is asked for, `read_labelled` reads the data, and `plan_finetuning`
+makes the plan of a task with a head. `kbert.tasks.embedding.planning` has the two functions of
+sentence embeddings, made of the same parts.
+"""
+
+import dataclasses
+import functools
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbert.checkpoints.adapters.adapter import LoraAdapter
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.hub.model_card import Training
+from kbert.checkpoints.transfer import weights_digest
+from kbert.data.labelled.data_warnings import warn_of_records
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
+from kbert.data.labelled.packed_batches import PackedBatches
+from kbert.data.padding import cheapest_lengths, lengths_up_to
+from kbert.graph.accounting import account
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import TrainedParts
+from kbert.tasks.checks import length_of_examples, require_tokenizer, require_two_segments
+from kbert.tasks.distillation.distillation import plan_distillation
+from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
+from kbert.tasks.finetuning.data_summary import (
+    describe_labels,
+    describe_records,
+    summarize_records,
+)
+from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation, warn_of_predictions
+from kbert.tasks.finetuning.head_model import HeadModel
+from kbert.tasks.finetuning.label_order import match_outputs, order_labels
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import Task, read_data, task_of
+from kbert.tasks.finetuning.teacher import open_teacher_of_labels
+from kbert.tasks.intervals import find_intervals
+from kbert.training.best_weights import Evaluated
+from kbert.training.loss import Loss, make_loss
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.run_plan import (
+    Device,
+    PlannedModel,
+    Request,
+    RunPlan,
+    choose_variant,
+    describe_models,
+    find_sources,
+    list_paths,
+    make_optimizer,
+    pin_models,
+)
+
+_logger = logging.getLogger("kbert")
+
+MOVABLE = ("source", "train", "dev", "teacher")  # what a resumed run may be given again
+_NEEDED = ("source", "train")
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """The data of a fine-tuning run, as read.
+
+    Attributes:
+        train: the records of the training data.
+        dev: those of the dev data; None: there are none.
+        labels: the training data's labels, sorted; None where the head has none.
+        facts: what is known of "train" and "dev", see `summarize_records`.
+    """
+
+    train: Sequence
+    dev: Sequence | None
+    labels: tuple[str, ...] | None
+    facts: Mapping[str, Any]
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether each example has two texts to classify."""
+        return getattr(self.train[0], "pair", None) is not None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model that a run starts from, opened.
+
+    Attributes:
+        bert: the model.
+        adapter: the LoRA adapter that the run continues, if any.
+        sources: the run's sources, with models that can be opened again.
+    """
+
+    bert: Bert
+    adapter: LoraAdapter | None
+    sources: Mapping[str, Any]
+
+
+def request_finetuning(
+    task: Task,
+    settings: FinetuningSettings,
+    sources: Mapping[str, Any],
+    run: RunFolder | None = None,
+) -> Request:
+    """Return the request of a run; a ValueError if settings and task do not fit.
+
+    `sources` are "source", "train", "dev" and "teacher" as `finetune` takes them.
+    """
+    task = task.with_positive_label(settings.positive_label)
+    settings.check_for(task, sources.get("teacher") is not None)
+    read, plan = task.load_steps()
+    return Request(
+        command=settings.command,
+        settings=settings,
+        sources=sources,
+        read=read,
+        plan=plan,
+        task=task,
+        run=run,
+    )
+
+
+def request_resumed(run: RunFolder, moved: Mapping[str, Any]) -> Request:
+    """Return the request of a run that is resumed; `moved` are sources that are elsewhere now."""
+    settings = FinetuningSettings.from_run(run)
+    sources = find_sources(run, moved, MOVABLE, _NEEDED)
+    for name in ("train", "dev"):
+        path = run.data_paths.get(name)
+        if path is not None and sources[name] == path and not Path(path).exists():
+            raise FileNotFoundError(
+                f"{path}: no such file: if it has moved or was standard input, give its place "
+                f"with --{name} ({name}= in Python)"
+            )
+    return request_finetuning(task_of(run.settings["task"]), settings, sources, run)
+
+
+def read_labelled(request: Request) -> LabelledData:
+    """Read the training and the dev data of a task."""
+    task, settings, sources = request.task, request.settings, request.sources
+    if sources["dev"] is None and settings.patience is not None:
+        raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
+
+    train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
+    warn_of_records(train, dev)
+    return LabelledData(train, dev, labels, summarize_data(task, train, dev))
+
+
+def summarize_data(task: Task, train: Sequence, dev: Sequence | None) -> dict[str, Any]:
+    """Return what is known of training and dev data, by "train" and "dev"."""
+    facts = {"train": summarize_records(task, train)}
+    if dev is not None:
+        facts["dev"] = summarize_records(task, dev)
+    return facts
+
+
+def plan_finetuning(request: Request, data: LabelledData, device: Device) -> RunPlan:
+    """Plan the training of a task's head, with the model under it."""
+    task, settings = request.task, request.settings
+    source = open_model(request)
+    bert, labels = source.bert, data.labels
+    score = task.score
+    if labels:
+        labels = order_labels(labels, bert, task)
+        score = task.choose_score(labels)
+        positive_label = task.find_positive(labels)
+        settings = dataclasses.replace(settings, positive_label=positive_label)
+
+    model = _plan_model(task, settings, source, data, labels)
+    limit = length_of_examples(bert, settings.max_length)
+    train = _encode(task, data.train, bert, labels, limit)
+    dev = None if data.dev is None else _encode(task, data.dev, bert, labels, limit)
+    if settings.class_weights:
+        train = balance_classes(train, len(labels or ()))
+
+    def make_batches(lengths: Sequence[int]) -> BucketedBatches:
+        return _make_batches(train, settings, bert, lengths, device)
+
+    batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, make_batches)
+    settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
+    evaluation = None
+    if dev is not None:
+        evaluation = LabelledEvaluation(
+            dev,
+            settings.batch_size,
+            bert.config.pad_token_id,
+            dev_lengths,
+            task=task,
+            records=data.dev or (),
+            labels=labels,
+            packed=settings.packing,
+        )
+    class_weights = train.class_weights
+    plan = make_plan(
+        request,
+        data,
+        source,
+        settings=settings,
+        labels=labels,
+        model=model,
+        batches=batches,
+        losses={
+            name: _make_loss(task, settings, class_weights.get(name)) for name in model.spec.outputs
+        },
+        evaluation=evaluation,
+        score=score,
+        units=("examples", "examples"),
+        metrics_text=task.describe_metrics(labels),
+    )
+    if source.sources.get("teacher") is not None:
+        teacher = open_teacher_of_labels(
+            source.sources["teacher"],
+            bert,
+            task,
+            labels,
+            tokens=lengths[-1],
+            pairs=_has_pairs(train),
+            needs_head=bool(settings.alpha),
+        )
+        plan = plan_distillation(plan, teacher, match_outputs(teacher, labels))
+    log_summary(plan, data, labels)
+    return plan
+
+
+def open_model(request: Request) -> Source:
+    """Open the model that a run starts from."""
+    sources = pin_models(request.sources)
+    bert, adapter = open_source(sources["source"], request.settings)
+    return Source(bert, adapter, sources)
+
+
+def _plan_model(
+    task: Task,
+    settings: FinetuningSettings,
+    source: Source,
+    data: LabelledData,
+    labels: tuple[str, ...] | None,
+) -> HeadModel:
+    """Return the model of a task's head and labels."""
+    bert = source.bert
+    spec = GraphSpec(bert.config, task.head, num_labels=len(labels) if labels else 2)
+    packed = dataclasses.replace(spec, packed=settings.packing)
+    return HeadModel(
+        spec=spec,
+        training_spec=choose_variant(packed, source.sources, settings),
+        trained=choose_trained(settings, spec, bert, source.adapter),
+        adapter=source.adapter,
+        source=bert,
+        task=task,
+        labels=labels,
+        records=data.train,
+    )
+
+
+def make_plan(
+    request: Request,
+    data: LabelledData,
+    source: Source,
+    *,
+    settings: FinetuningSettings,
+    labels: tuple[str, ...] | None,
+    model: PlannedModel,
+    batches: Any,
+    evaluation: Evaluation | None,
+    score: str,
+    units: tuple[str, str],
+    metrics_text: str,
+    **options,
+) -> RunPlan:
+    """Return the plan of a fine-tuning run, of the parts that its task has chosen.
+
+    `units` are what training and dev data consist of, in words. `options` are other fields of
+    `RunPlan`.
+    """
+    task, sources = request.task, source.sources
+    epoch = batches.steps_per_epoch
+    steps = settings.epochs * epoch
+    data_facts = _describe_data(data, labels, sources, batches, evaluation, units)
+    recorded = {"task": task.name, **settings.as_dict(), "labels": labels and list(labels)}
+    fingerprint = {
+        "train": batches.fingerprint,
+        "dev": None if evaluation is None else evaluation.examples.digest(),
+    }
+    if _records_weights(request):
+        fingerprint["source"] = weights_digest(source.bert)
+    return RunPlan(
+        command=request.command,
+        title=f"Fine-tuning {task.title}",
+        settings=settings,
+        recorded=recorded,
+        fingerprint=fingerprint,
+        summary={**data.facts, "score": score, "metrics": metrics_text},
+        data_paths=list_paths(sources),
+        base="source",
+        base_may_move=True,
+        model=model,
+        batches=batches,
+        optimizer=make_optimizer(settings, steps, round(settings.warmup_ratio * steps)),
+        flops=mean_flops(model.training_spec, batches, model.trained),
+        evaluate_every=settings.evaluate_every or epoch,
+        evaluate=None if evaluation is None else functools.partial(_evaluate, evaluation),
+        score=score,
+        keep_best=settings.keep_best,
+        facts=describe_models(sources, "source", model.trained) | data_facts,
+        describe_progress=lambda done: f"{done / epoch:.2f} epochs of {epoch:,} steps",
+        card=Training(
+            verb="fine-tuned",
+            base=source.bert.source,
+            facts={},
+            dev=_name_file(sources.get("dev")) or None,
+            metrics={},
+            settings={},
+            pairs=data.are_pairs,
+        ),
+        **options,
+    )
+
+
+def _records_weights(request: Request) -> bool:
+    """Return whether the fingerprint has the weights that a run starts from.
+
+    The weights of a `Bert` may be others than those at the address that it was loaded from.
+    """
+    if request.run is not None:
+        return "source" in request.run.fingerprint
+    return getattr(request.sources["source"], "source", None) is not None
+
+
+def choose_lengths(
+    settings: FinetuningSettings,
+    limit: int,
+    text_limit: int,
+    device: Device,
+    make_batches: Callable[[Sequence[int]], Any],
+) -> tuple[Any, tuple[int, ...], Sequence[int]]:
+    """Return the batches of the training data, their lengths, and those of the dev data.
+
+    Where a shape costs time, but is not compiled, the lengths are those with which the run takes
+    least time.
+
+    Args:
+        limit: maximum number of tokens of an example.
+        text_limit: the same, if the model's own texts are shorter.
+        make_batches: returns the batches of possible lengths.
+    """
+    every_length = tuple(range(1, limit + 1))
+    shape_cost = 0.0 if device.compiled else device.shape_cost
+    if settings.packing:
+        possible = lengths_up_to(limit, device.compiled)
+        batches = make_batches(possible)
+        return batches, (batches.row_length,), every_length if shape_cost else possible
+
+    if settings.lengths or not shape_cost:
+        lengths = settings.lengths or lengths_up_to(limit, device.compiled)
+        return make_batches(lengths), lengths, every_length if shape_cost else lengths
+
+    batches = make_batches(every_length)
+    needed = Counter(batches.lengths_in(0))
+    in_run = {length: count * settings.epochs for length, count in needed.items()}
+    lengths = tuple(sorted({*cheapest_lengths(in_run, shape_cost), text_limit}))
+    return batches.with_lengths(lengths), lengths, every_length
+
+
+def _encode(
+    task: Task, records: Sequence, bert: Bert, labels: tuple[str, ...] | None, limit: int
+) -> Examples:
+    """Encode training or dev data, in at most `limit` tokens each."""
+    tokenizer = require_tokenizer(bert, "finetune")
+    examples = task.encode(records, tokenizer, labels, max_length=limit)
+    if _has_pairs(examples):
+        require_two_segments(bert, "finetune")
+    return examples
+
+
+def _has_pairs(examples: Examples) -> bool:
+    return any(max(row, default=0) > 0 for row in examples.segment_ids)
+
+
+def _make_batches(
+    train: Examples,
+    settings: FinetuningSettings,
+    bert: Bert,
+    lengths: Sequence[int],
+    device: Device,
+) -> BucketedBatches:
+    """Return the batches of the training data; `lengths` are possible ones."""
+    options: dict = {
+        "batch_size": settings.batch_size,
+        "seed": settings.seed,
+        "pad_id": bert.config.pad_token_id,
+    }
+    if not settings.packing:
+        return BucketedBatches(train, lengths=lengths, pad_counts=device.compiled, **options)
+    return PackedBatches(
+        train,
+        row_length=settings.lengths[0] if settings.lengths else None,
+        longest_row=bert.config.positions,
+        micro_batches=settings.accumulation_steps,
+        **options,
+    )
+
+
+def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarray | None) -> Loss:
+    """Return the loss of an output."""
+    smoothing = settings.label_smoothing
+    if not smoothing:
+        return make_loss(task.loss)
+    if class_weights is None:
+        return make_loss(task.loss, smoothing=smoothing)
+    return make_loss(task.loss, smoothing=smoothing, class_weights=class_weights)
+
+
+def _evaluate(evaluation: Evaluation, engine) -> Evaluated:
+    """Return the metrics of an engine's weights, and a function that returns their intervals."""
+    metrics = evaluation(engine.predict, engine.output_names)
+    scores = evaluation.scores
+
+    def judge() -> dict[str, tuple[float, float]]:
+        warn_of_predictions(scores, "dev")
+        return find_intervals(scores)
+
+    return metrics, judge
+
+
+def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | None) -> None:
+    """Log what is learned, and how the result is chosen; settings.json has it too."""
+    for name, facts in data.facts.items():
+        _logger.warning("%s", describe_records(name, facts, labels))
+    if plan.evaluate is None:
+        _logger.warning("no dev data: the last weights are the result")
+        return
+    weights = f"the best weights by {plan.score}" if plan.keep_best else "the last weights"
+    metrics = plan.summary["metrics"]
+    _logger.warning("the result has %s on dev%s", weights, f"; {metrics}" if metrics else "")
+
+
+def _describe_data(
+    data: LabelledData,
+    labels: tuple[str, ...] | None,
+    sources: Mapping[str, Any],
+    batches: Any,
+    evaluation: Evaluation | None,
+    units: tuple[str, str],
+) -> dict[str, str]:
+    """Return the data in words by name, for the report and the card."""
+    train, dev = (_name_file(sources.get(name)) for name in ("train", "dev"))
+    text = f"{len(batches.examples):,} {units[0]}"
+    if labels and "labels" in data.facts["train"]:
+        text += f", {describe_labels(data.facts['train']['labels'], labels)}"
+    facts = {"Data": f"{train}, {text}" if train else text}
+    if evaluation is not None:
+        text = f"{len(evaluation):,} {units[1]}"
+        facts["Dev data"] = f"{dev}, {text}" if dev else text
+    return facts
+
+
+def _name_file(source) -> str:
+    """Return the name of a file of data; "" for rows in memory."""
+    return Path(source).name if isinstance(source, (str, os.PathLike)) else ""
+
+
+def balance_classes(examples: Examples, count: int) -> Examples:
+    """Weight labels: those of a class count for all labels / (classes · labels of that class).
+
+    The classes are those that have a label; others weigh 0.
+    """
+    weights = {}
+    for name, labels in examples.labels.items():
+        numbers = np.concatenate([np.atleast_1d(label) for label in labels])
+        counts = np.bincount(numbers[numbers != IGNORED], minlength=count)
+        balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        weights[name] = np.where(counts, balanced, 0.0)
+    return dataclasses.replace(examples, class_weights=weights)
+
+
+def mean_flops(
+    spec: GraphSpec, batches: BucketedBatches, trained: TrainedParts | None = None
+) -> float:
+    """Return the mean FLOPs of an epoch's steps, padding included: they grow with length."""
+    options: dict = {
+        "head": spec.head,
+        "num_labels": spec.num_labels,
+        "selected_positions": spec.selected_positions,
+        "packed_texts": batches.batch_size if spec.packed else None,
+    }
+    counts, total = Counter(batches.shapes_in(0)), 0
+    for (batch_size, length), count in counts.items():
+        accounting = account(spec.config, length, batch_size, **options)
+        total += count * dataclasses.replace(accounting, trained=trained).training_flops
+    return total / counts.total()

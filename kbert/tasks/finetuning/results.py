@@ -1,0 +1,48 @@
+"""The result of a fine-tuning run."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.checkpoints.bert import Bert
+from kbert.training.loop.history import History
+from kbert.training.runner import Outcome
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """The result of a fine-tuning run.
+
+    Attributes:
+        bert: the model, for sequences of any length, with the source's tokenizer and the data's
+            labels.
+        history: a `kbert.training.loop.history.History`.
+        metrics: metrics of these weights on the dev data, by name; empty without dev data.
+        folder: the run's folder; None if nothing was saved.
+        intervals: 95 % confidence intervals of the metrics, (lower, upper) by name; see
+            `kbert.tasks.intervals`.
+    """
+
+    bert: Bert
+    history: History
+    metrics: dict[str, float]
+    folder: Path | None
+    intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_outcome(cls, outcome: Outcome) -> "Finetuned":
+        """Return the result of what came of a run."""
+        # a run of an older kbert has no intervals
+        intervals = outcome.result.get("intervals", {})
+        return cls(
+            outcome.bert,
+            outcome.history,
+            outcome.result["metrics"],
+            outcome.folder,
+            {name: tuple(pair) for name, pair in intervals.items()},
+        )
+
+    def __repr__(self) -> str:
+        metrics = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
+        folder = self.folder.name if self.folder else None
+        return f"Finetuned({self.bert}, {', '.join(metrics) or 'no dev data'}, {folder!r})"

@@ -1,0 +1,314 @@
+"""Pretraining as a plan: shards of text, MLM and NSP, a held-out part to evaluate with."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.hub.model_card import Training
+from kbert.checkpoints.inspection import inspect
+from kbert.data.corpus.corpus_warnings import warn_of_corpus
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.graph import names
+from kbert.graph.accounting import account
+from kbert.graph.config import BertConfig
+from kbert.graph.presets import get_config, is_preset
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import trained_parts
+from kbert.heads import HEADS
+from kbert.tasks.checks import MLM_LAYERS, require_head
+from kbert.tasks.distillation.distillation import open_teacher, plan_distillation
+from kbert.tasks.distillation.settings import check_teacher
+from kbert.tasks.pretraining.pretrained_model import PretrainedModel
+from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
+from kbert.training.best_weights import BestWeights, Evaluated
+from kbert.training.loop.history import History
+from kbert.training.loss import LOSSES
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.run_plan import (
+    Device,
+    Request,
+    RunPlan,
+    choose_variant,
+    describe_models,
+    find_sources,
+    list_paths,
+    make_optimizer,
+    pin_models,
+)
+
+SHARE = 0.05  # of the documents, where there are enough to spare them
+ENOUGH_DOCUMENTS = 100
+MOVABLE = ("shards", "dev", "teacher")  # what a resumed run may be given again
+_NEEDED = ("shards",)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The data of a pretraining run, and the configuration of a model for them.
+
+    Attributes:
+        batches: of the training data.
+        held_out: of the dev data; None: there are none.
+        config: the model's configuration.
+    """
+
+    batches: PretrainingBatches
+    held_out: PretrainingBatches | None
+    config: BertConfig
+
+
+def request_pretraining(
+    settings: PretrainingSettings,
+    sources: Mapping[str, Any],
+    config: BertConfig | str | os.PathLike | None = None,
+    run: RunFolder | None = None,
+) -> Request:
+    """Return the request of a run; a ValueError if settings and models do not fit.
+
+    `sources` are "shards", "dev", "init" and "teacher" as `pretrain` takes them, `config` too;
+    None: the model has that of "init", or of the run that is resumed.
+    """
+    if run is None:
+        sources = pin_models(sources)
+    check_teacher(settings, sources.get("teacher") is not None)
+    for name in ("freeze", "lora_rank"):
+        value = getattr(settings, name)
+        if value is not None and not sources.get("init"):
+            raise ValueError(
+                f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
+                f"give init, or leave {name} out"
+            )
+    return Request(
+        command=settings.command,
+        settings=settings,
+        sources=sources,
+        read=read_corpus,
+        plan=plan_pretraining,
+        config=config,
+        run=run,
+    )
+
+
+def request_resumed(run: RunFolder, moved: Mapping[str, Any]) -> Request:
+    """Return the request of a run that is resumed; `moved` are sources that are elsewhere now."""
+    settings = PretrainingSettings.from_run(run)
+    sources = find_sources(run, moved, MOVABLE, _NEEDED)
+    shards = sources["shards"]
+    if shards == run.data_paths["shards"] and not Path(shards).exists():
+        how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
+        raise FileNotFoundError(f"{shards}: {how}")
+    config = BertConfig.from_dict(run.settings["config"])
+    return request_pretraining(settings, sources, config, run)
+
+
+def read_corpus(request: Request) -> Corpus:
+    """Open the shards, and choose the model's configuration."""
+    settings = request.settings
+    batches, held_out = open_batches(request.sources, settings)
+    warn_of_corpus(batches.shards, pairs=not settings.mlm_only)
+    if held_out is None and settings.patience is not None:
+        raise ValueError(
+            "patience must go with dev data, got none: give dev or dev_ratio, or leave it out"
+        )
+    if request.run is not None:
+        return Corpus(batches, held_out, request.config)
+    return Corpus(batches, held_out, _choose_config(request, batches))
+
+
+def _choose_config(request: Request, batches: PretrainingBatches) -> BertConfig:
+    """Return the configuration of a new model for the shards' vocabulary."""
+    shards, init = batches.shards, request.sources.get("init")
+    if init is not None:
+        config = inspect(init).config
+    else:
+        config = get_config(request.config)
+        if is_preset(str(request.config)):  # a user's own configuration stays
+            config = config.replace(vocab_size=shards.vocab_size)
+    name = init or "the configuration"
+    check_fits(config, name, shards.vocab_size, request.settings.seq_len)
+    return config.replace(pad_token_id=shards.tokenizer.pad_id)
+
+
+def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
+    """Plan the training of a model with the two losses of the paper, or with MLM alone."""
+    settings, sources = request.settings, request.sources
+    batches, held_out = data.batches, data.held_out
+    # the settings have put their numbers for None
+    assert settings.warmup_steps is not None and settings.evaluate_every is not None
+
+    variant = GraphSpec(
+        data.config, seq_len=batches.seq_len, max_predictions=batches.max_predictions
+    )
+    lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
+    model = PretrainedModel(
+        spec=GraphSpec(data.config, seq_len=None),
+        training_spec=choose_variant(variant, sources, settings),
+        trained=trained_parts(variant, settings.freeze, *lora),
+        init=sources.get("init"),
+        tokenizer=batches.shards.tokenizer,
+        mlm_only=settings.mlm_only,
+    )
+    evaluate = None
+    if held_out is not None:
+        evaluate = functools.partial(_evaluate, held_out, settings.evaluation_batches)
+    # without next sentences their labels have weight 0
+    losses = dict.fromkeys((names.MLM, names.NSP), LOSSES[HEADS[model.spec.head].loss])
+    plan = RunPlan(
+        command=request.command,
+        title="Pretraining a BERT",
+        settings=settings,
+        recorded={**settings.as_dict(), "config": data.config.to_dict()},
+        fingerprint={
+            "train": batches.fingerprint,
+            "dev": None if held_out is None else held_out.fingerprint,
+        },
+        data_paths=list_paths(sources),
+        base="init",
+        base_may_move=False,
+        model=model,
+        batches=batches,
+        losses=losses,
+        optimizer=make_optimizer(settings, settings.steps, settings.warmup_steps),
+        flops=_count_flops(model, batches),
+        evaluate_every=settings.evaluate_every,
+        evaluate=evaluate,
+        score="-loss",
+        choose_weights=functools.partial(_choose_weights, evaluate is not None),
+        facts=describe_models(sources, "init", model.trained) | _describe_data(data),
+        describe_progress=functools.partial(_describe_progress, batches),
+        card=_make_card(sources, held_out),
+    )
+    if sources.get("teacher") is None:
+        return plan
+    teacher = _open_teacher(sources["teacher"], batches, settings)
+    return plan_distillation(
+        plan, teacher, outputs=[names.MLM] if settings.mlm_only else [names.MLM, names.NSP]
+    )
+
+
+def _count_flops(model: PretrainedModel, batches: PretrainingBatches) -> float:
+    """Return the FLOPs of a step."""
+    accounting = account(
+        model.spec.config,
+        batches.seq_len,
+        batches.batch_size,
+        max_predictions=batches.max_predictions,
+        selected_positions=model.training_spec.selected_positions,
+    )
+    return dataclasses.replace(accounting, trained=model.trained).training_flops
+
+
+def _open_teacher(source, batches: PretrainingBatches, settings: PretrainingSettings) -> Bert:
+    """Return the teacher; raise a ValueError where it has not the student's outputs."""
+    pairs, head = not settings.mlm_only, "pretraining" if settings.alpha else None
+    teacher = open_teacher(source, batches.shards.tokenizer, batches.seq_len, pairs, head)
+    if settings.alpha:
+        layers = (*MLM_LAYERS, names.POOLER, names.NSP) if pairs else MLM_LAYERS
+        require_head(teacher, "a teacher (but with alpha 0)", "pretraining", layers)
+    return teacher
+
+
+def _evaluate(held_out: PretrainingBatches, most_batches: int, engine) -> Evaluated:
+    """Return each output's loss and accuracy over held-out batches, and the losses' sum.
+
+    Examples and masks are the same every time: those of one pass, at least one batch.
+    """
+    count = max(1, held_out.examples_per_epoch(0) // held_out.batch_size)
+    part = engine.slice_examples(held_out.batch_size)
+    sums: dict[str, np.ndarray] = {}
+    for step in range(min(most_batches, count)):
+        for name, pair in engine.evaluate(held_out.batch(step, part)).items():
+            sums[name] = sums.get(name, 0.0) + np.array(pair)
+    metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
+    losses = [value for name, value in metrics.items() if name.endswith("_loss")]
+    return {"loss": sum(losses)} | metrics, dict
+
+
+def _choose_weights(has_dev: bool, best: BestWeights, history: History) -> dict:
+    """Keep the last weights, or those that a callback has set; describe them for result.json."""
+    last = history.updates[-1]
+    result = {name: value for name, value in last.items() if name not in ("step", "skipped")}
+    if not history.restored or not has_dev:
+        return result
+    step, metrics = best.restore(history)  # other weights than the last step's
+    result |= {f"val_{name}": value for name, value in metrics.items()}
+    return result | {"weights_of_update": step, "metrics": metrics}
+
+
+def _describe_data(data: Corpus) -> dict[str, str]:
+    """Return the data in words by name, for the report and the card."""
+    shards = data.batches.shards
+    facts = {"Data": f"{_count_documents(shards)}; a vocabulary of {shards.vocab_size:,}"}
+    if data.held_out is not None:
+        facts["Dev data"] = _count_documents(data.held_out.shards)
+    return facts
+
+
+def _count_documents(shards) -> str:
+    return f"{shards.documents:,} documents of {int(shards.document_tokens.sum()):,} tokens"
+
+
+def _describe_progress(batches: PretrainingBatches, done: int) -> str:
+    seen = done * batches.batch_size
+    epochs = seen / batches.examples_per_epoch(0)
+    return f"{seen:,} examples of {batches.seq_len} tokens: {epochs:.2f} epochs"
+
+
+def _make_card(sources: Mapping[str, Any], held_out: PretrainingBatches | None) -> Training:
+    """Return what the model's card says of the run, before it has a result."""
+    init = sources.get("init")
+    return Training(
+        verb="pretrained",
+        base=init if init and "://" in init else None,
+        facts={},
+        dev=None if held_out is None else "held-out documents",
+        metrics={},
+        settings={},
+    )
+
+
+def open_batches(
+    paths: Mapping[str, Any], settings: PretrainingSettings
+) -> tuple[PretrainingBatches, PretrainingBatches | None]:
+    """Return the batches to train with, and those to evaluate with or None.
+
+    `paths` are the folders of "shards" and "dev"; the latter may be None.
+    """
+    shards, dev = open_shards(paths["shards"]), None
+    share = settings.dev_ratio
+    if paths.get("dev") is not None:
+        if share:
+            raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
+        dev = open_shards(paths["dev"])
+        if dev.tokenizer.tokens != shards.tokenizer.tokens:
+            raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
+    elif share is None and shards.documents >= ENOUGH_DOCUMENTS:
+        share = SHARE
+
+    opened = [shards] if dev is None else [shards, dev]
+    if share:
+        shards, dev = shards.split(share)
+    options: dict[str, Any] = {
+        "batch_size": settings.batch_size,
+        "seq_len": settings.seq_len,
+        "max_predictions": settings.max_predictions,
+        "seed": settings.seed,
+        "mlm_probability": settings.mlm_probability,
+        "short_seq_probability": settings.short_seq_probability,
+        "whole_word": settings.whole_word,
+        "mlm_only": settings.mlm_only,
+    }
+    batches = PretrainingBatches(shards, **options)
+    held_out = None if dev is None else PretrainingBatches(dev, **options)
+    if not settings.mlm_only:
+        for whole in opened:
+            warn_of_long(whole, settings.seq_len)
+    return batches, held_out
