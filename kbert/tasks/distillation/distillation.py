@@ -61,6 +61,11 @@ class DistilledBatches:
         """See `Batches`."""
         return self.batches.fingerprint
 
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Number of steps of an epoch, for the progress line; None: there are no epochs."""
+        return getattr(self.batches, "steps_per_epoch", None)
+
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """See `Batches`."""
         if self.states:
