@@ -82,9 +82,9 @@ def _engine_and_batch(size, length, batch, precision):
     import kbert
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
+    from kbert.training.determinism import make_deterministic
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
-    from kbert.training.runner import make_deterministic
 
     config, arrays = given(size, length, batch)
     make_deterministic()  # as every run of kbert's

@@ -11,7 +11,6 @@ import errno
 import gc
 import logging
 import os
-import random
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,8 +20,8 @@ from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub.model_card import make_card
-from kbert.ops.keras_internals import check_seeds_are_pythons
 from kbert.training.best_weights import BestWeights
+from kbert.training.determinism import make_deterministic, seed_weights
 from kbert.training.loop.history import History, LoopPlan
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
@@ -259,43 +258,3 @@ def _make_bert(engine, plan: RunPlan, result: dict) -> Bert:
         intervals=result.get("intervals", {}),
     )
     return dataclasses.replace(bert, card=make_card(bert, training=card))
-
-
-@contextlib.contextmanager
-def seed_weights(seed: int):
-    """Draw initial weights from a seed: Keras's initializers ask Python's generator for theirs."""
-    check_seeds_are_pythons()
-    before = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before)
-
-
-def make_deterministic() -> None:
-    """Ask the backend for operations whose results are the same bits every time.
-
-    Threads and atomics would add up in another order at each start, and round differently. It holds
-    for the process. JAX obeys only before it uses the GPU; torch warns of operations without such a
-    form.
-    """
-    import keras
-
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        if tf.config.list_physical_devices("GPU"):  # a CPU's are such; Keras uses less XLA then
-            tf.config.experimental.enable_op_determinism()
-    elif backend == "torch":
-        import torch
-
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch, "Reproducibility"
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        # it is for operations that read memory which nobody wrote to: kbert uses none
-        torch.utils.deterministic.fill_uninitialized_memory = False
-    else:
-        flags = os.environ.get("XLA_FLAGS", "")
-        if "xla_gpu_deterministic_ops" not in flags:
-            os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()

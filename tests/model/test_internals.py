@@ -124,7 +124,7 @@ def test_initializers_without_pythons_seed_are_refused(monkeypatch):
     import keras
 
     from kbert.ops.keras_internals import check_seeds_are_pythons
-    from kbert.training.runner import seed_weights
+    from kbert.training.determinism import seed_weights
 
     check_seeds_are_pythons.cache_clear()
     with monkeypatch.context() as patch:

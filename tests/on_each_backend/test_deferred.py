@@ -13,7 +13,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
 from kbert.model.deferred import build_with, layers_of
 from kbert.ops import keras_internals
-from kbert.training.runner import seed_weights
+from kbert.training.determinism import seed_weights
 
 
 def build(small):

@@ -31,7 +31,7 @@ _ENVIRONMENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
 # Without a GPU nothing can be tried out, and products by Triton need that; training is
-# deterministic, see `runner.make_deterministic`.
+# deterministic, see `kbert.training.determinism`.
 _FLAGS = {
     "TPU": {},
     "GPU": {
