@@ -82,17 +82,18 @@ def _engine_and_batch(size, length, batch, precision):
     import kbert
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
+    from kbert.training import backends
     from kbert.training.determinism import make_deterministic
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     config, arrays = given(size, length, batch)
     make_deterministic()  # as every run of kbert's
-    engine = Engine(1)
+    backend = backends.start(1)
     options = {"max_predictions": predictions(length), "dtype": precision}
-    with engine.backend.scope():
+    with backend.scope():
         model = kbert.build_bert(config, seq_len=length, **options)
-    engine.prepare(model, Optimizer(total_steps=100_000))
+    engine = Engine(backend, model, Optimizer(total_steps=100_000))
     inputs = {names.TOKEN_IDS: arrays["tokens"], names.SEGMENT_IDS: arrays["segments"]}
     inputs[names.MASKED_POSITIONS] = arrays["positions"]
     labels = {names.MLM: arrays["predicted"], names.NSP: arrays["pairs"]}

@@ -21,16 +21,17 @@ def finetuning(packing: bool, precision: str):
     import kbert
     from kbert.graph.spec import GraphSpec
     from kbert.model.builder import build
+    from kbert.training import backends
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     keras.utils.set_random_seed(3)
-    engine = Engine()  # before the checkpoint, as `kbert.finetune` does
+    backend = backends.start()  # before the checkpoint, as `kbert.finetune` does
     bert = kbert.load(Path(importlib.util.find_spec(CHECKPOINT).origin).parent / "model")
-    with engine.backend.scope():
+    with backend.scope():
         spec = GraphSpec(bert.config, "classifier", packed=packing, dtype=precision)
         model = build(spec.for_training())
-    engine.prepare(model, Optimizer(total_steps=100_000))
+    engine = Engine(backend, model, Optimizer(total_steps=100_000))
     batches = some(bert.tokenizer, packing, any_length=engine.backend.shape_cost > 0)
     steps = itertools.count()
 

@@ -55,13 +55,14 @@ def engine_and_run(head, size, batch, length, precision, layers=None, **options)
 
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
+    from kbert.training import backends
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         model, config = kbert_model(head, size, length, precision, layers, selected_positions=True)
-    engine.prepare(model, Optimizer(total_steps=100_000), **options)
+    engine = Engine(backend, model, Optimizer(total_steps=100_000), **options)
     arrays = data(config.vocab_size, batch, length)
     inputs = {names.TOKEN_IDS: arrays["tokens"], names.SEGMENT_IDS: arrays["segments"]}
     if head == "pretraining":

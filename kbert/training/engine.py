@@ -10,8 +10,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.heads import find_head
 from kbert.ops.devices import device_names
-from kbert.ops.forks import check_process
-from kbert.training import backends, optimizers
+from kbert.training import optimizers
 from kbert.training.loss import LOSSES, sum_metrics
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import RULES, check_settings
@@ -22,14 +21,22 @@ from kbert.training.trained_weights import TrainedWeights
 
 
 class Engine:
-    """A prepared training step of a model, and its state."""
+    """A training step of a model, compiled, and its state.
 
-    def __init__(self, devices: int | None = None):
-        check_process()
-        self.backend = backends.start(devices)  # devices and hosts
+    Args:
+        backend: devices and hosts, from `backends.start`.
+        model: a functional model, made within `backend.scope()`.
+        optimizer: the settings of the optimizer and the learning rate.
+        trained: the weights that are trained, made within `backend.scope()`; None: all.
+        jit: whether XLA compiles the step; None: as is best on the device.
+        steps_per_execution: maximum number of steps per call of the device; None: as is best there.
+        seed: seed of dropout.
+        options: of `TrainingStep`. Without `losses` each output has its head's.
+    """
 
-    def prepare(
+    def __init__(
         self,
+        backend,
         model,
         optimizer: Optimizer,
         trained: TrainedWeights | None = None,
@@ -38,24 +45,18 @@ class Engine:
         steps_per_execution: int | None = None,
         seed: int = 0,
         **options,
-    ) -> None:
-        """Make the optimizer's variables, and compile the step.
-
-        The model is functional; it and `trained` (None: all) are made within `backend.scope()`.
-        `jit` and `steps_per_execution` are chosen for the device where they are None. `options` are
-        those of `TrainingStep`. Without `losses` each output has its head's.
-        """
+    ):
         settings = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
         settings = {name: value for name, value in settings.items() if name in RULES}
         check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
-        if names.PACKED_TEXTS in model.input_names and self.backend.replicas > 1:
+        if names.PACKED_TEXTS in model.input_names and backend.replicas > 1:
             raise ValueError(
-                f"packing must have one device, got {self.backend.replicas}: give devices=1, or "
+                f"packing must have one device, got {backend.replicas}: give devices=1, or "
                 "leave packing out"
             )
-        self.model, self.settings, self.seed = model, optimizer, seed
+        self.backend, self.model, self.settings, self.seed = backend, model, optimizer, seed
         # maximum number of steps in one call of the device
-        self.steps_per_execution = steps_per_execution or self.backend.default_steps_per_execution
+        self.steps_per_execution = steps_per_execution or backend.default_steps_per_execution
         # calls that may be in flight unread: an accelerator is then never idle
         self.ahead = int(device_names() != ["CPU"])
         # of `predict`; hidden states for a teacher are of use in training alone
@@ -64,13 +65,11 @@ class Engine:
         options.setdefault("losses", dict.fromkeys(self.output_names, LOSSES[head.loss]))
         trained = trained or TrainedWeights().add_new_weights(model)
         seeds = find_seed_states(model)
-        with self.backend.scope():
+        with backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
-            self.step = TrainingStep(
-                self.backend, model, trained, seeds, optimizer, rules, **options
-            )
-            self.state = TrainingState(model, trained, rules, seeds, self.backend.to_numpy)
-        self.program = self.backend.compile(self.step, self.state, jit, self.steps_per_execution)
+            self.step = TrainingStep(backend, model, trained, seeds, optimizer, rules, **options)
+            self.state = TrainingState(model, trained, rules, seeds, backend.to_numpy)
+        self.program = backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
     def slice_examples(self, batch_size: int) -> slice:
         """Return this process's part of a batch, which replicas and micro-batches must divide."""

@@ -14,7 +14,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
@@ -27,6 +27,9 @@ from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
+
+if TYPE_CHECKING:
+    from kbert.training.engine import Engine
 
 _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
@@ -45,12 +48,13 @@ def start(request: Request, output: str | os.PathLike | None, options: RunOption
     """Do a new run in an unused folder, or without one."""
     if output is not None:
         refuse_used(output)
-    engine, plan = _plan(request, options)
-    base_digest = _build(engine, plan, options, begin=True)  # raises before there is a folder
+    backend, plan = _plan(request, options)
+    # it raises before there is a folder
+    engine, base_digest = _build(backend, plan, options, begin=True)
     run = None
     if output is not None:
         run = _create_folder(engine, plan, output, base_digest, options)
-    with _hold(engine, run):
+    with _hold(backend, run):
         return train(engine, plan, run, options)
 
 
@@ -58,12 +62,12 @@ def resume(request: Request, options: RunOptions) -> Outcome:
     """Go on with a run that is not finished; a ValueError says how data or settings differ."""
     run = request.run
     assert run is not None
-    engine, plan = _plan(request, options)
-    run.chief = engine.backend.process == 0
+    backend, plan = _plan(request, options)
+    run.chief = backend.process == 0
     run.check(plan.fingerprint, run.settings | plan.recorded)
-    with _hold(engine, run):
+    with _hold(backend, run):
         state = run.states.last()
-        base_digest = _build(engine, plan, options, begin=state is None)
+        engine, base_digest = _build(backend, plan, options, begin=state is None)
         if state is not None:
             engine.state.restore(state.arrays)
             return train(engine, plan, run, options, done=state.step)
@@ -140,8 +144,8 @@ def train(
 
 
 def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
-    """Return an engine on the devices that there are, and the plan of the data."""
-    from kbert.training.engine import Engine
+    """Return the backend, on the devices and hosts that there are, and the plan of the data."""
+    from kbert.training import backends
 
     data = request.read(request)
     if _models:  # layers and the engine's functions refer to each other: they outlive their run
@@ -150,21 +154,22 @@ def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()
-    engine = Engine(devices=options.devices)
+    backend = backends.start(options.devices)
     jit = request.settings.jit
-    compiled = engine.backend.default_jit if jit is None else jit
-    device = Device(compiled, engine.backend.shape_cost)
-    return engine, request.plan(request, data, device)
+    compiled = backend.default_jit if jit is None else jit
+    device = Device(compiled, backend.shape_cost)
+    return backend, request.plan(request, data, device)
 
 
-def _build(engine, plan: RunPlan, options: RunOptions, begin: bool) -> str | None:
-    """Build the model and compile the step; refuse callbacks that would do harm.
+def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["Engine", str | None]:
+    """Return the engine of a new model; refuse callbacks that would do harm.
 
-    To `begin` a run, the model has its first weights, and their hash is returned; else a state has
-    them.
+    To `begin` a run, the model has its first weights, and their hash is returned too; else a state
+    has them.
     """
     from kbert.model.deferred import build_with
     from kbert.model.lora import adapters_of
+    from kbert.training.engine import Engine
     from kbert.training.loop.callbacks import refuse_harmful
     from kbert.training.trained_weights import select_trained
 
@@ -175,14 +180,15 @@ def _build(engine, plan: RunPlan, options: RunOptions, begin: bool) -> str | Non
         if begin:
             layers, digest = plan.model.initialize()
         spec = dataclasses.replace(plan.model.training_spec, dtype=settings.precision)
-        with engine.backend.scope():
+        with backend.scope():
             model = plan.model.select_trained_part(build_with(spec, layers))
             trained = select_trained(model, plan.model.trained, plan.model.adapter, settings)
             if plan.extend_model is not None:
                 model = plan.extend_model(model)
                 trained = trained and trained.add_new_weights(model)
     _models.add(model)
-    engine.prepare(
+    engine = Engine(
+        backend,
         model,
         plan.optimizer,
         trained,
@@ -199,7 +205,7 @@ def _build(engine, plan: RunPlan, options: RunOptions, begin: bool) -> str | Non
     # refuses what replicas and micro-batches do not divide
     engine.slice_examples(plan.batches.batch_size)
     refuse_harmful(options.callbacks, bool(adapters_of(model)), plan.evaluate is not None)
-    return digest
+    return engine, digest
 
 
 def _create_folder(
@@ -223,7 +229,7 @@ def _create_folder(
 
 
 @contextlib.contextmanager
-def _hold(engine, run: RunFolder | None) -> Iterator[None]:
+def _hold(backend, run: RunFolder | None) -> Iterator[None]:
     """Hold the run's folder; if another process has it, each process of this start raises."""
     with contextlib.ExitStack() as stack:
         error: Exception | None = None
@@ -232,7 +238,7 @@ def _hold(engine, run: RunFolder | None) -> Iterator[None]:
                 stack.enter_context(run.hold())
         except (OSError, ValueError) as raised:
             error = raised
-        if engine.backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
+        if backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
         yield
 

@@ -13,6 +13,7 @@ from kbert.graph import names
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
 from kbert.model.lora import adapters_of
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import select_weights
@@ -52,11 +53,11 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     bert = small_bert(config, "classifier")
     kbert.save(bert, tmp_path / "base")
-    engine = Engine()
+    backend = backends.start()
     model = build(bert.spec)
     model.set_weights(bert.model.get_weights())
     parts = trained_parts(bert.spec, None, 4, ",".join(MODULES), 6.0)
-    engine.prepare(model, Optimizer(), select_weights(model, parts, 1, dropout=RATE))
+    engine = Engine(backend, model, Optimizer(), select_weights(model, parts, 1, dropout=RATE))
     random = np.random.default_rng(3)
     for one in adapters_of(engine.model):
         one.b.assign(random.normal(0, 0.2, one.b.shape).astype("float32"))

@@ -7,6 +7,7 @@ import kbert
 from helpers.sizes import SIZES
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -20,10 +21,10 @@ def small_config(blocks: int = 1, dropout: float = 0.1, **changes) -> kbert.Bert
 def build_engine(spec: GraphSpec, optimizer: Optimizer | None = None, **options) -> Engine:
     """An engine of a graph; `options` as of `Engine.prepare`."""
     keras.utils.set_random_seed(5)
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         model = build(spec)
-    engine.prepare(model, optimizer or Optimizer(total_steps=9), **options)
+    engine = Engine(backend, model, optimizer or Optimizer(total_steps=9), **options)
     return engine
 
 

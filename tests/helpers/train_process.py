@@ -23,24 +23,25 @@ def main(
         tf.config.set_logical_device_configuration(cpu, parts)
 
     import kbert
+    from kbert.training import backends
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
-    engine = Engine(devices)
+    backend = backends.start(devices)
     source = kbert.load(folder)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    with engine.backend.scope():
+    with backend.scope():
         model = kbert.build_bert(
             source.config.replace(**rates), seq_len=11, max_predictions=PREDICTIONS
         )
     model.set_weights(source.model.get_weights())
-    if on_tensorflow and engine.backend.replicas > 1:  # compiled, as larger models are
+    if on_tensorflow and backend.replicas > 1:  # compiled, as larger models are
         from kbert.training.backends import tensorflow
 
         tensorflow._WORTH_COMPILING = 0
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
-    engine.prepare(model, optimizer, clip_norm=0.5, **options)
+    engine = Engine(backend, model, optimizer, clip_norm=0.5, **options)
     data, metrics = arrays("pretraining", UPDATES, BATCH), []
     batches = [batch_of(data, step).select(engine.slice_examples(BATCH)) for step in range(UPDATES)]
     for step in range(0, UPDATES, at_once):

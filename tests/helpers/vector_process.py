@@ -82,14 +82,15 @@ def encoder(adapted: bool):
     return model, select_weights(model, trained_parts(spec, lora_rank=3), 5) if adapted else None
 
 
-def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: dict):
-    """The engine with a model whose weights are the same each time."""
+def prepared(backend, loss: str, columns: int, options: dict, kind: str, more: dict):
+    """An engine of a model whose weights are the same each time."""
     from kbert.training.embedding_loss import EmbeddingLoss
+    from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
 
     keras.utils.set_random_seed(11)
     random, trained = np.random.default_rng(7), None
-    with engine.backend.scope():
+    with backend.scope():
         if "table" in kind:
             model = table("drawing" in kind)
         else:
@@ -99,7 +100,7 @@ def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: di
     more = more | {"embedding_loss": EmbeddingLoss(loss, columns, SIZES["hidden_size"], **options)}
     # a large epsilon: with a small one Adam's steps are the same for gradients twice as large
     optimizer = Optimizer(learning_rate=0.003, total_steps=9, epsilon=0.1)
-    engine.prepare(model, optimizer, trained, clip_norm=None, **more)
+    return Engine(backend, model, optimizer, trained, clip_norm=None, **more)
 
 
 def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
@@ -121,16 +122,16 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
 
 def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
     """Train every case; one device does a case once, whatever the options of two."""
-    from kbert.training.engine import Engine
+    from kbert.training import backends
 
     arrays, done = {}, {}
     for name in cases:
         *shared, more = (CASES | BY_XLA)[name]
         more = {} if devices == 1 else more
         if (key := str((shared, more))) not in done:
-            engine = Engine(devices)
-            assert engine.backend.replicas == (devices or 2), engine.backend.replicas
-            prepared(engine, *shared, more)
+            backend = backends.start(devices)
+            assert backend.replicas == (devices or 2), backend.replicas
+            engine = prepared(backend, *shared, more)
             done[key] = trained(engine, *shared[:2])
         arrays |= {f"{name}/{what}/{devices or 2}": values for what, values in done[key].items()}
     return arrays

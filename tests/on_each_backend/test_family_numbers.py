@@ -18,6 +18,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.builder import build
 from kbert.tasks.embedding.embedding_model import encoder_of
+from kbert.training import backends
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -49,13 +50,13 @@ def opened(folders, name, **dropout):
 
 
 def engine_of(bert, spec, **options):
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         model = build(spec)
         model.set_weights(bert.model.get_weights())
         if options.get("embedding_loss"):
             model = encoder_of(model)
-    engine.prepare(model, Optimizer(total_steps=9), **options)
+    engine = Engine(backend, model, Optimizer(total_steps=9), **options)
     return engine
 
 

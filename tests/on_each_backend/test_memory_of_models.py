@@ -12,6 +12,7 @@ _TRAINING = """
 import gc, sys
 import keras
 import kbert
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
@@ -33,8 +34,8 @@ def resident():
 
 def train_by_engine():
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-    engine = Engine(1)
-    engine.prepare(model, Optimizer())
+    backend = backends.start(1)
+    engine = Engine(backend, model, Optimizer())
     for step in range(2):
         logs = engine.update(batch_of(data, step), step)
     float(logs["loss"])

@@ -17,6 +17,7 @@ from kbert.graph import names
 from kbert.graph.names import CLASSIFIER, PACKED_FIRSTS, PACKED_TEXTS, TOKEN_CLASSIFIER
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -119,8 +120,8 @@ def test_packing_refuses_other_models_and_devices():
     config = kbert.BertConfig(**SIZES)
     with pytest.raises(ValueError, match="packed must be for the head classifier or tokens, got"):
         GraphSpec(config, "qa", packed=True)
-    engine = Engine()
-    engine.backend.replicas = 2
+    backend = backends.start()
+    backend.replicas = 2
     model = build(GraphSpec(config, "classifier", packed=True))
     with pytest.raises(ValueError, match="packing must have one device, got 2: give devices=1"):
-        engine.prepare(model, Optimizer(total_steps=9))
+        Engine(backend, model, Optimizer(total_steps=9))

@@ -12,6 +12,7 @@ import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.lora import adapters_of, kernel_of
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import select_weights
@@ -31,8 +32,8 @@ def engine_of(
     import keras
 
     keras.utils.set_random_seed(11)
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         length = None if any_length else LENGTH
         model = kbert.build_classifier(
             SPEC.config, num_labels=3, seq_len=length, selected_positions=selected
@@ -41,7 +42,7 @@ def engine_of(
         model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
         trained = select_weights(model, trained_parts(SPEC, **parts), 5, decay, head, dropout)
     optimizer = Optimizer(learning_rate=RATE, schedule="constant", total_steps=9, weight_decay=0)
-    engine.prepare(model, optimizer, trained, **dict(prepared))
+    engine = Engine(backend, model, optimizer, trained, **dict(prepared))
     return engine, engine.state.all()
 
 

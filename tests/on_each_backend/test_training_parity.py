@@ -9,6 +9,7 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -39,8 +40,8 @@ def pretrained(trained):
 
 def updates(folder: Path, kind: str, **options):
     """The engine after as many updates from the same first weights, and its figures."""
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         bert = kbert.load(folder / "first", seq_len=11)
         model = bert.model
         if kind == "pretraining":
@@ -48,7 +49,7 @@ def updates(folder: Path, kind: str, **options):
             model.set_weights(bert.model.get_weights())
     settings = {name: value for name, value in SETTINGS.items() if name != "clip_norm"}
     clip_norm = SETTINGS["clip_norm"]
-    engine.prepare(model, Optimizer(**settings), clip_norm=clip_norm, **options)
+    engine = Engine(backend, model, Optimizer(**settings), clip_norm=clip_norm, **options)
     data = arrays(kind, UPDATES, BATCH)
     logs = [engine.update(batch_of(data, step), step) for step in range(UPDATES)]
     return engine, {name: np.array([float(log[name]) for log in logs]) for name in logs[0]}

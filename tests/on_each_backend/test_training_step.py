@@ -16,6 +16,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
+from kbert.training import backends
 from kbert.training import step as training_step
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
@@ -47,12 +48,12 @@ def compile_engine(
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
     optimizer = Optimizer(learning_rate=learning_rate, weight_decay=decay, total_steps=50)
     several = {"accumulation_steps": accumulation_steps, "steps_per_execution": together}
-    engine.prepare(model, optimizer, **several)
+    engine = Engine(backend, model, optimizer, **several)
     return engine, engine.state.all()
 
 
@@ -152,7 +153,7 @@ def test_weight_of_a_transposed_array_trains_as_others(data, backend):
     for weight in second.state.variables.weights:
         tensor = weight.value.data
         weight.value.data = tensor.transpose(0, -1).contiguous().transpose(0, -1)
-    second.prepare(second.model, second.settings, seed=second.seed)
+    second = Engine(second.backend, second.model, second.settings, seed=second.seed)
     for engine in (first, second):
         engine.update(batch_of(data, 0), 0)
     one, other = first.state.all(), second.state.all()

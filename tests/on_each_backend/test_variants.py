@@ -14,6 +14,7 @@ import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.model.deferred import build_with, layers_of
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -28,8 +29,8 @@ BATCH = 4
 
 
 def engine_of(model, **options):
-    engine = Engine()
-    engine.prepare(model, Optimizer(total_steps=9, warmup_steps=0), **options)
+    backend = backends.start()
+    engine = Engine(backend, model, Optimizer(total_steps=9, warmup_steps=0), **options)
     return engine
 
 

@@ -108,6 +108,7 @@ def engine_of(dropout: float, accumulation_steps: int, **parts):
 
     from kbert.model.lora import adapters_of
     from kbert.tasks.embedding.embedding_model import encoder_of
+    from kbert.training import backends
     from kbert.training.engine import Engine
     from kbert.training.optimizers import Optimizer
     from kbert.training.trained_weights import select_weights
@@ -116,15 +117,15 @@ def engine_of(dropout: float, accumulation_steps: int, **parts):
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     sizes = {"num_hidden_layers": 1, "initializer_range": 0.2}
     config = kbert.BertConfig(**SIZES | rates | sizes)
-    engine = Engine()
+    backend = backends.start()
     vectors = EmbeddingLoss("infonce", COLUMNS, config.hidden_size, dimensions=(24, 9))
-    with engine.backend.scope():
+    with backend.scope():
         model = encoder_of(kbert.build_encoder(config, seq_len=None))
         trained = trained_parts(GraphSpec(config, "encoder"), **parts)
         weights = select_weights(model, trained, 5) if parts else None
     optimizer = Optimizer(learning_rate=1e-30, total_steps=9, weight_decay=0.0)
     options = {"accumulation_steps": accumulation_steps, "embedding_loss": vectors}
-    engine.prepare(model, optimizer, weights, clip_norm=None, **options)
+    engine = Engine(backend, model, optimizer, weights, clip_norm=None, **options)
     for adapter in adapters_of(engine.model):
         adapter.b.assign(np.random.default_rng(7).normal(0, 0.2, adapter.b.shape))
     return engine

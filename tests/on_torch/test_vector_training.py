@@ -17,6 +17,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.tasks.embedding.training import TASK, TextRecord
+from kbert.training import backends
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
@@ -159,11 +160,13 @@ def of_whole_model(bert, texts: list[str], accumulation_steps: int) -> tuple[flo
     inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
     labels = {EMBEDDINGS: np.arange(ids[..., 0].size, dtype="int32").reshape(-1, 2)}
     batch = TrainingBatch(inputs, labels, {EMBEDDINGS: np.full(len(ids), 1 / len(ids), "float32")})
-    engine = Engine()
+    backend = backends.start()
     vectors = EmbeddingLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
     model = encoder_of(bert.model)
     still = Optimizer(learning_rate=1e-30, total_steps=3, weight_decay=0.0)
-    engine.prepare(model, still, accumulation_steps=accumulation_steps, embedding_loss=vectors)
+    engine = Engine(
+        backend, model, still, accumulation_steps=accumulation_steps, embedding_loss=vectors
+    )
     gradients = engine.gradients(batch, 0)
     return float(engine.update(batch, 0)["loss"]), gradients
 

@@ -18,6 +18,7 @@ from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.tasks.choosing import TASK, Question
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -171,8 +172,8 @@ def test_loss_and_gradients_equal_transformers(peer):
     segments = [random.integers(0, 2, len(row)).tolist() for row in ids]
     examples = Examples(ids, segments, {"Classifier": labels}, counts=counts)
     batch = BucketedBatches(examples, batch_size=BATCH, lengths=(LENGTH,)).batch(0)
-    engine = Engine()
-    engine.prepare(bert.model, Optimizer(total_steps=9))
+    backend = backends.start()
+    engine = Engine(backend, bert.model, Optimizer(total_steps=9))
     gradients = engine.gradients(batch, 0)
     loss = engine.evaluate(batch)["Classifier_loss"][0]
     losses, first = [], 0

@@ -9,7 +9,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.training import optimizers
+from kbert.training import backends, optimizers
 from kbert.training.engine import Engine
 from kbert.training.trained_weights import TrainedWeights
 
@@ -25,13 +25,13 @@ def trained(monkeypatch, name, worth):
     monkeypatch.setattr(optimizers, "is_decayed", lambda path: next(places) % 2 == 0)
     monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
     keras.utils.set_random_seed(5)
-    engine = Engine()
-    with engine.backend.scope():
+    backend = backends.start()
+    with backend.scope():
         model = build(SPEC)
     settings = optimizers.Optimizer(name, 0.01, total_steps=9, weight_decay=0.3)
     weights = model.trainable_variables
     rates = [0.5 if n % 3 == 0 else 1.0 for n in range(len(weights))]
-    engine.prepare(model, settings, TrainedWeights(weights, rates))
+    engine = Engine(backend, model, settings, TrainedWeights(weights, rates))
     batches = arrays("pretraining", UPDATES, 13)
     for step in range(UPDATES):
         engine.update(batch_of(batches, step), step)

@@ -86,8 +86,8 @@ def assert_refused(name: str, value, call) -> None:
     assert said.startswith(f"{name} must ") and f"got {value!r}" in said and "\n" not in said
 
 
-def of_prepare(**asked):
-    return Engine().prepare(None, None, **asked)
+def of_engine(**asked):
+    return Engine(None, None, None, **asked)
 
 
 def in_a_run(function, *arguments, **needed):
@@ -97,7 +97,7 @@ def in_a_run(function, *arguments, **needed):
 
 PREPARED = {
     name: parameter.annotation
-    for name, parameter in inspect.signature(Engine.prepare).parameters.items()
+    for name, parameter in inspect.signature(Engine).parameters.items()
     if parameter.kind is parameter.KEYWORD_ONLY
 }
 OF_STEP = ("clip_norm", "accumulation_steps", "gradient_checkpointing")
@@ -110,7 +110,7 @@ WAYS = {
     ),
     "FinetuningSettings": (FinetuningSettings, fields_of(FinetuningSettings)),
     "RunOptions": (RunOptions, AROUND),
-    "prepare": (of_prepare, PREPARED),
+    "engine": (of_engine, PREPARED),
     "pretrain": (
         in_a_run(kbert.pretrain, "no/shards", steps=9),
         fields_of(PretrainingSettings) | AROUND,

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import torch
 import kbert
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.backends import torch_hosts
 from kbert.training.optimizers import Optimizer
@@ -16,11 +17,11 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 """
 MASKS = """
-engine = Engine()
+backend = backends.start()
 torch_hosts._BUCKET_BYTES = 5000  # of 0.1 MB of gradients
-keras.utils.set_random_seed(engine.backend.process)  # other weights in each, until prepared
+keras.utils.set_random_seed(backend.process)  # other weights in each, until prepared
 model = kbert.build_bert(kbert.BertConfig(**SIZES), seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9), accumulation_steps=2)
+engine = Engine(backend, model, Optimizer(total_steps=9), accumulation_steps=2)
 data = arrays("pretraining", 3, 12)
 
 def norm_of(step, local):

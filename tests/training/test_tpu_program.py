@@ -14,6 +14,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 
@@ -45,9 +46,9 @@ def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> Engin
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalReplicas, "__init__", init_on_tpu)
-        engine = Engine()
+        backend = backends.start()
     model = build(GraphSpec(small_config(BLOCKS, dropout), head, seq_len=11, **HEADS[head]))
-    engine.prepare(model, Optimizer(learning_rate=1e-2, total_steps=9), **options)
+    engine = Engine(backend, model, Optimizer(learning_rate=1e-2, total_steps=9), **options)
     return engine
 
 
@@ -193,7 +194,7 @@ def test_tpu_takes_several_steps_per_call():
     engine = engine_of("classifier", on_tpu=True)
     assert engine.steps_per_execution > 1 and engine.backend.default_jit
     with pytest.raises(ValueError, match="jit must be True or left out on a TPU"):
-        engine.prepare(engine.model, engine.settings, jit=False)
+        Engine(engine.backend, engine.model, engine.settings, jit=False)
 
 
 # What is said of a TPU that is not there.
@@ -210,10 +211,10 @@ def test_missing_tpu_is_one_line_error(forks, tmp_path):
     names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
     code = f"""
 import os
-from kbert.training.engine import Engine
+from kbert.training import backends
 for os.environ["TPU_NAME"] in {names}:
     try:
-        Engine()
+        backends.start()
     except ValueError as error:
         print(error)
 """
@@ -241,6 +242,7 @@ class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
 strategy = tf.distribute.TPUStrategy(Resolver(tpu="local"))
 strategy.extended._tpu_devices = np.array([[f"{place}CPU:{n}"] for n in range(2)], dtype=object)
 import kbert
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.backends import strategies
 from kbert.training.backends.strategies import stack_steps
@@ -249,11 +251,12 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 from helpers.vector_process import CASES, batch, prepared
 strategies._connect_tpu = lambda name: strategy
-engine = Engine(2)
-with engine.backend.scope():
+backend = backends.start(2)
+with backend.scope():
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation_steps=2)
+optimizer = Optimizer(total_steps=9)
+engine = Engine(backend, model, optimizer, steps_per_execution=3, accumulation_steps=2)
 engine.state.restore(engine.state.all())
 data = arrays("pretraining", 3, 12)
 
@@ -280,7 +283,7 @@ def told(batches):
 
 told([batch_of(data, n) for n in range(3)])
 *case, options = CASES["infonce_in_parts"]
-prepared(engine, *case, options | {"steps_per_execution": 3})
+engine = prepared(backend, *case, options | {"steps_per_execution": 3})
 told([batch(*case[:2], n) for n in range(3)])
 """
 
@@ -304,4 +307,4 @@ def test_devices_must_be_all_chips_of_a_tpu(monkeypatch):
     monkeypatch.setenv("TPU_NAME", "local")
     monkeypatch.setattr(strategies, "_connect_tpu", lambda name: Chips)
     with pytest.raises(ValueError, match=r"^devices must be all 8 of the TPU 'local', got 3$"):
-        Engine(3)
+        backends.start(3)

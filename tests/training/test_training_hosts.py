@@ -11,8 +11,8 @@ import threading
 import pytest
 from test_training_processes import ports
 
+from kbert.training import backends
 from kbert.training.backends import hosts
-from kbert.training.engine import Engine
 
 JAX = "KERAS_DISTRIBUTION_"
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
@@ -215,7 +215,7 @@ def test_devices_must_be_all_of_a_host(process):
     pytest.importorskip("tensorflow")
     process("tensorflow")
     with pytest.raises(ValueError, match=r"devices must be all \d+ of each host .* got 77"):
-        Engine(77)
+        backends.start(77)
 
 
 def test_several_devices_in_one_torch_process_are_refused():
@@ -233,7 +233,7 @@ def test_tpu_without_name_is_one_line_error(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices.get(kind, []))
     said = "the TPU 'local' cannot be used .* TPU_NAME must"
     with pytest.raises(ValueError, match=said) as error:
-        Engine()
+        backends.start()
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -244,5 +244,5 @@ def test_keras_distribution_on_tensorflow_is_refused(monkeypatch):
         pytest.skip("JAX follows it")
     monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
     with pytest.raises(ValueError, match=r"trains undistributed .* give devices=N") as error:
-        Engine()
+        backends.start()
     assert "\n" not in str(error.value)

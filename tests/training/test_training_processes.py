@@ -128,14 +128,15 @@ import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import kbert
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
-engine = Engine(2)
-with engine.backend.scope():
+backend = backends.start(2)
+with backend.scope():
     config = kbert.load({str(folder)!r}).config
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9))
+engine = Engine(backend, model, Optimizer(total_steps=9))
 batch = batch_of(arrays("pretraining", 1, 6), 0)
 engine.backend.local = 1
 twice = engine.split(batch) * 2
@@ -167,15 +168,16 @@ def test_two_jax_devices_draw_their_own_masks(folder, forks, tmp_path):
     code = f"""
 import jax, keras, kbert
 import numpy as np
+from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
-engine = Engine(2)
-with engine.backend.scope():
+backend = backends.start(2)
+with backend.scope():
     config = kbert.load({str(folder)!r}).config
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9), accumulation_steps=2)
+engine = Engine(backend, model, Optimizer(total_steps=9), accumulation_steps=2)
 batch = batch_of(arrays("pretraining", 1, 12), 0)
 found = list(engine.gradients(batch, 0).values())
 (whole,), seeds = engine.split(batch), engine.seeds(0)

@@ -1,6 +1,7 @@
 """What differs between TensorFlow, JAX and torch in training."""
 
 from kbert.ops.devices import require_gradients
+from kbert.ops.forks import check_process
 
 
 def start(devices: int | None = None):
@@ -17,6 +18,7 @@ def start(devices: int | None = None):
     """
     import keras
 
+    check_process()
     require_gradients("training")
     backend = keras.backend.backend()
     if backend != "jax" and keras.distribution.distribution() is not None:

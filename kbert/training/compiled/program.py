@@ -24,6 +24,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.ops import compile_for
+from kbert.training import backends
 from kbert.training.backends.backend import Backend
 from kbert.training.compiled import gpu_text, hlo_text
 from kbert.training.engine import Engine
@@ -103,17 +104,17 @@ def prepare(
     """Return the engine's function, and abstract arguments laid over the chips.
 
     `config` has keys and values of a `BertConfig`, `batch_size` is over all chips, `what` is
-    "update" or "evaluation"; `options` are sizes of `GraphSpec` and options of `Engine.prepare`.
+    "update" or "evaluation"; `options` are sizes of `GraphSpec` and options of `Engine`.
     """
-    engine = Engine()
-    engine.backend.mesh, engine.backend.replicas = mesh, mesh.size
+    backend = backends.start()
+    backend.mesh, backend.replicas = mesh, mesh.size
     on_tensorflow = keras.backend.backend() == "tensorflow"
     if on_tensorflow:  # new values are results, as on JAX, instead of assignments
-        engine.backend.apply = functools.partial(Backend.apply, engine.backend)
+        backend.apply = functools.partial(Backend.apply, backend)
     sizes = {name: options.pop(name) for name in ("seq_len", "max_predictions")}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
-    engine.prepare(build(spec.for_training()), optimizer, **options)
+    engine = Engine(backend, build(spec.for_training()), optimizer, **options)
     model, values = engine.model, _lay(mesh, engine.state.values())
     inputs = {one.name: np.zeros((batch_size, *one.shape[1:]), "int32") for one in model.inputs}
     outputs = zip(model.output_names, model.outputs, strict=True)
