@@ -128,9 +128,9 @@ def test_rows_in_memory_are_as_those_of_the_file(tmp_path):
     read = [record.label for record in task.read(tmp_path / "a.tsv")]
     assert read == [("cat",), (), ("cat", "dog")]
     assert [record.label for record in task.read(tmp_path / "a.jsonl")] == read
-    assert [record.label for record in task.take(rows, "train")] == read
-    assert [record.label for record in task.take(objects, "train")] == read
-    numbered = REGRESSION.take([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
+    assert [record.label for record in task.read(rows, "train")] == read
+    assert [record.label for record in task.read(objects, "train")] == read
+    numbered = REGRESSION.read([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
     assert [record.label for record in numbered] == [2.0, 2.5, -0.1]
 
 
@@ -158,7 +158,7 @@ def test_a_header_is_seen_by_numbers_and_by_several_labels(tmp_path):
         (tmp_path / "a.tsv").write_text("words\tmood\n" + "".join(rows))
         with pytest.raises(ValueError, match="line 1: 'words, mood' may be a header or an example"):
             task.read(tmp_path / "a.tsv")
-        found = task.read(tmp_path / "a.tsv", ColumnOptions("words", None, "mood"))
+        found = task.read(tmp_path / "a.tsv", options=ColumnOptions("words", None, "mood"))
         assert [record.text for record in found] == [f"text {n}" for n in range(5)]
 
 

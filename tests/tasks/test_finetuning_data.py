@@ -170,11 +170,11 @@ def test_ambiguous_header_is_refused_unless_chosen(write, name, between, header,
     text, label = columns.split(" --label-column ")
     with open(file, newline="") as lines:
         expected = [(row[text], row[label]) for row in csv.DictReader(lines, delimiter=between)]
-    found = CLASSIFY.read(file, ColumnOptions(text, None, label))
+    found = CLASSIFY.read(file, options=ColumnOptions(text, None, label))
     assert [(one.text, one.label) for one in found] == expected
     numbers = ColumnOptions(str(cells.index(text) + 1), None, str(len(cells)), no_header=True)
     for options in [numbers] + [ColumnOptions(no_header=True)] * (len(cells) == 2):
-        first, *found = CLASSIFY.read(file, options)
+        first, *found = CLASSIFY.read(file, options=options)
         assert (first.text, first.label) == (text, label)
         assert [(one.text, one.label) for one in found] == expected
 
@@ -196,10 +196,10 @@ def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
     assert "some.csv, line 1: 'body, mood' is read as an example. If it is a header, name" in said
     assert "--text-column body --label-column mood" in said and "--no-header" in said
     caplog.clear()
-    found = CLASSIFY.read(file, ColumnOptions("body", None, "mood"))
+    found = CLASSIFY.read(file, options=ColumnOptions("body", None, "mood"))
     assert [(one.text, one.label) for one in found] == rows
     assert "is read as an example" not in caplog.text
-    assert len(CLASSIFY.read(file, ColumnOptions(no_header=True))) == count + 1
+    assert len(CLASSIFY.read(file, options=ColumnOptions(no_header=True))) == count + 1
     assert "is read as an example" not in caplog.text
 
 
@@ -220,7 +220,7 @@ MANY = [(f"text {n}", f"class {n}") for n in range(9)]
 def test_rows_without_a_header_are_read_whole_and_not_warned_of(write, caplog, rows, known_labels):
     file = write("".join(f"{text},{label}\n" for text, label in rows), "some.csv")
     options = {"known_labels": known_labels} if known_labels else {}
-    found = CLASSIFY.read(file, ColumnOptions(**options))
+    found = CLASSIFY.read(file, options=ColumnOptions(**options))
     assert [(one.text, one.label) for one in found] == rows
     assert "header" not in caplog.text
 
@@ -258,14 +258,14 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
 
 def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
-    (found,) = CLASSIFY.take(rows, "train", ColumnOptions("Body", "other", "kind"))
+    (found,) = CLASSIFY.read(rows, "train", ColumnOptions("Body", "other", "kind"))
     assert found[:3] == ("a", "x", "b")
     with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
-        CLASSIFY.take(rows, "train", ColumnOptions("bodi"))
+        CLASSIFY.read(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
         ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
     ):
-        CLASSIFY.take(rows, "train", ColumnOptions(1))
+        CLASSIFY.read(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="both options name the column 'body'"):
         ColumnOptions("body", label="body")
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
@@ -301,22 +301,22 @@ def test_labels_that_hardly_repeat_are_refused(write):
     assert f"swapped, give {first} --no-header. If they are right, give {second} --no" in said
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
-        found = CLASSIFY.read(file, ColumnOptions(*options, no_header=True))
+        found = CLASSIFY.read(file, options=ColumnOptions(*options, no_header=True))
         assert [(one.text, one.label) for one in found] == expected
-    found = CLASSIFY.take(swapped, "train", ColumnOptions("label", None, "text"))
+    found = CLASSIFY.read(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
     with pytest.raises(
         ValueError, match=r"swapped, give --text-column label --label-column text\."
     ):
-        CLASSIFY.take(swapped, "train")
+        CLASSIFY.read(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
-    assert len(CLASSIFY.take(numbers, "train")) == 16 > len(CLASSIFY.take(swapped[:10], "train"))
+    assert len(CLASSIFY.read(numbers, "train")) == 16 > len(CLASSIFY.read(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
         match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
     ):
-        CLASSIFY.take(numbers[:15], "train")
-    assert len(CLASSIFY.read(file, ColumnOptions(known_labels=["film 0"]))) == 13
+        CLASSIFY.read(numbers[:15], "train")
+    assert len(CLASSIFY.read(file, options=ColumnOptions(known_labels=["film 0"]))) == 13
 
 
 @pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])
