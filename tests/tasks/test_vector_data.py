@@ -97,11 +97,6 @@ def test_unknown_columns_and_headers_of_pairs_are_logged(tmp_path, caplog):
     rows = [("anchor", "positive", "where"), (*PAIR, "x")]
     assert [one.texts for one in TASK.read(written(tmp_path, "a.csv", rows))] == [PAIR]
     assert "a.csv, line 1: these columns are ignored: where\n" in caplog.text
-    caplog.clear()
-    assert len(TASK.read(written(tmp_path, "b.csv", [("front", "back"), PAIR]))) == 2
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "'front, back' is read as an example" in said
-    assert "--text-column front --text-pair-column back" in said
 
 
 def test_possible_labels_are_warned_of(tmp_path, caplog):
@@ -112,12 +107,7 @@ def test_possible_labels_are_warned_of(tmp_path, caplog):
 
 
 REFUSED = {
-    "a header of labels": (
-        "a.tsv",
-        [("phrase", "group"), *((f"text {n}", n % 3) for n in range(7))],
-        "a.tsv, line 1: 'phrase, group' may be a header or an example",
-    ),
-    "a header of texts": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
+    "a header": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
     "one column": (
         "a.tsv",
         [("a cat",)],
@@ -125,7 +115,7 @@ REFUSED = {
     ),
     "nothing": ("a.tsv", [], "a.tsv: expected two texts"),
     "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: expected 2 columns as before, got 3"),
-    "no text": ("a.tsv", [PAIR, ("a", " ")], "a.tsv, line 2: \"column 2\" must be a text, got ''"),
+    "no text": ("a.tsv", [PAIR, ("a", " ")], 'a.tsv, line 2: "column 2" must be a text, got'),
     "score": (
         "a.csv",
         [("text1", "text2", "score"), (*PAIR, "x")],

@@ -1,7 +1,7 @@
 """Cells of tables: numbers in them, columns of row numbers, labels as a model numbers them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kbert.io.wording import first_few
 
@@ -15,6 +15,11 @@ def parse_number(value) -> float | None:
     except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def is_number(cell: str, known_labels: Collection[str] = ()) -> bool:
+    """Return whether a cell is a number, which is a label whether it is known or not."""
+    return parse_number(cell) is not None
 
 
 def are_row_numbers(cells: Sequence[str]) -> bool:

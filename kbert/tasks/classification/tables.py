@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import cast
 
-from kbert.data.labelled.cells import parse_number
+from kbert.data.labelled.cells import is_number, parse_number
 from kbert.data.labelled.columns import WAY_TO_NAME_LABELS, ColumnOptions
 from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
@@ -126,11 +126,6 @@ def warn_of_class_names(
         )
 
 
-def is_number(cell: str, known_labels: Collection[str]) -> bool:
-    """Return whether a cell is a number to predict."""
-    return parse_number(cell) is not None
-
-
 def _are_numbers(class_names: Sequence[str]) -> bool:
     return all(parse_number(name) is not None for name in class_names)
 
@@ -214,7 +209,8 @@ def check_repeated_labels(
     if len(records) <= _FEW or 2 * different <= len(labels):
         return
 
-    used = [layout.names[column] for column in layout.columns.list_indices()]
+    label = cast(int, layout.columns.label)
+    used = [layout.names[column] for column in (*layout.columns.texts, label)]
     no_header = " --no-header" if layout.has_header is False else ""
     are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
     regress = ". If the labels are amounts, take the task regress" if are_numbers else ""

@@ -2,10 +2,10 @@
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kbert.data.labelled.cells import are_row_numbers, parse_number
+from kbert.data.labelled.cells import are_row_numbers, is_number, parse_number
 from kbert.data.labelled.columns import (
     LABELS,
     MORE_LABELS,
@@ -160,11 +160,6 @@ def make_texts(row: TableRow) -> TextRecord:
     if columns.label is not None:
         label = label_of(row.cells[columns.label], titles[columns.label], location)
     return TextRecord(texts, score, label, location)
-
-
-def is_number(cell: str, known_labels: Collection[str]) -> bool:
-    """Return whether a cell is a score, or a label."""
-    return parse_number(cell) is not None
 
 
 def check_kind(record: TextRecord, first: TextRecord, location: str) -> None:

@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
@@ -57,19 +57,18 @@ def name_cells(row) -> tuple[Sequence, Sequence] | None:
 
 def make_sentence(row: TableRow) -> Sentence:
     """Return the sentence of a row of two lists."""
-    word_column, label_column = row.layout.columns.list_indices()
-    words, word_title = _read_list(row, word_column), row.layout.titles[word_column]
-    labels, label_title = _read_list(row, label_column), row.layout.titles[label_column]
-    location, class_names = row.location, row.layout.class_names
+    layout, location = row.layout, row.location
+    (word_column,), label_column = layout.columns.texts, cast(int, layout.columns.label)
+    words, labels = _read_list(row, word_column), _read_list(row, label_column)
     if len(words) != len(labels):
         raise ValueError(
             f"{location}: {len(words)} words but {len(labels)} labels: give each word one"
         )
-    return Sentence(
-        tuple(text_of(word, word_title, location) for word in words),
-        tuple(label_of(label, label_title, location, class_names) for label in labels),
-        (location,) * len(words),
-    )
+
+    title, label_title = layout.titles[word_column], layout.titles[label_column]
+    texts = tuple(text_of(word, title, location) for word in words)
+    names = tuple(label_of(label, label_title, location, layout.class_names) for label in labels)
+    return Sentence(texts, names, (location,) * len(words))
 
 
 def _read_list(row: TableRow, column: int) -> list:
