@@ -89,7 +89,7 @@ def test_other_files_are_refused_in_one_line(tmp_path, monkeypatch, kind):
     content, name = NO_TEXT[kind]
     path = tmp_path / "some.txt"
     path.write_bytes(content)
-    monkeypatch.setattr("kbert.tasks.finetuning.task.is_parquet", lambda path: False)
+    monkeypatch.setattr("kbert.data.labelled.table_reading.is_parquet", lambda path: False)
     readers = [
         lambda: list(read_documents(path)),
         lambda: records_of(task_of("classify"), path),

@@ -9,7 +9,6 @@ from helpers.command_line import kbert as kbert_command
 from helpers.small_berts import small_bert
 
 import kbert
-from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.graph.names import CLASSIFIER
@@ -128,9 +127,9 @@ def test_rows_in_memory_are_as_those_of_the_file(tmp_path):
     read = [record.label for record in task.read(tmp_path / "a.tsv")]
     assert read == [("cat",), (), ("cat", "dog")]
     assert [record.label for record in task.read(tmp_path / "a.jsonl")] == read
-    assert [record.label for record in task.take(rows, "train")] == read
-    assert [record.label for record in task.take(objects, "train")] == read
-    numbered = REGRESSION.take([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
+    assert [record.label for record in task.read(rows, "train")] == read
+    assert [record.label for record in task.read(objects, "train")] == read
+    numbered = REGRESSION.read([("a", 2), ("b", 2.5), ("c", "-1e-1")], "train")
     assert [record.label for record in numbered] == [2.0, 2.5, -0.1]
 
 
@@ -147,19 +146,6 @@ def test_a_wrong_row_is_named(tmp_path, task, line, said):
     found = {"regress": REGRESSION, "multilabel": MULTI_LABEL}[task]
     with pytest.raises(ValueError, match=said):
         found.read(tmp_path / "a.tsv")
-
-
-def test_a_header_is_seen_by_numbers_and_by_several_labels(tmp_path):
-    (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tscore\na cat\ta dog\t2.5\n")
-    (record,) = REGRESSION.read(tmp_path / "a.tsv")
-    assert record[:3] == ("a cat", 2.5, "a dog")
-    for task, labels in ((REGRESSION, "1 2 3.5 4 5"), (MULTI_LABEL, "a b a,b b a")):
-        rows = [f"text {n}\t{label}\n" for n, label in enumerate(labels.split())]
-        (tmp_path / "a.tsv").write_text("words\tmood\n" + "".join(rows))
-        with pytest.raises(ValueError, match="line 1: 'words, mood' may be a header or an example"):
-            task.read(tmp_path / "a.tsv")
-        found = task.read(tmp_path / "a.tsv", ColumnOptions("words", None, "mood"))
-        assert [record.text for record in found] == [f"text {n}" for n in range(5)]
 
 
 @pytest.mark.full

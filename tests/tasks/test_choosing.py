@@ -265,21 +265,21 @@ def test_all_layouts_give_the_same_questions(tmp_path):
         TASK.read(write(tmp_path / "a.csv", [columns, *rows])),
         TASK.read(tmp_path / "a.tsv"),
         TASK.read(tmp_path / "a.jsonl"),
-        TASK.read(renamed, options),
-        TASK.take(dicts, "train"),
-        TASK.take(lists, "train"),
+        TASK.read(renamed, options=options),
+        TASK.read(dicts, "train"),
+        TASK.read(lists, "train"),
     ):
         assert [(one.texts[0], one.texts[1:], one.label) for one in questions] == expected
     if importlib.util.find_spec("pandas"):  # an empty cell is NaN
         import pandas
 
-        assert TASK.take(pandas.read_csv(tmp_path / "a.csv"), "train")[1].texts == (
+        assert TASK.read(pandas.read_csv(tmp_path / "a.csv"), "train")[1].texts == (
             "red",
             "a big",
             "a sun",
         )
     question = Question("cat", ("dog", "sun"), 1)
-    assert TASK.take([question], "train") == [question]
+    assert TASK.read([question], "train") == [question]
 
 
 def kbert_options(**options):
@@ -312,7 +312,7 @@ def kbert_options(**options):
 )
 def test_rows_that_are_no_questions_are_refused(row, says):
     with pytest.raises(ValueError, match=says) as raised:
-        TASK.take([row], "train")
+        TASK.read([row], "train")
     assert "\n" not in str(raised.value)
 
 
@@ -339,7 +339,7 @@ def test_files_that_are_no_questions_are_refused(tmp_path, rows, says):
 def test_table_without_a_header_is_refused(tmp_path):
     data = write(tmp_path / "data.csv", [HEADER, [0, "v", "cat", "", "dog", "sun", "mat", 0]])
     with pytest.raises(ValueError, match=r"line 1: expected the columns .* leave no_header out"):
-        TASK.read(data, kbert_options(no_header=True))
+        TASK.read(data, options=kbert_options(no_header=True))
 
 
 def test_settings_and_choices_that_do_not_fit_are_refused(tuned):

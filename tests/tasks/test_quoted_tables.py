@@ -144,7 +144,7 @@ def test_whole_numbers_with_a_point_are_the_labels_without_it(tmp_path):
     """As rows in memory have them; a model that knows them with a point keeps them."""
     path = tmp_path / "a.tsv"
     path.write_text("a\t1.0\nb\t0.0\nc\t2\nd\t10.0\n")
-    in_memory = CLASSIFY.take([("a", 1.0), ("b", 0.0), ("c", 2), ("d", 10.0)], "train")
+    in_memory = CLASSIFY.read([("a", 1.0), ("b", 0.0), ("c", 2), ("d", 10.0)], "train")
     assert read(path) == [record[:2] for record in in_memory]
     assert read(path, known_labels=("1.0", "0.0", "2", "10.0"))[0] == ("a", "1.0")
     path.write_text("a\t1.0\nb\t0.5\nc\t2.0\n")  # versions, or half stars
@@ -181,7 +181,7 @@ def test_scores_with_a_comma_are_no_texts(tmp_path, name, content):
 
 
 def test_labels_that_differ_in_case_are_warned_of(caplog):
-    CLASSIFY.labels(CLASSIFY.take([("a", "Good"), ("b", "good"), ("c", "bad")] * 3, "train"))
+    CLASSIFY.labels(CLASSIFY.read([("a", "Good"), ("b", "good"), ("c", "bad")] * 3, "train"))
     assert "'Good' and 'good' differ in upper and lower case only" in caplog.text
 
 
@@ -197,11 +197,11 @@ def test_a_data_set_with_a_length_alone_ends():
         def __len__(self):
             return 5
 
-    assert [record.label for record in CLASSIFY.take(Rows(), "train")] == list("01010")
+    assert [record.label for record in CLASSIFY.read(Rows(), "train")] == list("01010")
     subset = torch.utils.data.Subset(Rows(), [1, 3])
-    assert [record.label for record in CLASSIFY.take(subset, "train")] == ["1", "1"]
+    assert [record.label for record in CLASSIFY.read(subset, "train")] == ["1", "1"]
     with pytest.raises(ValueError, match=r"^train .* Endless without __len__"):
-        CLASSIFY.take(Endless(), "train")
+        CLASSIFY.read(Endless(), "train")
 
 
 SAY = "".join(f"say {n}\t{n % 2}\n" for n in range(24))

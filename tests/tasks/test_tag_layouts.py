@@ -42,8 +42,8 @@ def test_label_column_is_chosen_beside_numbered_words(tmp_path):
     inner = ["O", "O", "O", "B-ORG"]
     data = write_columns(tmp_path, "1234", WORDS, TAGS, inner)
     assert TAGGING.read(data)[0].labels == tuple(inner)
-    assert TAGGING.read(data, ColumnOptions(label="3"))[0][:2] == (WORDS, TAGS)
-    assert TAGGING.read(data, ColumnOptions(text="1"))[0].words == ("1", "2", "3", "4")
+    assert TAGGING.read(data, options=ColumnOptions(label="3"))[0][:2] == (WORDS, TAGS)
+    assert TAGGING.read(data, options=ColumnOptions(text="1"))[0].words == ("1", "2", "3", "4")
 
 
 @pytest.mark.parametrize("numbers", ["1024", "2345", "1134"])
@@ -59,7 +59,7 @@ def test_universal_file_of_another_name_is_refused_or_read_by_its_columns(tmp_pa
     assert "\n" not in str(refused.value)
     expected = [sentence[:2] for sentence in TAGGING.read(write(tmp_path, UNIVERSAL, "a.conllu"))]
     for options in (ColumnOptions(label="4"), ColumnOptions("2", None, "4")):
-        assert [sentence[:2] for sentence in TAGGING.read(data, options)] == expected * 3
+        assert [sentence[:2] for sentence in TAGGING.read(data, options=options)] == expected * 3
 
 
 @pytest.mark.parametrize("header", ["", "label\tword\n"])
@@ -73,7 +73,7 @@ def test_tags_before_words_are_read_as_tags(tmp_path, caplog, header):
 
 def test_label_column_that_comes_first_is_not_the_words(tmp_path):
     data = write_columns(tmp_path, ["N", "V", "N", "V"], WORDS)
-    assert TAGGING.read(data, ColumnOptions(label="1"))[0].words == WORDS
+    assert TAGGING.read(data, options=ColumnOptions(label="1"))[0].words == WORDS
 
 
 def test_labels_that_seem_to_be_words_are_refused(tmp_path):
@@ -82,10 +82,13 @@ def test_labels_that_seem_to_be_words_are_refused(tmp_path):
         tmp_path, "".join(f"DET\tthe{n}\nNOUN\tfilm{n}\nVERB\tsat{n % 7}\n\n" for n in range(24))
     )
     with pytest.raises(ValueError, match="the labels must repeat, got 55") as refused:
-        TAGGING.read(data, ColumnOptions(no_header=True))
+        TAGGING.read(data, options=ColumnOptions(no_header=True))
     assert "\n" not in str(refused.value)
     named = ColumnOptions("2", None, "1")
-    assert TAGGING.read(data, named)[0][:2] == (("the0", "film0", "sat0"), ("DET", "NOUN", "VERB"))
+    assert TAGGING.read(data, options=named)[0][:2] == (
+        ("the0", "film0", "sat0"),
+        ("DET", "NOUN", "VERB"),
+    )
     rows = [([f"N{n % 2}", "V"], [f"word{n}", f"other{n}"]) for n in range(12)]
     with pytest.raises(ValueError, match="the labels must repeat, got 24"):
-        TAGGING.take(rows, "train")
+        TAGGING.read(rows, "train")

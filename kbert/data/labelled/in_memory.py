@@ -22,11 +22,13 @@ class LabelledRecords(list):
     Attributes:
         labels: the names of all labels, in order; None if the data do not say.
         columns: the names of the columns that are read, by what they hold; None if there are none.
+        has_header: whether they are of a file with a header; None: its rows name their columns.
         multi_hot: whether the label cells are rows of 0 and 1; None: unknown, or not yet.
     """
 
     labels: tuple[str, ...] | None = None
     columns: dict[str, Any] | None = None
+    has_header: bool | None = None
     multi_hot: bool | None = None
 
 
@@ -132,7 +134,9 @@ def text_of(value, what: str, location: str, kind: str = "a text") -> str:
     """Return a cell that must be a text; raise a ValueError if it is not."""
     if isinstance(value, str) and value.strip():
         return value.strip()
-    hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
+    hint = ": fill it in, or leave the row out" if value == "" else ""
+    if isinstance(value, list):
+        hint = ": give rows one by one, unbatched"
     raise ValueError(f'{location}: "{what}" must be {kind}, got {value!r:.60}{hint}')
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.parquet_file import is_parquet, read_parquet
 from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.text_bytes import read_text
@@ -26,6 +27,15 @@ class Question(NamedTuple):
     context: str
     answers: tuple[tuple[str, int], ...]
     location: str = "a record"
+
+
+def read_questions(data, name: str = "data", options: ColumnOptions = NO_OPTIONS) -> list[Question]:
+    """Return the questions of a file, SQuAD's JSON or Parquet, or of rows in memory."""
+    if not isinstance(data, (str, os.PathLike)):
+        return take_questions(data, name, options)
+    if is_parquet(data):
+        return take_questions(read_parquet(data), str(data), options)
+    return read_squad(data, options)
 
 
 def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:

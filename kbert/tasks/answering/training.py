@@ -10,7 +10,7 @@ from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import windows
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.tasks import metrics
-from kbert.tasks.answering.squad import Question, read_squad, take_questions
+from kbert.tasks.answering.squad import Question, read_questions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 
@@ -155,8 +155,7 @@ class Answering(Task):
     name, head, score = "qa", "qa", "f1"
     title = "question answering"
 
-    read = staticmethod(read_squad)
-    take = staticmethod(take_questions)
+    read = staticmethod(read_questions)
 
     def count_labels(self, records: Sequence[Question]) -> dict[str, int]:
         return {"without_an_answer": sum(not record.answers for record in records)}

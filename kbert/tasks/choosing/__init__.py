@@ -1,5 +1,6 @@
 """Multiple choice: SWAG's layout read, trained and evaluated; `choose` is in `inference`."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,16 +11,21 @@ import numpy as np
 from kbert.data.labelled.columns import LABELS, ColumnOptions
 from kbert.data.labelled.in_memory import label_of, text_of
 from kbert.data.labelled.length_buckets import Examples
-from kbert.data.labelled.text_lines import Row
+from kbert.data.labelled.table_format import Columns, TableFormat, TableRow
+from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import Columns, TableTask
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
 _CHOICE = re.compile(r"(?:choice|ending)_?(\d+)")
+_EXPECTED = (
+    "expected the columns prompt, choice0, choice1, … and label, or SWAG's sent1, sent2, ending0, "
+    "ending1, … and label"
+)
 
 
 class Question(NamedTuple):
@@ -50,7 +56,80 @@ def join_start(start: str, choices: Iterable[str]) -> list[str]:
     return [f"{start} {choice}".strip() for choice in choices]
 
 
-class Choosing(TableTask):
+def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
+    """Return the columns of the prompt, the start if there is one, the choices and the label."""
+    roles = options.rename(names, location)
+    matches = [_CHOICE.fullmatch(role) for role in roles]
+    numbers = sorted((int(found[1]), n) for n, found in enumerate(matches) if found)
+    prompt, start, label, lists = (
+        next((roles.index(name) for name in known if name in roles), None)
+        for known in (
+            _PROMPTS if options.text is None else ("text",),
+            _STARTS if options.text_pair is None else ("pair",),
+            LABELS,
+            _LISTS,
+        )
+    )
+    choices = tuple(n for _, n in numbers) if lists is None else (lists,)
+    if prompt is None or label is None or not choices:
+        listed = ", ".join(map(str, names))[:80]
+        raise ValueError(f"{location}: {_EXPECTED}, got {listed}")
+    if lists is None and [number for number, _ in numbers] != [*range(len(numbers))]:
+        found = ", ".join(str(names[n]) for n in choices)
+        raise ValueError(f"{location}: choices must be numbered 0, 1, …, each once, got {found}")
+    texts = (prompt,) if start is None else (prompt, start)
+    return Columns(texts, label, choices=choices)
+
+
+def name_cells(row) -> None:
+    """Return None: a question is a dict."""
+
+
+def make_question(row: TableRow) -> Question:
+    """Return the question of a row; its last choices may be empty."""
+    columns, titles, location = row.layout.columns, row.layout.titles, row.location
+    choices = [row.cells[column] for column in columns.choices]
+    if isinstance(choices[0], list):
+        choices = choices[0]
+    while choices and (choices[-1] is None or not str(choices[-1]).strip()):  # fewer choices
+        choices = choices[:-1]
+
+    column = cast(int, columns.label)
+    label = label_of(row.cells[column], titles[column], location)
+    _check_label(label, choices, location)
+
+    first, *second = columns.texts
+    prompt = text_of(row.cells[first], titles[first], location)
+    choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
+    starts = [
+        text_of(row.cells[n], titles[n], location) for n in second if row.cells[n] not in (None, "")
+    ]
+    return Question(prompt, tuple(choices), int(label), "".join(starts), location)
+
+
+def check_question(record: Question, first: Question, location: str) -> None:
+    """Raise a ValueError for a question in memory that is none."""
+    texts = (record.prompt, record.start, *record.choices)
+    if not all(isinstance(text, str) for text in texts) or isinstance(record.label, str):
+        raise ValueError(
+            f"{location}: a Question must have texts and the number of a choice, got {record!r:.80}"
+        )
+    _check_label(str(record.label), record.choices, location)
+
+
+QUESTIONS = TableFormat(
+    record=Question,
+    expected=_EXPECTED,
+    expected_row="expected a dict with the keys prompt, choices and label",
+    find_columns=find_columns,
+    number_columns=None,
+    name_cells=name_cells,
+    make_record=make_question,
+    check_record=check_question,
+)
+
+
+class Choosing(Task):
     """Multiple choice: the columns are prompt, choice0, choice1, … and label, or SWAG's names.
 
     An object or a dict may have all choices as a list, "choices" or "endings". A table needs a
@@ -60,71 +139,7 @@ class Choosing(TableTask):
 
     name, head, score = "choice", "choice", "accuracy"
     title, takes_teacher = "multiple choice", False
-
-    record = Question
-    expected = (
-        "expected the columns prompt, choice0, choice1, … and label, or SWAG's sent1, sent2, "
-        "ending0, ending1, … and label"
-    )
-    expected_row = "expected a dict with the keys prompt, choices and label"
-
-    def find_header(self, lines: Sequence[Row], options: ColumnOptions) -> bool:
-        if options.no_header:
-            raise ValueError(f"{lines[0][0]}: {self.expected}: leave no_header out")
-        return True
-
-    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
-        roles = options.rename(names, location)
-        matches = [_CHOICE.fullmatch(role) for role in roles]
-        numbers = sorted((int(found[1]), n) for n, found in enumerate(matches) if found)
-        prompt, start, label, lists = (
-            next((roles.index(name) for name in known if name in roles), None)
-            for known in (
-                _PROMPTS if options.text is None else ("text",),
-                _STARTS if options.text_pair is None else ("pair",),
-                LABELS,
-                _LISTS,
-            )
-        )
-        choices = tuple(n for _, n in numbers) if lists is None else (lists,)
-        if prompt is None or label is None or not choices:
-            listed = ", ".join(map(str, names))[:80]
-            raise ValueError(f"{location}: {self.expected}, got {listed}")
-        if lists is None and [number for number, _ in numbers] != [*range(len(numbers))]:
-            found = ", ".join(str(names[n]) for n in choices)
-            raise ValueError(
-                f"{location}: choices must be numbered 0, 1, …, each once, got {found}"
-            )
-        texts = (prompt,) if start is None else (prompt, start)
-        return Columns(texts, label, choices=choices)
-
-    def make_record(
-        self, cells, names, columns: Columns, location: str, class_names=None
-    ) -> Question:
-        choices = [cells[column] for column in columns.choices]
-        if isinstance(choices[0], list):
-            choices = choices[0]
-        while choices and (choices[-1] is None or not str(choices[-1]).strip()):  # fewer choices
-            choices = choices[:-1]
-        at = cast(int, columns.label)
-        label = label_of(cells[at], str(names[at]), location)
-        _check_label(label, choices, location)
-        first, *second = columns.texts
-        prompt = text_of(cells[first], str(names[first]), location)
-        choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
-        starts = [
-            text_of(cells[n], str(names[n]), location) for n in second if cells[n] not in (None, "")
-        ]
-        return Question(prompt, tuple(choices), int(label), "".join(starts), location)
-
-    def check_record(self, record: Question, first: Question, location: str) -> None:
-        texts = (record.prompt, record.start, *record.choices)
-        if not all(isinstance(one, str) for one in texts) or isinstance(record.label, str):
-            raise ValueError(
-                f"{location}: a Question must have texts and the number of a choice, got "
-                f"{record!r:.80}"
-            )
-        _check_label(str(record.label), record.choices, location)
+    read = staticmethod(functools.partial(read_table, QUESTIONS))
 
     def count_labels(self, records: Sequence[Question]) -> dict[str, Any]:
         """Count the questions by their number of choices, and by the number of the right one."""

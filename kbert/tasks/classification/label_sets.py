@@ -8,10 +8,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kbert.data.labelled.cells import parse_number
 from kbert.data.labelled.in_memory import label_of
 from kbert.io.wording import data_of
 from kbert.tasks.classification.label_cells import Cell, split_cells
-from kbert.tasks.table_task import parse_number
 
 _logger = logging.getLogger("kbert")
 _FLAGS = {

@@ -1,96 +1,43 @@
 """Classification, with one label or several, and regression, of texts or of pairs of them."""
 
 import functools
-import logging
-import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kbert.data.labelled.columns import WAY_TO_NAME_LABELS
+from kbert.data.labelled.cells import number_label
 from kbert.data.labelled.data_warnings import list_labels, warn_of_missing_labels
-from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.length_buckets import Examples
-from kbert.data.labelled.text_lines import Row
+from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of, first_few
 from kbert.tasks import metrics
-from kbert.tasks.classification.label_cells import Cell, split_text
-from kbert.tasks.classification.label_sets import LabelNames, read_label_sets
-from kbert.tasks.classification.reading import (
-    Labelled,
-    LabelledTask,
-    encode_texts,
-    number_labels,
-    sort_labels,
-)
+from kbert.tasks.classification.reading import Labelled
+from kbert.tasks.classification.tables import CLASSES, LABEL_SETS, NUMBERS
+from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import describe_one_class, summarize_numbers
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import Columns, parse_number, split_number
-
-_FEW = 10  # examples: so few may have a label of their own each
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_WHOLE = re.compile(r"-?\d+(\.0+)?")
-
-_logger = logging.getLogger("kbert")
 
 
-class Classification(LabelledTask):
+class Classification(Task):
     """One label per text: a text, a whole number or a truth value."""
 
     name, head, score = "classify", "classifier", "accuracy"
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
     takes_label_columns = True
-
-    def parse_label(self, value, column: str, location: str, class_names) -> str:
-        if isinstance(value, list):
-            raise ValueError(
-                f'{location}: "{column}" must be a text or a whole number, got {value!r:.60}. If '
-                "a text may have several labels, take the task multilabel. If it has one label, "
-                "give its name or number, or a column of 0 and 1 for each label: label_columns"
-            )
-        return super().parse_label(value, column, location, class_names)
-
-    def join_labels(self, labels: Sequence[str], location: str) -> str:
-        if len(labels) != 1:
-            got = ", ".join(labels) or "none"
-            raise ValueError(
-                f"{location}: one of the label columns must be 1, got {got}: for several labels, "
-                "or none, take the task multilabel"
-            )
-        return labels[0]
-
-    def finish_records(self, records, names, columns, known) -> LabelledRecords:
-        """Name whole numbers that a program wrote as 1.0 like others, 1, unless a model knows 1.0.
-
-        A column of numbers with holes in it is of floats. If there are numbers such as 1.5 too, all
-        are left as they are.
-        """
-        records = super().finish_records(records, names, columns, known)
-        labels = {record.label for record in records if isinstance(record.label, str)}
-        numbers = {label for label in labels if _NUMBER.fullmatch(label)}
-        whole = {label for label in numbers if _WHOLE.fullmatch(label)}
-        if records.labels or whole != numbers:
-            return records
-
-        for index, record in enumerate(records):
-            if record.label in whole and record.label not in known:
-                records[index] = record._replace(label=record.label.partition(".")[0])
-        return records
-
-    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
-        if not columns.labels:
-            labels = [record.label for record in records]
-            check_repeated_labels(records, labels, names, columns, options, way)
+    read = staticmethod(functools.partial(read_table, CLASSES))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training data, see `sort_labels`; two or more."""
         labels = list_labels([record.label for record in records], records[0].location)
         return sort_labels(labels, getattr(records, "labels", None))
+
+    def check_labels(self, records: Sequence[Labelled], labels: Sequence[str]) -> None:
+        number_labels(records, labels)
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         numbers = [number for (number,) in number_labels(records, labels)]
@@ -143,65 +90,13 @@ class Classification(LabelledTask):
         return {"labels": Counter(record.label for record in records)}
 
 
-def check_repeated_labels(
-    records: LabelledRecords, labels: Sequence[str], names, columns: Columns, options, way: str
-) -> None:
-    """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
-
-    Columns that the user named, and labels that the data or a model know, are not checked.
-    """
-    different = len(set(labels))
-    if options.names or options.known_labels or records.labels:
-        return
-    if len(records) <= _FEW or 2 * different <= len(labels):
-        return
-    used = [names[column] for column in (*columns.texts, columns.label)]
-    are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
-    regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
-    raise ValueError(
-        f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
-        f"ones in {len(records):,} examples. If text and label are swapped, give "
-        f"{_name_options([*used[1:], used[0]])}{way}. If they are right, give "
-        f"{_name_options(used)}{way}{regress}"
-    )
-
-
-def _name_options(names: Sequence[str]) -> str:
-    """Return the options that name the columns of a text, a second text if any, and a label."""
-    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
-    second = f" --text-pair-column {pair[0]}" if pair else ""
-    return f"--text-column {text}{second} --label-column {label}"
-
-
-class Regression(LabelledTask):
+class Regression(Task):
     """A number for each text or pair of texts, as GLUE's STS-B has it."""
 
     name, head, score = "regress", "classifier", "spearman"
     title, problem_type = "a regression", "regression"
     loss = "squared_error"
-    description = "a number"
-    first_labels = ("score",)
-
-    def parse_label(self, value, column: str, location: str, class_names) -> float:
-        if class_names and _are_numbers(class_names):
-            value = label_of(value, column, location, class_names)
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise ValueError(f'{location}: "{column}" must be a number, got {value!r:.60}')
-        number = parse_number(value)
-        if number is None:
-            raise ValueError(f"{location}: the label must be a number, got {str(value)!r:.60}")
-        return number
-
-    def finish_records(self, records, names, columns, known) -> LabelledRecords:
-        if records.labels and _are_numbers(records.labels):
-            _logger.warning(
-                "%s: the numbers to predict are the names of the classes, %s",
-                *(data_of(records[0].location), first_few(records.labels)),
-            )
-        return super().finish_records(records, names, columns, known)
-
-    def split_labels(self, cell: str) -> tuple[str, ...]:
-        return split_number(cell)
+    read = staticmethod(functools.partial(read_table, NUMBERS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return ("score",)
@@ -233,71 +128,14 @@ class Regression(LabelledTask):
         return Scores((gold, predicted), compute)
 
 
-def _are_numbers(class_names: Sequence[str]) -> bool:
-    return all(parse_number(name) is not None for name in class_names)
-
-
-class MultiLabel(LabelledTask):
+class MultiLabel(Task):
     """Any number of labels per text, or none: a list, or between commas."""
 
     name, head, score = "multilabel", "classifier", "f1"
     title = "a classifier of several labels"
     problem_type, loss = "multi_label_classification", "binary_cross_entropy"
-    description = "labels between commas"
-    may_be_empty = True
     takes_label_columns = True
-    way_to_name_labels = WAY_TO_NAME_LABELS
-
-    def parse_label(self, value, column: str, location: str, class_names) -> Cell:
-        """Return the cell: only all together show how they are written."""
-        return Cell(value, column, location)
-
-    def join_labels(self, labels: Sequence[str], location: str) -> tuple[str, ...]:
-        return tuple(labels)
-
-    def finish_records(self, records, names, columns, known) -> LabelledRecords:
-        """Read the label cells, which only all together show how they are written."""
-        records = super().finish_records(records, names, columns, known)
-        if columns.labels:
-            return records
-
-        cells = [
-            record.label
-            if isinstance(record.label, Cell)
-            else Cell(record.label, "label", record.location)
-            for record in records
-        ]
-        class_names = records.labels
-        label_names = LabelNames(known, class_names, records.multi_hot)
-        label_sets, all_names = read_label_sets(cells, label_names)
-        for index, label_set in enumerate(label_sets):
-            records[index] = records[index]._replace(label=label_set)
-        records.multi_hot = all_names is not None
-        records.labels = all_names or class_names
-        return records
-
-    def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
-        """Return the columns; the last one may number the examples, as in GoEmotions' files."""
-        cells = [cells for _, cells in lines]
-        if any(len(row) != 3 for row in cells):
-            return super().find_unnamed(lines, location)
-        numbers = [row[1] for row in cells]
-        are_numbers = all(re.fullmatch(r"\d+(,\d+)*", number) for number in numbers)
-        if not are_numbers or 2 * len({row[2] for row in cells}) <= len(cells):
-            return super().find_unnamed(lines, location)
-        _logger.warning(
-            "%s: the columns are read as text, labels, id, as GoEmotions has them",
-            data_of(location),
-        )
-        return Columns((0,), 1)
-
-    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
-        if not columns.labels:
-            labels = [label for record in records for label in record.label]
-            check_repeated_labels(records, labels, names, columns, options, way)
-
-    def split_labels(self, cell: str) -> list[str]:
-        return split_text(cell)
+    read = staticmethod(functools.partial(read_table, LABEL_SETS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the data's own labels, else in order; raise a ValueError if no text has one."""
@@ -306,6 +144,9 @@ class MultiLabel(LabelledTask):
         if not labels:
             raise ValueError(f"{data_of(records[0].location)} must have labels, got none at all")
         return sort_labels(labels, getattr(records, "labels", None))
+
+    def check_labels(self, records: Sequence[Labelled], labels: Sequence[str]) -> None:
+        number_labels(records, labels)
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         """Return labels as float32 (labels,), 0 or 1, each."""
@@ -346,6 +187,42 @@ class MultiLabel(LabelledTask):
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
     return ", ".join(label for label, does in zip(labels, holds, strict=True) if does) or "no label"
+
+
+def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the data's class names if they have all labels, else the labels in order.
+
+    Whole numbers are sorted by value, other labels as text.
+    """
+    if labels <= set(class_names or ()):
+        return tuple(class_names or ())
+    are_numbers = all(label.isdecimal() and label.isascii() for label in labels)
+    return tuple(sorted(labels, key=int) if are_numbers else sorted(labels))
+
+
+def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[list[int]]:
+    """Return the indices of each record's labels in `labels`, which must have them."""
+    ids = {label: number for number, label in enumerate(labels)}
+    numbers = []
+    for record in records:
+        own = (record.label,) if isinstance(record.label, str) else record.label
+        numbers.append([number_label(label, ids, record.location) for label in own])
+    return numbers
+
+
+def encode_texts(
+    records: Sequence[Labelled], tokenizer, max_length: int, labels: Sequence
+) -> Examples:
+    """Encode the texts of records, all pairs or none; a warning counts the truncated ones."""
+    pairs = sum(record.pair is not None for record in records)
+    if 0 < pairs < len(records):
+        raise ValueError(
+            "records must all be pairs of texts, or none, got both: leave one of the two kinds out"
+        )
+    second = [record.pair for record in records if record.pair is not None]
+    texts = [record.text for record in records]
+    ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
+    return Examples(ids, segments, {CLASSIFIER: labels})
 
 
 TASK, REGRESSION, MULTI_LABEL = Classification(), Regression(), MultiLabel()

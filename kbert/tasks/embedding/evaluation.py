@@ -25,7 +25,7 @@ class EmbeddingEvaluation(Evaluation):
     """Evaluation of the embeddings of records' texts, whose `examples` are `TextColumns`.
 
     Attributes:
-        kind: one of `kbert.tasks.embedding.training.KINDS`.
+        kind: one of `kbert.tasks.embedding.tables.KINDS`.
         dimensions: lengths of truncated embeddings that have metrics of their own; None: none.
     """
 

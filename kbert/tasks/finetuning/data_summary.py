@@ -7,6 +7,7 @@ from kbert.io import printable
 from kbert.io.wording import first_few
 
 _SHOWN = 12  # labels; a file has all
+_SHOWN_LONE = 3
 _FEWEST = 10  # predictions; that fewer are all one class means nothing
 _TEXT_ROLES = ("text", "second text", *["further text"] * 100)
 
@@ -14,10 +15,14 @@ _TEXT_ROLES = ("text", "second text", *["further text"] * 100)
 def summarize_records(task, records: Sequence) -> dict[str, Any]:
     """Return the facts of training or dev data, as JSON.
 
-    These are the number of examples; "columns" by role, unless the data have none; "pairs", whether
-    there are second texts, where the task has them; and those of `Task.count_labels`.
+    These are the number of examples; "header", whether a file has one, unless its rows name their
+    columns; "columns" by role, unless the data have none; "pairs", whether there are second texts,
+    where the task has them; and those of `Task.count_labels`.
     """
     facts: dict[str, Any] = {"examples": len(records)}
+    has_header = getattr(records, "has_header", None)
+    if has_header is not None:
+        facts["header"] = has_header
     if columns := getattr(records, "columns", None):
         facts["columns"] = columns
     if hasattr(records[0], "pair"):
@@ -39,20 +44,28 @@ def describe_records(name: str, facts: Mapping[str, Any], labels: Sequence[str] 
         elif key == "numbers":
             texts.append(f"numbers from {value['lowest']:g} to {value['highest']:g}")
             texts.append(f"mean {value['mean']:.4g}")
-        elif key not in ("columns", "pairs"):
+        elif key not in ("header", "columns", "pairs"):
             texts.append(f"{key.replace('_', ' ')}: {_describe_value(value)}")
     line = f"{name}: {', '.join(texts)}"
     columns = _describe_columns(facts.get("columns", {}))
+    if facts.get("header") is False:
+        line += "; no header"
     return f"{line}; {columns}" if columns else line
 
 
 def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
-    """Return "2 labels: bad (3), good (57)", with the most frequent ones if there are many."""
+    """Return "2 labels: bad (3), good (57)".
+
+    If there are many, it has the most frequent ones, and the first ones that have one example: one
+    that is alone may be a header's, or mistyped.
+    """
     named = [*labels, *(label for label in counts if label not in labels)]
     if len(named) > _SHOWN:
         named.sort(key=lambda label: -counts.get(label, 0))
     listed = [f"{printable.cut(label, 40)} ({counts.get(label, 0):,})" for label in named]
-    return f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
+    text = f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
+    lone = [printable.cut(label, 40) for label in named[_SHOWN:] if counts.get(label) == 1]
+    return f"{text}; of one example: {first_few(lone, _SHOWN_LONE)}" if lone else text
 
 
 def describe_one_class(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
-from kbert.data.labelled.parquet_file import is_parquet, read_parquet
 from kbert.graph import aliases
 from kbert.heads import HEADS
 from kbert.io import printable
@@ -110,16 +109,11 @@ class Task(Protocol):
         """Return the functions that read and plan its runs."""
         return pkgutil.resolve_name(self.read_step), pkgutil.resolve_name(self.plan_step)
 
-    def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
-        """Return a file's records, in its order; each knows its file and line, as errors do.
+    def read(self, data, name: str = "data", options: ColumnOptions = NO_OPTIONS) -> list:
+        """Return the records of a file, or of rows in memory, in their order.
 
-        `options` are which columns to read, and whether there is a header.
-        """
-
-    def take(self, data, name: str, options: ColumnOptions = NO_OPTIONS) -> list:
-        """Return the records of rows in memory (`kbert.data.labelled.in_memory`).
-
-        Each knows its location, as errors do.
+        Each knows its file and line, or its index behind `name`, as errors do. `options` are which
+        columns to read, and whether there is a header. `read_table` reads tables by their format.
         """
 
     def labels(self, records: Sequence, /) -> tuple[str, ...] | None:
@@ -174,10 +168,8 @@ def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO
     if isinstance(data, (str, os.PathLike)):
         if Path(data).suffix.lower() in _EXCEL:
             raise ValueError(f"{data}: Excel files are not read: save it as .csv")
-        if not is_parquet(data):
-            return task.read(data, columns)
-        data, name = read_parquet(data), str(data)
-    records = task.take(data, name, columns)
+        name = str(data)
+    records = task.read(data, name, columns)
     if not records:
         raise ValueError(f"{name} for {task.name} must have one record or more, got none")
     return records

@@ -5,10 +5,10 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.data.labelled.cells import parse_number
 from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.glue.benchmark import GlueTask, Layout
-from kbert.tasks.table_task import parse_number
 
 _logger = logging.getLogger("kbert")
 _MOST_BROKEN = 0.001  # share of a file's lines that may be left out

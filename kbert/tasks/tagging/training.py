@@ -1,113 +1,33 @@
 """A label for each word: names, parts of speech."""
 
-import re
+import functools
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kbert.data.labelled.columns import ColumnOptions
+from kbert.data.labelled.cells import number_label
 from kbert.data.labelled.data_warnings import list_labels
-from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.length_buckets import IGNORED, Examples
+from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.io.wording import data_of, first_few
+from kbert.io.wording import first_few
 from kbert.tasks import metrics
 from kbert.tasks.finetuning.data_summary import describe_one_class
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.tasks.table_task import Columns, TableTask, number_label
-from kbert.tasks.tagging.reading import LABELS, WORDS, Sentence, find_column, read_conll
+from kbert.tasks.tagging.reading import SENTENCES, Sentence
 from kbert.tasks.tagging.schemes import OUTSIDE, find_scheme
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
 
-_FEW = 10  # labels: so few prove nothing
-_ENTITY = re.compile(r"O|[BIESLU]-.+")
 
-
-class Tagging(TableTask):
-    """Sentences: CoNLL, or rows of two lists, words (tokens) and labels (tags, ner_tags, …).
-
-    CoNLL has one word per line, in the first column, with its label in the last (tabs, or else
-    spaces, between), and a blank line between sentences; -DOCSTART- lines and comments, "# key =
-    …", are ignored. Of `.conllu` FORM and UPOS are read, and every line with # and the numbers n-m
-    and n.m ignored. The options name the columns, or number those of CoNLL. Tuples in memory are
-    (words, labels).
-    """
+class Tagging(Task):
+    """Sentences: CoNLL, or rows of two lists, words (tokens) and labels (tags, ner_tags, …)."""
 
     name, head, score = "tag", "tokens", "f1"
     title, has_classes = "a tagger", True
-
-    record = Sentence
-    expected = "expected sentences of labelled words"
-    expected_row = "expected (words, labels) or a dict with the keys words and labels"
-
-    names = frozenset(
-        {*WORDS, *LABELS, "word", "token", "form", "tag", "ner", "ner_tag", "pos", "pos_tag"}
-    )
-    few = 100  # words
-
-    def read_lines(self, path: Path, options: ColumnOptions) -> LabelledRecords:
-        sentences, layout = read_conll(path, options, self.find_header)
-        records, names = LabelledRecords(sentences), layout.name()
-        records.columns = {
-            "texts": [options.text or names[0]],
-            "label": options.label or names[1],
-        }
-        if records:
-            self.check_records(records, (), Columns((0,), 1), options, "")
-        return records
-
-    def check_records(self, records, names, columns: Columns, options, way: str) -> None:
-        """Refuse labels that are more than the words, or most of which occur once."""
-        words = [word for sentence in records for word in sentence.words]
-        labels = [label for sentence in records for label in sentence.labels]
-        different = len({*labels})
-        if options.names or options.known_labels or records.labels or different <= _FEW:
-            return
-        if 2 * different <= len(labels) and different <= len({*words}):
-            return
-        raise ValueError(
-            f"{data_of(records[0].locations[0])}: the labels must repeat, got {different:,} "
-            f"different ones of {len(words):,} words. If words and labels are swapped, or in other "
-            "columns, name the columns: --text-column and --label-column (in Python text_column "
-            "and label_column)"
-        )
-
-    def split_labels(self, cell: str) -> tuple[str]:
-        """Return one label for all entities."""
-        return ("an entity's",) if _ENTITY.fullmatch(cell) else (cell,)
-
-    def find_columns(self, names: Sequence, location: str, options: ColumnOptions) -> Columns:
-        words = find_column(names, WORDS, location, options.text)
-        return Columns((words,), find_column(names, LABELS, location, options.label))
-
-    def name_cells(self, row, location: str) -> tuple[Sequence, list]:
-        if isinstance(row, list) and len(row) == 2:
-            return ("words", "labels"), row
-        return super().name_cells(row, location)
-
-    def make_record(
-        self, cells, names, columns: Columns, location: str, class_names=None
-    ) -> Sentence:
-        lists = []
-        for n in (*columns.texts, columns.label):
-            if not isinstance(cells[n], list) or not cells[n]:
-                raise ValueError(
-                    f'{location}: "{names[n]}" must be a list of texts, got {cells[n]!r:.60}'
-                )
-            lists.append((cells[n], names[n]))
-        (words, word_column), (labels, label_column) = lists
-        if len(words) != len(labels):
-            raise ValueError(
-                f"{location}: {len(words)} words but {len(labels)} labels: give each word one"
-            )
-        return Sentence(
-            tuple(text_of(word, word_column, location) for word in words),
-            tuple(label_of(label, label_column, location, class_names) for label in labels),
-            (location,) * len(words),
-        )
+    read = staticmethod(functools.partial(read_table, SENTENCES))
 
     def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
         """Return the labels, sorted, or as a `datasets.ClassLabel` has them; two or more."""

@@ -1,0 +1,255 @@
+"""The one reader of tables: rows, a header or none, columns, records, checks.
+
+A table is a file (.tsv, .csv, .jsonl, Parquet) or rows in memory. A
+`kbert.data.labelled.table_format.TableFormat` says what its rows hold.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kbert.data.labelled.columns import NO_OPTIONS, NUMBERS, ColumnOptions
+from kbert.data.labelled.in_memory import (
+    LabelledRecords,
+    check_unique,
+    class_names,
+    iterate_records,
+)
+from kbert.data.labelled.parquet_file import is_parquet, read_parquet
+from kbert.data.labelled.table_format import NO_COLUMNS, TableFormat, TableLayout, TableRow
+from kbert.data.labelled.text_lines import Row, has_json_lines, read_json_lines, read_rows
+from kbert.io.wording import data_of
+
+Classes = Mapping[str, tuple[str, ...] | None]  # names of classes, by the lowercased column
+
+_logger = logging.getLogger("kbert")
+
+
+def read_table(
+    table_format: TableFormat, data, name: str = "data", options: ColumnOptions = NO_OPTIONS
+) -> LabelledRecords:
+    """Return the records of a file or of rows in memory, in their order.
+
+    Files are UTF-8; blank lines are ignored. `.json`, `.jsonl`: one object per line. `.csv`:
+    columns between commas, with quotes as Python's csv reads them. Parquet is known by its first
+    bytes. Else columns are between tabs, quoted or not (`read_rows`). `.csv` and tables between
+    tabs may have a header (`is_header`); the log says so. A row in memory is a record, a dict by
+    column, or what the format's `name_cells` knows.
+
+    Args:
+        table_format: what the rows hold.
+        data: a path; or rows, as `kbert.data.labelled.in_memory` takes them. A
+            `datasets.ClassLabel` gives the names of numbered labels.
+        name: the argument's name, for errors.
+        options: which columns to read, and whether there is a header.
+
+    Raises:
+        ValueError: a row that is no record, with file and line; a file without records.
+    """
+    path = Path(data) if isinstance(data, (str, os.PathLike)) else None
+    if path is None:
+        located = iterate_records(data, name)
+        rows = _name_rows(located, table_format, options, _find_classes(data))
+    elif is_parquet(path):
+        table = read_parquet(path)
+        located = iterate_records(table, str(path))
+        rows = _name_rows(located, table_format, options, _find_classes(table))
+    elif has_json_lines(path):
+        rows = _name_rows(read_json_lines(path), table_format, options, {})
+    elif table_format.divide_text is not None:
+        rows = table_format.divide_text(path, options)
+    else:
+        rows = _divide_lines(path, table_format, options)
+
+    records, layout = _make_records(rows, table_format)
+    if path is not None and not records:
+        raise ValueError(f"{path}: {table_format.expected}, got none")
+
+    records.multi_hot = options.multi_hot
+    if layout.names:
+        records.has_header = layout.has_header
+        records.columns = layout.columns.name(layout.names)
+        records.labels = layout.class_names
+    if records:
+        table_format.finish(records, layout, options)
+    return records
+
+
+def has_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
+    """Return whether a file's first line is a header (`is_header`); the log says so."""
+    found = is_header(line, table_format, options)
+    if found:
+        location, names = line
+        _logger.warning("%s: read as a header: %s", location, ", ".join(names))
+    return found
+
+
+def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
+    """Return whether a file's first line is a header, by this line alone.
+
+    The user's options decide first. A line without a known name of a column is an example. Of the
+    others, one that names the needed columns is a header, and one whose last cell can only be a
+    label is an example; a line that is both, or neither, raises a ValueError.
+    """
+    location, cells = line
+    if options.no_header:
+        return False
+    if options.names or table_format.number_columns is None:
+        return True
+    if table_format.names.isdisjoint(cell.strip().lower() for cell in cells if cell.strip()):
+        return False
+
+    names_columns = _names_columns(line, table_format, options)
+    has_label = table_format.is_label(cells[-1].strip(), options.known_labels)
+    if names_columns == has_label:
+        raise ValueError(
+            f"{location}: {', '.join(cells)[:80]!r} may be a header or an example. If it is an "
+            "example, give --no-header (no_header=True). If it is a header, "
+            f"{table_format.way_to_name}"
+        )
+    return names_columns
+
+
+def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
+    """Raise a ValueError for a row with another number of columns than the first."""
+    if len(cells) != len(names):
+        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
+
+
+def _names_columns(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
+    """Return whether a line names all columns that are needed."""
+    location, names = line
+    try:
+        table_format.find_columns(names, location, options)
+    except ValueError:
+        return False
+    return True
+
+
+def _divide_lines(
+    path: Path, table_format: TableFormat, options: ColumnOptions
+) -> Iterator[TableRow]:
+    """Yield the rows of a file's lines, without its header."""
+    lines: Sequence[Row] = read_rows(path)
+    if not lines:
+        return
+
+    if has_header(lines[0], table_format, options):
+        (location, names), *lines = lines
+        check_unique(names, location)
+        layout = _name_columns(names, location, table_format, options, has_header=True)
+    else:
+        layout = _number_columns(lines, table_format, options)
+    if not lines:
+        raise ValueError(f"{path}: expected examples below the header, got none")
+
+    for location, cells in lines:
+        check_width(cells, layout.names, location)
+        yield TableRow(location, layout, cells)
+
+
+def _name_rows(
+    rows: Iterable[tuple[str, object]],
+    table_format: TableFormat,
+    options: ColumnOptions,
+    classes: Classes,
+) -> Iterator[TableRow]:
+    """Yield rows whose columns have names, or that are records; rows may differ in columns."""
+    layouts: dict[tuple, TableLayout] = {}
+    for location, row in rows:
+        if isinstance(row, table_format.record):
+            yield TableRow(location, record=row)
+            continue
+
+        named = (row, list(row.values())) if isinstance(row, dict) else table_format.name_cells(row)
+        if named is None:
+            raise ValueError(f"{location}: {table_format.expected_row}, got {row!r:.60}")
+        names, cells = tuple(named[0]), named[1]
+        if names not in layouts:
+            if isinstance(row, dict):
+                check_unique([str(name) for name in names], location)
+            layouts[names] = _name_columns(names, location, table_format, options, classes=classes)
+        yield TableRow(location, layouts[names], cells)
+
+
+def _name_columns(
+    names: Sequence,
+    location: str,
+    table_format: TableFormat,
+    options: ColumnOptions,
+    *,
+    has_header: bool | None = None,
+    classes: Classes | None = None,
+) -> TableLayout:
+    """Return the columns that a header or a row names; log those that are ignored."""
+    columns = table_format.find_columns(names, location, options)
+    class_names = None
+    if classes and columns.label is not None:
+        class_names = classes.get(str(names[columns.label]).lower())
+
+    read = columns.list_indices()
+    others = [str(name) for index, name in enumerate(names) if index not in read]
+    ignored = [name for name in others if name.strip().lower() not in NUMBERS]
+    if ignored:
+        _logger.warning("%s: these columns are ignored: %s", location, ", ".join(ignored)[:80])
+    names = options.name_labels(names, columns.labels)
+    return TableLayout(names, columns, has_header, class_names)
+
+
+def _number_columns(
+    lines: Sequence[Row], table_format: TableFormat, options: ColumnOptions
+) -> TableLayout:
+    """Return the columns of lines without a header.
+
+    A first line that is no example may be a header with names of its own: its error says what to do
+    then.
+    """
+    location, first = lines[0]
+    names = [str(number) for number in range(1, len(first) + 1)]
+    if table_format.number_columns is None:
+        raise ValueError(f"{location}: {table_format.expected}: leave no_header out")
+    if options.names:
+        columns = table_format.find_columns(names, location, options)
+    else:
+        columns = table_format.number_columns(lines)
+
+    layout = TableLayout(names, columns, has_header=False)
+    try:
+        table_format.make_record(TableRow(location, layout, first))
+    except ValueError as error:
+        if options.no_header:
+            raise
+        way = table_format.way_to_name
+        raise ValueError(f"{error}. If the line is a header, {way}") from None
+    return layout
+
+
+def _make_records(
+    rows: Iterable[TableRow], table_format: TableFormat
+) -> tuple[LabelledRecords, TableLayout]:
+    """Return the records of rows, and the columns of the first one; log how many are left out."""
+    records, layout, left_out, location = LabelledRecords(), NO_COLUMNS, 0, ""
+    for row in rows:
+        location = row.location
+        layout = layout if layout.names else row.layout
+        record = table_format.make_record(row) if row.record is None else row.record
+        if record is None:
+            left_out += 1
+            continue
+        table_format.check_record(record, records[0] if records else record, location)
+        records.append(record)
+
+    if left_out:
+        _logger.warning(
+            "%s: %s of %s rows are left out: %s",
+            *(data_of(location), f"{left_out:,}", f"{left_out + len(records):,}"),
+            table_format.left_out,
+        )
+    return records, layout
+
+
+def _find_classes(data) -> Classes:
+    """Return the names of the classes that the columns of a `datasets.Dataset` number."""
+    features = getattr(data, "features", None) or {}
+    return {name.lower(): class_names(feature) for name, feature in features.items()}

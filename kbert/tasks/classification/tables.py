@@ -1,0 +1,268 @@
+"""The tables of classification, regression and several labels, each as one value."""
+
+import functools
+import logging
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from typing import cast
+
+from kbert.data.labelled.cells import is_number, parse_number
+from kbert.data.labelled.columns import WAY_TO_NAME_LABELS, ColumnOptions
+from kbert.data.labelled.in_memory import LabelledRecords, label_of
+from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
+from kbert.data.labelled.text_lines import Row
+from kbert.io.wording import data_of, first_few
+from kbert.tasks.classification.label_cells import Cell, split_text
+from kbert.tasks.classification.label_sets import LabelNames, read_label_sets
+from kbert.tasks.classification.reading import (
+    EXPECTED,
+    EXPECTED_ROW,
+    LEFT_OUT,
+    Labelled,
+    find_columns,
+    has_no_consensus,
+    name_cells,
+    number_columns,
+    read_flags,
+    read_texts,
+)
+
+_FEW = 10  # examples: so few may have a label of their own each
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_WHOLE = re.compile(r"-?\d+(\.0+)?")
+
+_logger = logging.getLogger("kbert")
+
+
+# One label per text
+
+
+def make_classified(row: TableRow) -> Labelled | None:
+    """Return a text with its label: a text, a whole number or a truth value."""
+    if has_no_consensus(row):
+        return None
+    text, pair = read_texts(row)
+    label = _read_one_flag(row) if row.layout.columns.labels else _read_class(row)
+    return Labelled(text, label, pair, row.location)
+
+
+def _read_class(row: TableRow) -> str:
+    column = cast(int, row.layout.columns.label)
+    value, title = row.cells[column], row.layout.titles[column]
+    if isinstance(value, list):
+        raise ValueError(
+            f'{row.location}: "{title}" must be a text or a whole number, got {value!r:.60}. If a '
+            "text may have several labels, take the task multilabel. If it has one label, give its "
+            "name or number, or a column of 0 and 1 for each label: label_columns"
+        )
+    return label_of(value, title, row.location, row.layout.class_names)
+
+
+def _read_one_flag(row: TableRow) -> str:
+    labels = read_flags(row)
+    if len(labels) != 1:
+        got = ", ".join(labels) or "none"
+        raise ValueError(
+            f"{row.location}: one of the label columns must be 1, got {got}: for several labels, "
+            "or none, take the task multilabel"
+        )
+    return labels[0]
+
+
+def finish_classes(records: LabelledRecords, layout: TableLayout, options: ColumnOptions) -> None:
+    """Name whole numbers that a program wrote as 1.0 like others, 1, unless a model knows 1.0.
+
+    A column of numbers with holes in it is of floats. If there are numbers such as 1.5 too, all are
+    left as they are. A ValueError says that the labels are probably no labels.
+    """
+    if layout.columns.labels:
+        records.labels = _name_label_columns(layout)
+        return
+
+    labels = {record.label for record in records if isinstance(record.label, str)}
+    numbers = {label for label in labels if _NUMBER.fullmatch(label)}
+    whole = {label for label in numbers if _WHOLE.fullmatch(label)}
+    if whole == numbers and not records.labels:
+        for index, record in enumerate(records):
+            if record.label in whole and record.label not in options.known_labels:
+                records[index] = record._replace(label=record.label.partition(".")[0])
+    check_repeated_labels(records, [record.label for record in records], layout, options)
+
+
+# A number per text
+
+
+def make_numbered(row: TableRow) -> Labelled | None:
+    """Return a text with the number to predict."""
+    if has_no_consensus(row):
+        return None
+    text, pair = read_texts(row)
+    return Labelled(text, _read_number(row), pair, row.location)
+
+
+def _read_number(row: TableRow) -> float:
+    column = cast(int, row.layout.columns.label)
+    value, title = row.cells[column], row.layout.titles[column]
+    names = row.layout.class_names
+    if names and _are_numbers(names):
+        value = label_of(value, title, row.location, names)
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f'{row.location}: "{title}" must be a number, got {value!r:.60}')
+    number = parse_number(value)
+    if number is None:
+        raise ValueError(f"{row.location}: the label must be a number, got {str(value)!r:.60}")
+    return number
+
+
+def warn_of_class_names(
+    records: LabelledRecords, layout: TableLayout, options: ColumnOptions
+) -> None:
+    """Log that the numbers to predict are names of classes."""
+    if records.labels and _are_numbers(records.labels):
+        _logger.warning(
+            "%s: the numbers to predict are the names of the classes, %s",
+            *(data_of(records[0].location), first_few(records.labels)),
+        )
+
+
+def _are_numbers(class_names: Sequence[str]) -> bool:
+    return all(parse_number(name) is not None for name in class_names)
+
+
+# Any number of labels per text
+
+
+def make_with_cell(row: TableRow) -> Labelled | None:
+    """Return a text with its labels, or the cell: only all cells show how labels are written."""
+    if has_no_consensus(row):
+        return None
+    text, pair = read_texts(row)
+    column = row.layout.columns.label
+    if column is None:
+        return Labelled(text, tuple(read_flags(row)), pair, row.location)
+    cell = Cell(row.cells[column], row.layout.titles[column], row.location)
+    return Labelled(text, cell, pair, row.location)
+
+
+def finish_label_sets(
+    records: LabelledRecords, layout: TableLayout, options: ColumnOptions
+) -> None:
+    """Read the label cells; a ValueError says that their labels are probably no labels."""
+    if layout.columns.labels:
+        records.labels = _name_label_columns(layout)
+        return
+
+    cells = [
+        record.label
+        if isinstance(record.label, Cell)
+        else Cell(record.label, "label", record.location)
+        for record in records
+    ]
+    known = LabelNames(tuple(options.known_labels), records.labels, records.multi_hot)
+    label_sets, all_names = read_label_sets(cells, known)
+    for index, label_set in enumerate(label_sets):
+        records[index] = records[index]._replace(label=label_set)
+    records.multi_hot = all_names is not None
+    records.labels = all_names or records.labels
+
+    labels = [label for record in records for label in record.label]
+    check_repeated_labels(records, labels, layout, options)
+
+
+def number_columns_of_sets(lines: Sequence[Row]) -> Columns:
+    """Return the columns; the last one may number the examples, as in GoEmotions' files."""
+    rows = [cells for _, cells in lines]
+    if any(len(row) != 3 for row in rows):
+        return number_columns(lines)
+    are_labels = all(re.fullmatch(r"\d+(,\d+)*", row[1]) for row in rows)
+    if not are_labels or 2 * len({row[2] for row in rows}) <= len(rows):
+        return number_columns(lines)
+    _logger.warning(
+        "%s: the columns are read as text, labels, id, as GoEmotions has them", data_of(lines[0][0])
+    )
+    return Columns((0,), 1)
+
+
+def has_known_label(cell: str, known_labels: Collection[str]) -> bool:
+    """Return whether one of the labels in a cell is known."""
+    return not {cell, *split_text(cell)}.isdisjoint(known_labels)
+
+
+# What classes and sets of them share
+
+
+def _name_label_columns(layout: TableLayout) -> tuple[str, ...]:
+    return tuple(str(layout.names[column]).strip() for column in layout.columns.labels)
+
+
+def check_repeated_labels(
+    records: LabelledRecords, labels: Sequence[str], layout: TableLayout, options: ColumnOptions
+) -> None:
+    """Refuse labels most of which occur once: they seem to be texts, or numbers to predict.
+
+    Columns that the user named, and labels that the data or a model know, are not checked.
+    """
+    different = len(set(labels))
+    if not layout.names or options.names or options.known_labels or records.labels:
+        return
+    if len(records) <= _FEW or 2 * different <= len(labels):
+        return
+
+    label = cast(int, layout.columns.label)
+    used = [layout.names[column] for column in (*layout.columns.texts, label)]
+    no_header = " --no-header" if layout.has_header is False else ""
+    are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
+    regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
+    raise ValueError(
+        f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
+        f"ones in {len(records):,} examples. If text and label are swapped, give "
+        f"{_name_options([*used[1:], used[0]])}{no_header}. If they are right, give "
+        f"{_name_options(used)}{no_header}{regress}"
+    )
+
+
+def _name_options(names: Sequence[str]) -> str:
+    """Return the options that name the columns of a text, a second text if any, and a label."""
+    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
+    second = f" --text-pair-column {pair[0]}" if pair else ""
+    return f"--text-column {text}{second} --label-column {label}"
+
+
+CLASSES = TableFormat(
+    record=Labelled,
+    expected=EXPECTED,
+    expected_row=EXPECTED_ROW,
+    find_columns=functools.partial(find_columns, way_to_name=WAY_TO_NAME_LABELS),
+    number_columns=number_columns,
+    name_cells=name_cells,
+    make_record=make_classified,
+    left_out=LEFT_OUT,
+    finish=finish_classes,
+    way_to_name=WAY_TO_NAME_LABELS,
+)
+NUMBERS = TableFormat(
+    record=Labelled,
+    expected="expected a text, or two, and a number",
+    expected_row=EXPECTED_ROW,
+    find_columns=functools.partial(find_columns, first_labels=("score",)),
+    number_columns=number_columns,
+    name_cells=name_cells,
+    make_record=make_numbered,
+    is_label=is_number,
+    left_out=LEFT_OUT,
+    finish=warn_of_class_names,
+)
+LABEL_SETS = TableFormat(
+    record=Labelled,
+    expected="expected a text, or two, and labels between commas",
+    expected_row=EXPECTED_ROW,
+    find_columns=functools.partial(find_columns, way_to_name=WAY_TO_NAME_LABELS),
+    number_columns=number_columns_of_sets,
+    name_cells=name_cells,
+    make_record=make_with_cell,
+    is_label=has_known_label,
+    left_out=LEFT_OUT,
+    finish=finish_label_sets,
+    way_to_name=WAY_TO_NAME_LABELS,
+)

@@ -1,0 +1,205 @@
+"""The tables of sentence embeddings: pairs, triplets, scored pairs, labelled sentences."""
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kbert.data.labelled.cells import are_row_numbers, is_number, parse_number
+from kbert.data.labelled.columns import (
+    LABELS,
+    MORE_LABELS,
+    NUMBERS,
+    PAIRS,
+    TEXTS,
+    WAY_TO_NAME,
+    ColumnOptions,
+)
+from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
+from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
+from kbert.data.labelled.text_lines import Row
+from kbert.io.wording import data_of
+
+_logger = logging.getLogger("kbert")
+_FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
+_SECOND = ("positive", "answer", "document", "passage", *dict.fromkeys(pair[1] for pair in PAIRS))
+_SCORES = ("score", "similarity", "similarity_score")
+_NEGATIVES = {f"negative{between}{n}" for between in ("", "_") for n in range(100)} | {"negative"}
+_LABELS = tuple(name for name in (*LABELS, *MORE_LABELS) if name not in _SCORES)
+_NAMES = frozenset({*_FIRST, *_SECOND, *_SCORES, *_LABELS, *NUMBERS, *_NEGATIVES})
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+_FEW = 20  # second texts for each of which there are so many lines: labels, it seems
+_EXPECTED = (
+    "expected two texts (a pair), three or more (the further ones are negatives), two texts and a "
+    "score, or a text and its label"
+)
+
+KINDS = ("labelled sentences", "scored pairs", "pairs", "triplets")
+
+
+class TextRecord(NamedTuple):
+    """Texts that belong together.
+
+    Attributes:
+        texts: a sentence; two similar texts; or these and texts that are not similar to the first.
+        score: similarity of two texts; None: unknown.
+        label: label of a sentence; None for other records.
+        location: file and line, for errors.
+    """
+
+    texts: tuple[str, ...]
+    score: float | None = None
+    label: str | None = None
+    location: str = "a record"
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        if self.label is not None:
+            return KINDS[0]
+        return KINDS[1] if self.score is not None else KINDS[min(len(self.texts), 3)]
+
+
+def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
+    """Return the columns of two texts, of negatives or a score, or of a text and its label."""
+    roles = _name_roles(names, location, options)
+    first = [n for n, role in enumerate(roles) if role in _FIRST]
+    second = [n for n, role in enumerate(roles) if role in _SECOND and n not in first]
+    if len(first) == 2 and not second and {roles[n] for n in first} in map(set, PAIRS):
+        second = [first.pop()]  # question, sentence
+
+    negatives = [n for n, role in enumerate(roles) if role in _NEGATIVES]
+    scores = [n for n, role in enumerate(roles) if role in _SCORES]
+    label_names = LABELS if any(role in LABELS for role in roles) else _LABELS
+    labels = [n for n, role in enumerate(roles) if role in label_names]
+    if second and not scores:
+        scores, labels = labels, []
+
+    counts = len(first), len(second), len(scores), len(labels)
+    if counts == (1, 0, 0, 1) and not negatives:
+        return Columns((first[0],), labels[0])
+    if counts == (1, 1, 1, 0) and not negatives:
+        return Columns((first[0], second[0]), score=scores[0])
+    if counts == (1, 1, 0, 0):
+        return Columns((first[0], second[0], *negatives))
+    raise ValueError(
+        f"{location}: expected columns anchor and positive (and negative, or score), or text "
+        f"and label, got {', '.join(map(str, names))[:80]}: {WAY_TO_NAME}"
+    )
+
+
+def _name_roles(names: Sequence, location: str, options: ColumnOptions) -> list[str]:
+    """Return what the columns are called; columns that the user names hide others of their kind."""
+    roles = options.rename(names, location)
+    if options.text is not None:  # negatives are not hidden
+        known = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
+        roles = [role if role in known else f"column {n}" for n, role in enumerate(roles, 1)]
+    if options.label is not None:
+        roles = [f"column {n}" if role in _SCORES else role for n, role in enumerate(roles, 1)]
+    return roles
+
+
+def number_columns(lines: Sequence[Row]) -> Columns:
+    """Return the columns of lines without a header.
+
+    Two texts are a pair, three and more have negatives. A last column of numbers, in every line, is
+    the label of one text; in most lines, a score of two texts.
+    """
+    location, first = lines[0]
+    count = len(first)
+    if count < 2:
+        raise ValueError(f"{location}: {_EXPECTED}, got {count} column")
+    if are_row_numbers([cells[0] for _, cells in lines]):
+        raise ValueError(
+            f"{location}: {_EXPECTED}, got only row numbers in column 1: remove the column"
+        )
+    has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
+    ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
+    are_numbers = all(parse_number(cell) is not None for end in ends for cell in end)
+    if has_commas or (ends and are_numbers):  # a,b,3,5
+        raise ValueError(
+            f"{location}: {_EXPECTED}, got only numbers in column {count} of {count}. If they have "
+            "decimal commas, write points"
+        )
+
+    numbers = sum(parse_number(cells[-1]) is not None for _, cells in lines)
+    if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
+        return Columns((0, 1), score=2)
+    if count == 2 and numbers == len(lines):
+        return Columns((0,), 1)
+    return Columns(tuple(range(count)))
+
+
+def name_cells(row) -> tuple[Sequence, Sequence] | None:
+    """Return the names and the cells of a tuple in memory.
+
+    It is (text, text), (text, text, text, …), (text, text, number), or (text, whole number): a
+    label.
+    """
+    if not isinstance(row, list) or len(row) < 2:
+        return None
+    if isinstance(row[-1], (int, float)) and len(row) < 4:
+        return ("text", "label") if len(row) == 2 else ("anchor", "positive", "score"), row
+    return ("anchor", "positive", *["negative"] * (len(row) - 2)), row
+
+
+def make_texts(row: TableRow) -> TextRecord:
+    """Return the texts of a row, with their score or label."""
+    columns, titles, location = row.layout.columns, row.layout.titles, row.location
+    texts = tuple(text_of(row.cells[column], titles[column], location) for column in columns.texts)
+    if len(texts) > 2 and texts[1] in texts[2:]:
+        raise ValueError(f"{location}: a negative must differ from the positive, got the same text")
+
+    score = label = None
+    if columns.score is not None:
+        score = parse_number(row.cells[columns.score])
+        if score is None:
+            raise ValueError(
+                f"{location}: the score must be a number, got {row.cells[columns.score]!r:.60}"
+            )
+    if columns.label is not None:
+        label = label_of(row.cells[columns.label], titles[columns.label], location)
+    return TextRecord(texts, score, label, location)
+
+
+def check_kind(record: TextRecord, first: TextRecord, location: str) -> None:
+    """Raise a ValueError for a record of another kind than the first."""
+    if (record.kind, len(record.texts)) != (first.kind, len(first.texts)):
+        raise ValueError(
+            f"{location}: expected {_describe(first)} as before, got {_describe(record)}"
+        )
+
+
+def _describe(record: TextRecord) -> str:
+    if record.kind == KINDS[-1]:
+        return f"{len(record.texts)} texts"
+    return {"pairs": "2 texts", "scored pairs": "2 texts and a score"}.get(
+        record.kind, "a text and a label"
+    )
+
+
+def warn_of_labels(records: LabelledRecords, layout: TableLayout, options: ColumnOptions) -> None:
+    """Log that second texts without a name are probably labels: few are different."""
+    is_pair = records[0].kind == KINDS[2] and layout.has_header is False
+    different = len({record.texts[1] for record in records}) if is_pair else 0
+    if 0 < different * _FEW < len(records):
+        _logger.warning(
+            "%s: taken as pairs of texts, with only %d different second texts: if they are labels, "
+            "put a line above: text, label",
+            *(data_of(records[0].location), different),
+        )
+
+
+TEXT_RECORDS = TableFormat(
+    record=TextRecord,
+    expected=_EXPECTED,
+    expected_row=_EXPECTED,
+    find_columns=find_columns,
+    number_columns=number_columns,
+    name_cells=name_cells,
+    make_record=make_texts,
+    names=_NAMES,
+    is_label=is_number,
+    check_record=check_kind,
+    finish=warn_of_labels,
+)
