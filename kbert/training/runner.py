@@ -130,7 +130,7 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
     from kbert.model.deferred import build_with
     from kbert.model.lora import adapters_of
     from kbert.training.loop.callbacks import refuse_harmful
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.optimizers import Optimizer, warn_of_slow_average
 
     settings = recipe.settings
     with seed_weights(settings.seed):
@@ -142,14 +142,15 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
             if recipe.distillation:
                 model = recipe.distillation.add_outputs(model)
                 trained = trained and trained.add_new_weights(model)
+    names = ("learning_rate", "schedule", "min_learning_rate_ratio", "schedule_power")
+    names += ("schedule_timescale", "weight_decay", "beta_1", "beta_2", "epsilon", "ema")
     optimizer = Optimizer(
         name=settings.optimizer,
-        learning_rate=settings.learning_rate,
         total_steps=recipe.steps,
         warmup_steps=recipe.warmup_steps,
-        schedule=settings.schedule,
-        weight_decay=settings.weight_decay,
+        **{name: getattr(settings, name) for name in names},
     )
+    warn_of_slow_average(optimizer)
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
     targets = recipe.distillation.losses if recipe.distillation else {}

@@ -1,16 +1,27 @@
 """Rules of all training settings: one table that every setting is checked against."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
 from kbert.ops import keras_internals
 
 OPTIMIZERS = ("adamw", "lamb")
-SCHEDULES = ("linear", "constant")
+SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
+SCHEDULES_WITH_MINIMUM = ("linear", "cosine", "polynomial")
+# Settings of some schedules, by the schedules' names.
+_OF_SCHEDULES = {
+    "min_learning_rate_ratio": SCHEDULES_WITH_MINIMUM,
+    "schedule_power": ("polynomial",),
+    "schedule_timescale": ("inverse_sqrt",),
+}
+# Settings of the whole rate, which a Keras schedule gives itself.
+RATE_SETTINGS = ("learning_rate", "warmup_steps", "warmup_ratio", "head_learning_rate")
+_OF_ADAM = ("beta_1", "beta_2", "epsilon")  # of the optimizers that are names
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 CLASS_WEIGHTS = ("balanced",)
 HIDDEN_LOSSES = ("mse", "cosine")
@@ -25,7 +36,7 @@ _RUN_SETTINGS = {
     "global_clipnorm": "clip_norm",
     "gradient_accumulation_steps": "accumulation_steps",
     "loss_scale_factor": "precision",
-    "use_ema": None,
+    "use_ema": "ema",
 }
 
 
@@ -90,6 +101,28 @@ class _RefusedError(ValueError):
     """A value that is refused for a reason that the rule's text does not say."""
 
 
+def _read_keras_object(value, kind: type, call: str) -> tuple[dict, Any]:
+    """Return the JSON of an object of Keras's, which may be given in its place, and the object."""
+    import keras
+
+    if isinstance(value, type) and issubclass(value, kind):
+        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({call})")
+    name = type(value).__name__
+    try:
+        json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
+        if isinstance(json, dict) and "class_name" in json:
+            name = json["class_name"]
+            value = keras.saving.deserialize_keras_object(json)
+    except (NotImplementedError, TypeError):
+        raise _RefusedError(
+            f"{name} must be registered by keras.saving.register_keras_serializable, and take its "
+            "configuration"
+        ) from None
+    if not isinstance(value, kind):
+        raise TypeError
+    return json, value
+
+
 def _read_optimizer(value) -> str | dict:
     """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
     if isinstance(value, str):
@@ -97,20 +130,7 @@ def _read_optimizer(value) -> str | dict:
     import keras
 
     kind = keras.optimizers.Optimizer
-    if isinstance(value, type) and issubclass(value, kind):
-        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
-    json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-    if not isinstance(json, dict) or "class_name" not in json:
-        raise TypeError
-    try:
-        value = keras.saving.deserialize_keras_object(json)
-    except TypeError:
-        raise _RefusedError(
-            f"{json['class_name']} must be registered by "
-            "keras.saving.register_keras_serializable, and take its configuration"
-        ) from None
-    if not isinstance(value, kind):
-        raise TypeError
+    json, value = _read_keras_object(value, kind, "")
     name = type(value).__name__
     if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
         raise _RefusedError(
@@ -122,11 +142,27 @@ def _read_optimizer(value) -> str | dict:
         raise _RefusedError(f"{name}() must work without arguments: give them defaults") from None
     for setting, own in _RUN_SETTINGS.items():
         if config.get(setting) != default.get(setting):
+            own = "schedule" if isinstance(config[setting], dict) else own
             call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
-            instead = call if own else "leave it out"
-            raise _RefusedError(f"{name}'s {setting} is not used here: {instead}")
+            raise _RefusedError(f"{name}'s {setting} is not used here: {call}")
     used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
     return json | {"config": used}
+
+
+def _read_schedule(value) -> str | dict:
+    """Return a schedule's name, or the JSON of one of Keras's; refuse one that gives no rate."""
+    if isinstance(value, str):
+        return value
+    import keras
+
+    kind = keras.optimizers.schedules.LearningRateSchedule
+    json, schedule = _read_keras_object(value, kind, "…")
+    first = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(0, "int"))))
+    if not (math.isfinite(first) and first >= 0):
+        raise _RefusedError(
+            f"{json['class_name']} must give finite rates of at least 0, got {first:g} for step 0"
+        )
+    return json
 
 
 def _freeze(text) -> str:
@@ -152,6 +188,7 @@ _NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: 
 _RATIO = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
 _POSITIVE_RATIO = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
+_BETWEEN = Rule("be a share above 0 and below 1", _number, lambda value: 0 < value < 1)
 _TRUTH = Rule("be True or False", _truth)
 _LABEL = Rule("be the name of a label", _label)
 _COLUMN = Rule("be the name or the number of a column", _column)
@@ -162,12 +199,20 @@ RULES = {
     **_rules("log_every patience devices steps_per_execution lora_rank", _minimum(1)),
     **_rules("seq_len", _minimum(8)),  # two segments and their marks
     **_rules("warmup_steps seed", _minimum(0)),
+    **_rules("schedule_timescale", _minimum(1)),
     **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
+    **_rules("schedule_power", _POSITIVE),
     **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
     **_rules("warmup_ratio alpha short_seq_probability", _RATIO),
     **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
     **_rules("layer_decay mlm_probability", _POSITIVE_RATIO),
+    **_rules("ema", _BETWEEN),
+    "min_learning_rate_ratio": Rule(
+        f"be a share, 0 … 1, at which the schedules {', '.join(SCHEDULES_WITH_MINIMUM)} end",
+        _number,
+        lambda value: 0 <= value <= 1,
+    ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
     **_rules("text_column text_pair_column label_column", _COLUMN),
@@ -194,7 +239,13 @@ RULES = {
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
     "loss": _names_rule(EMBEDDING_LOSSES),
     "pooling": _names_rule(VECTOR_POOLINGS),
-    "schedule": _names_rule(SCHEDULES),
+    "schedule": Rule(
+        f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules from Python, such as "
+        "keras.optimizers.schedules.CosineDecay(…)",
+        _read_schedule,
+        lambda value: isinstance(value, dict) or value in SCHEDULES,
+        SCHEDULES,
+    ),
     "precision": _names_rule(PRECISIONS),
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
@@ -224,3 +275,35 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
             text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
             raise ValueError(f"{text}: {close}" if close else text)
     return read
+
+
+def check_together(values: dict, defaults: Mapping) -> None:
+    """Raise a ValueError for a setting of the optimizer or schedule that another one excludes.
+
+    A setting that is its default counts as left out.
+    """
+    changed = [name for name in values if name in defaults and values[name] != defaults[name]]
+    schedule, optimizer = values["schedule"], values["optimizer"]
+    if isinstance(schedule, dict):
+        for name in changed:
+            # without a warm-up, 0, it is what the schedule object says
+            if values[name] and (name in RATE_SETTINGS or name in _OF_SCHEDULES):
+                raise ValueError(
+                    f"{name} must be left out with schedule={schedule['class_name']}(…), which "
+                    f"gives the whole learning rate, got {values[name]!r}"
+                )
+    else:
+        for name, schedules in _OF_SCHEDULES.items():
+            if name in changed and schedule not in schedules:
+                raise ValueError(
+                    f"{name} must be for the schedule {' or '.join(schedules)}, got it for "
+                    f"{schedule}: choose another schedule, or leave it out"
+                )
+    if isinstance(optimizer, dict):
+        for name in changed:
+            if name in _OF_ADAM:
+                class_name = optimizer["class_name"]
+                raise ValueError(
+                    f"{name} must be left out with optimizer={class_name}(…), which has its own, "
+                    f"got {values[name]!r}: give it to {class_name}, if that takes it"
+                )
