@@ -35,8 +35,8 @@ class RunSettings:
             decays as 1 / √step, "one_cycle" is torch's OneCycleLR. Or a
             `keras.optimizers.schedules.LearningRateSchedule`, which gives the whole rate: learning
             rate and warm-up are then left out.
-        min_learning_rate_ratio: share of the peak learning rate at which the decay ends. It is for
-            the schedules linear, cosine and polynomial.
+        min_learning_rate_ratio: share of the peak learning rate at which the schedules linear,
+            cosine and polynomial end.
         schedule_power: power of the schedule polynomial. 1 is linear decay.
         schedule_timescale: steps after which the schedule inverse_sqrt begins to decay. None: the
             number of warm-up steps, or 10,000 without warm-up. The rate of step t is the peak rate
