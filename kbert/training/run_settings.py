@@ -182,7 +182,7 @@ class RunOptions:
             measured; on a CPU there is no MFU. A matrix product is timed.
         keep_checkpoints: keep the training states after the run has finished. None: only the model
             is kept; a resumed run keeps its setting. The states are the last two and the best,
-            each three times the model's size.
+            each three times the model's size, four times with `ema`.
         steps_per_execution: number of steps per call of the device. None: 8 for TensorFlow on TPU,
             else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
             the host. A saved state, an evaluation and the end of an epoch end a call; a signal
