@@ -50,7 +50,7 @@ from kbert.io.progress import progress_bar
     default=PAPER_STEPS,
 )
 @partial_training
-@option("--ema", float, "Share of a moving average of the weights that a step keeps, such as 0.999.")
+@option("--ema", float, "Share of the moving average of the weights that a step keeps.")
 @option(
     "--compile compiles",
     bool,

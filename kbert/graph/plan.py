@@ -48,7 +48,7 @@ class ChipMemory:
 
     @property
     def fixed(self) -> int:
-        """Permanently used bytes: weights, moments, averages, the gradients' sum of micro-batches."""
+        """Permanently used bytes: weights, moments, averages, the sum over micro-batches."""
         held = self.weights + self.moments + self.averages
         return held + self.gradients - self.micro_gradients
 

@@ -20,9 +20,9 @@ from keras import ops
 from kbert.ops import keras_internals
 from kbert.training.schedules import compute_share
 from kbert.training.setting_rules import check_settings
-from kbert.training.state import AVERAGE
 
 _logger = logging.getLogger("kbert")
+AVERAGE = "average"  # the slot of a weight's moving average, in runs with `ema`
 _MOST_OF_FIRST = 0.1  # of an average, that a run may end with without a warning
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
 

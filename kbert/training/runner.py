@@ -142,13 +142,13 @@ def _prepare(engine, recipe: Recipe, run_options: RunOptions, begin: bool) -> No
             if recipe.distillation:
                 model = recipe.distillation.add_outputs(model)
                 trained = trained and trained.add_new_weights(model)
-    names = ("learning_rate", "schedule", "min_learning_rate_ratio", "schedule_power")
-    names += ("schedule_timescale", "weight_decay", "beta_1", "beta_2", "epsilon", "ema")
+    of_optimizer = ["learning_rate", "schedule", "min_learning_rate_ratio", "schedule_power"]
+    of_optimizer += ["schedule_timescale", "weight_decay", "beta_1", "beta_2", "epsilon", "ema"]
     optimizer = Optimizer(
         name=settings.optimizer,
         total_steps=recipe.steps,
         warmup_steps=recipe.warmup_steps,
-        **{name: getattr(settings, name) for name in names},
+        **{name: getattr(settings, name) for name in of_optimizer},
     )
     warn_of_slow_average(optimizer)
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")

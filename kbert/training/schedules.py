@@ -1,13 +1,14 @@
 """Learning rate schedules by name: the learning rate of a step, as a share of the peak rate.
 
-Functions of an iteration, the number of earlier steps, in float32 tensors. Each share is computed
+Functions of a `kbert.training.optimizers.Optimizer` and the iteration, the number of earlier steps,
+in float32 tensors. Each share is computed
 from the number of steps that are left, which float32 has exactly, so that it is also exact near the
 end of a run of a million steps.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from keras import ops
 
@@ -17,18 +18,7 @@ _DIV_FACTOR, _FINAL_DIV_FACTOR = 25.0, 1e4
 _TIMESCALE = 10_000  # of inverse_sqrt without warm-up, as in transformers
 
 
-class ScheduleSettings(Protocol):
-    """What a share depends on; `kbert.training.optimizers.Optimizer` has it."""
-
-    schedule: Any
-    total_steps: int
-    warmup_steps: int
-    min_learning_rate_ratio: float
-    schedule_power: float
-    schedule_timescale: int | None
-
-
-def compute_share(settings: ScheduleSettings, iteration):
+def compute_share(settings: Any, iteration):
     """Return a step's share of the peak learning rate, float32.
 
     The rate grows linearly from 0 over the warm-up, and then follows the schedule to
@@ -41,50 +31,50 @@ def compute_share(settings: ScheduleSettings, iteration):
     return ops.where(iteration < warmup, iteration / max(warmup, 1.0), after)
 
 
-def _count_left(settings: ScheduleSettings, iteration, end: float):
+def _count_left(settings: Any, iteration, end: float):
     """Return the share of the steps after warm-up that are left before the end."""
     after_warmup = max(float(settings.total_steps) - float(settings.warmup_steps), 1.0)
     return ops.maximum(end - iteration, 0.0) / after_warmup
 
 
-def _stop_at_minimum(settings: ScheduleSettings, share):
+def _stop_at_minimum(settings: Any, share):
     """Return a share that falls from 1 to 0 as one that falls from 1 to the minimum."""
     minimum = settings.min_learning_rate_ratio
     return minimum + (1.0 - minimum) * share if minimum else share
 
 
-def _compute_linear(settings: ScheduleSettings, iteration):
-    """As Google's BERT; with a minimum as Keras's PolynomialDecay of the power 1."""
+def _compute_linear(settings: Any, iteration):
+    """Return the share of Google's BERT; with a minimum as Keras's PolynomialDecay of the power 1."""
     left = _count_left(settings, iteration, float(settings.total_steps))
     return _stop_at_minimum(settings, left)
 
 
-def _compute_constant(settings: ScheduleSettings, iteration):
+def _compute_constant(settings: Any, iteration):
     return ops.ones_like(iteration)
 
 
-def _compute_cosine(settings: ScheduleSettings, iteration):
-    """As Keras's CosineDecay and transformers' cosine_with_min_lr (arXiv 1608.03983)."""
+def _compute_cosine(settings: Any, iteration):
+    """Return the share of Keras's CosineDecay and transformers' cosine_with_min_lr (arXiv 1608.03983)."""
     left = _count_left(settings, iteration, float(settings.total_steps))
     return _stop_at_minimum(settings, _fall(left))
 
 
-def _compute_polynomial(settings: ScheduleSettings, iteration):
-    """As Keras's PolynomialDecay and transformers' polynomial."""
+def _compute_polynomial(settings: Any, iteration):
+    """Return the share of Keras's PolynomialDecay and transformers' polynomial."""
     left = _count_left(settings, iteration, float(settings.total_steps))
     return _stop_at_minimum(settings, ops.power(left, settings.schedule_power))
 
 
-def _compute_inverse_sqrt(settings: ScheduleSettings, iteration):
-    """As transformers' inverse_sqrt."""
+def _compute_inverse_sqrt(settings: Any, iteration):
+    """Return the share of transformers' inverse_sqrt."""
     timescale = float(settings.schedule_timescale or settings.warmup_steps or _TIMESCALE)
     steps = iteration + (timescale - float(settings.warmup_steps))
     # within the warm-up, whose share is another one, it may be 0 or less
     return ops.sqrt(timescale / ops.maximum(steps, 1.0))
 
 
-def _compute_one_cycle(settings: ScheduleSettings, iteration):
-    """As torch's OneCycleLR of the peak rate, whose pct_start is the warm-up's share of the steps.
+def _compute_one_cycle(settings: Any, iteration):
+    """Return the share of torch's OneCycleLR of the peak rate, whose pct_start is the warm-up's share of the steps.
 
     Its cosine reaches the peak in the last step of the warm-up, and the minimum in the run's last.
     """

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
-from kbert.ops import keras_internals
+from kbert.training.keras_objects import RefusedError, read_optimizer, read_schedule
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
@@ -27,17 +26,6 @@ CLASS_WEIGHTS = ("balanced",)
 HIDDEN_LOSSES = ("mse", "cosine")
 EMBEDDING_LOSSES = ("infonce", "triplet", "cosine", "cosent")
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
-# Settings of Keras's optimizers, and the setting of a run that takes their place.
-_RUN_SETTINGS = {
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "clipnorm": "clip_norm",
-    "clipvalue": "clip_norm",
-    "global_clipnorm": "clip_norm",
-    "gradient_accumulation_steps": "accumulation_steps",
-    "loss_scale_factor": "precision",
-    "use_ema": "ema",
-}
 
 
 @dataclass(frozen=True)
@@ -95,74 +83,6 @@ def _lengths(values) -> tuple[int, ...]:
     if isinstance(values, (str, set, dict)) or not lengths:
         raise ValueError
     return lengths
-
-
-class _RefusedError(ValueError):
-    """A value that is refused for a reason that the rule's text does not say."""
-
-
-def _read_keras_object(value, kind: type, call: str) -> tuple[dict, Any]:
-    """Return the JSON of an object of Keras's, which may be given in its place, and the object."""
-    import keras
-
-    if isinstance(value, type) and issubclass(value, kind):
-        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({call})")
-    name = type(value).__name__
-    try:
-        json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-        if isinstance(json, dict) and "class_name" in json:
-            name = json["class_name"]
-            value = keras.saving.deserialize_keras_object(json)
-    except (NotImplementedError, TypeError):
-        raise _RefusedError(
-            f"{name} must be registered by keras.saving.register_keras_serializable, and take its "
-            "configuration"
-        ) from None
-    if not isinstance(value, kind):
-        raise TypeError
-    return json, value
-
-
-def _read_optimizer(value) -> str | dict:
-    """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
-    if isinstance(value, str):
-        return value
-    import keras
-
-    kind = keras.optimizers.Optimizer
-    json, value = _read_keras_object(value, kind, "")
-    name = type(value).__name__
-    if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
-        raise _RefusedError(
-            f"{name} changes more in a step than each weight by its own gradient: choose another"
-        )
-    try:
-        config, default = value.get_config(), type(value)().get_config()
-    except TypeError:
-        raise _RefusedError(f"{name}() must work without arguments: give them defaults") from None
-    for setting, own in _RUN_SETTINGS.items():
-        if config.get(setting) != default.get(setting):
-            own = "schedule" if isinstance(config[setting], dict) else own
-            call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
-            raise _RefusedError(f"{name}'s {setting} is not used here: {call}")
-    used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
-    return json | {"config": used}
-
-
-def _read_schedule(value) -> str | dict:
-    """Return a schedule's name, or the JSON of one of Keras's; refuse one that gives no rate."""
-    if isinstance(value, str):
-        return value
-    import keras
-
-    kind = keras.optimizers.schedules.LearningRateSchedule
-    json, schedule = _read_keras_object(value, kind, "…")
-    first = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(0, "int"))))
-    if not (math.isfinite(first) and first >= 0):
-        raise _RefusedError(
-            f"{json['class_name']} must give finite rates of at least 0, got {first:g} for step 0"
-        )
-    return json
 
 
 def _freeze(text) -> str:
@@ -242,7 +162,7 @@ RULES = {
     "schedule": Rule(
         f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules from Python, such as "
         "keras.optimizers.schedules.CosineDecay(…)",
-        _read_schedule,
+        read_schedule,
         lambda value: isinstance(value, dict) or value in SCHEDULES,
         SCHEDULES,
     ),
@@ -250,7 +170,7 @@ RULES = {
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
         "such as keras.optimizers.Lion()",
-        _read_optimizer,
+        read_optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,
     ),
@@ -267,7 +187,7 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
         try:
             read[name] = rule.read(value)
             holds = rule.holds(read[name])
-        except _RefusedError as error:
+        except RefusedError as error:
             raise ValueError(f"{name}: {error}") from None
         except (TypeError, ValueError, OverflowError):
             holds = False

@@ -10,12 +10,12 @@ from keras import ops
 
 from kbert.io.wording import first_few
 from kbert.model.lora import is_adapter
+from kbert.training.optimizers import AVERAGE
 from kbert.training.trained_weights import TrainedWeights
 
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the loss scale is doubled
 MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
-AVERAGE = "average"  # the slot of a weight's moving average, in runs with `ema`
 
 
 class Counts(NamedTuple):

@@ -1,4 +1,6 @@
-"""Moving averages of the weights: computed as Keras's, evaluated, and left out when they are off."""
+"""Moving averages of the weights: computed as Keras's, evaluated, and left out if they are off."""
+
+import itertools
 
 import keras
 import numpy as np
@@ -54,7 +56,7 @@ def test_averages_equal_those_of_keras(trained):
         values = [weights_of(state, [name])[name] for state in states]
         variable = keras.Variable(values[0])
         sgd = keras.optimizers.SGD(1.0, use_ema=True, ema_momentum=EMA)
-        for before, after in zip(values, values[1:], strict=False):
+        for before, after in itertools.pairwise(values):
             sgd.apply([keras.ops.convert_to_tensor(before - after)], [variable])
         sgd.finalize_variable_values([variable])
         expected = keras.ops.convert_to_numpy(variable)

@@ -127,9 +127,7 @@ def test_weights_that_a_callback_restores_are_the_result(folder, tmp_path):
 @pytest.mark.full
 def test_distilled_student_has_averages(folder, tmp_path):
     teacher = tune(folder, tmp_path / "teacher", epochs=2).bert
-    tuned = tune(
-        folder, tmp_path / "student", teacher=teacher, hidden_loss="mse", **SETTINGS
-    )
+    tuned = tune(folder, tmp_path / "student", teacher=teacher, hidden_loss="mse", **SETTINGS)
     found = kbert.evaluate(tmp_path / "student/model", "classify", folder / "dev.tsv")
     assert found == pytest.approx(tuned.metrics, rel=1e-4)
 
@@ -161,8 +159,8 @@ def test_schedule_of_keras_is_kept_and_resumed(folder, tmp_path):
 
 
 def test_schedule_of_keras_pretrains(tmp_path):
-    from helpers.run_shards import CONFIG, SETTINGS as PRETRAINING
-    from helpers.run_shards import make_shards
+    from helpers.run_shards import CONFIG, make_shards
+    from helpers.run_shards import SETTINGS as PRETRAINING
 
     shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)
     schedule = keras.optimizers.schedules.CosineDecay(0.0, 8, warmup_target=3e-3, warmup_steps=2)
