@@ -1,9 +1,8 @@
 """Learning rate schedules by name: the learning rate of a step, as a share of the peak rate.
 
 Functions of a `kbert.training.optimizers.Optimizer` and the iteration, the number of earlier steps,
-in float32 tensors. Each share is computed
-from the number of steps that are left, which float32 has exactly, so that it is also exact near the
-end of a run of a million steps.
+in float32 tensors. Each share is computed from the number of steps that are left, which float32 has
+exactly, so that it is also exact near the end of a run of a million steps.
 """
 
 import math
@@ -44,7 +43,7 @@ def _stop_at_minimum(settings: Any, share):
 
 
 def _compute_linear(settings: Any, iteration):
-    """Return the share of Google's BERT; with a minimum as Keras's PolynomialDecay of the power 1."""
+    """Return the share of Google's BERT, and of Keras's PolynomialDecay of the power 1."""
     left = _count_left(settings, iteration, float(settings.total_steps))
     return _stop_at_minimum(settings, left)
 
@@ -54,7 +53,7 @@ def _compute_constant(settings: Any, iteration):
 
 
 def _compute_cosine(settings: Any, iteration):
-    """Return the share of Keras's CosineDecay and transformers' cosine_with_min_lr (arXiv 1608.03983)."""
+    """Return the share of Keras's CosineDecay and transformers' cosine_with_min_lr."""
     left = _count_left(settings, iteration, float(settings.total_steps))
     return _stop_at_minimum(settings, _fall(left))
 
@@ -74,9 +73,9 @@ def _compute_inverse_sqrt(settings: Any, iteration):
 
 
 def _compute_one_cycle(settings: Any, iteration):
-    """Return the share of torch's OneCycleLR of the peak rate, whose pct_start is the warm-up's share of the steps.
+    """Return the share of torch's OneCycleLR; its pct_start is the warm-up's share of the steps.
 
-    Its cosine reaches the peak in the last step of the warm-up, and the minimum in the run's last.
+    The cosine reaches the peak in the last step of the warm-up, and the minimum in the run's last.
     """
     first = 1.0 / _DIV_FACTOR
     last = first / _FINAL_DIV_FACTOR
