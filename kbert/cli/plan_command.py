@@ -50,13 +50,14 @@ from kbert.io.progress import progress_bar
     default=PAPER_STEPS,
 )
 @partial_training
+@option("--ema", float, "Share of the moving average of the weights that a step keeps.")
 @option(
     "--compile compiles",
     bool,
     "Compile the training step for the TPUs or GPUs too; it takes minutes.",
 )
 @output_format("json")
-def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, trained, **options):
+def plan(config, tpu, gpu, peak_flops, memory, batch_size, ema, compiles, form, trained, **options):
     """Plan a pretraining: memory per chip, FLOPs, the largest batch and the time, without Keras.
 
     Without --tpu and --gpu, it prints a table of all accelerators. For a GPU that is not in the
@@ -66,10 +67,11 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, train
     """
     from kbert.show.plan_text import accelerators_text, describe_compiled, plan_text
 
-    options |= trained
-    if compiles and trained:
+    options |= trained if ema is None else trained | {"ema": ema}
+    if compiles and (trained or ema is not None):
         raise click.UsageError(
-            "--compile goes with the whole model: leave --freeze, --lora-rank out"
+            "--compile goes with the whole model, without averages: leave --freeze, --lora-rank "
+            "and --ema out"
         )
     if tpu is None and gpu is None and (peak_flops is None or memory is None):
         if peak_flops or memory:

@@ -31,6 +31,7 @@ class ChipMemory:
         activations: what the backward pass keeps of a micro-batch.
         capacity: the chip's memory available for all of this.
         micro_gradients: the gradients of one micro-batch, float32.
+        averages: with `ema`, the moving averages of the trained weights, float32; else 0.
     """
 
     weights: int
@@ -39,6 +40,7 @@ class ChipMemory:
     activations: int
     capacity: int
     micro_gradients: int
+    averages: int = 0
 
     @property
     def total(self) -> int:
@@ -46,8 +48,9 @@ class ChipMemory:
 
     @property
     def fixed(self) -> int:
-        """Permanently used bytes: weights, moments and, with accumulation, the gradients' sum."""
-        return self.weights + self.moments + self.gradients - self.micro_gradients
+        """Permanently used bytes: weights, moments, averages, the sum over micro-batches."""
+        held = self.weights + self.moments + self.averages
+        return held + self.gradients - self.micro_gradients
 
     @property
     def fits(self) -> bool:
@@ -66,8 +69,8 @@ class Plan:
 
     Attributes:
         config, seq_len, batch_size, precision, accumulation_steps, gradient_checkpointing,
-            max_predictions, steps, utilization, freeze, lora_rank, lora_targets: the arguments;
-            `batch_size` is per training step, over all chips.
+            max_predictions, steps, utilization, freeze, lora_rank, lora_targets, ema: the
+            arguments; `batch_size` is per training step, over all chips.
         devices: the chips.
         memory: the memory of one chip.
         flops: FLOPs of a training step, over all chips, without recomputation.
@@ -95,6 +98,7 @@ class Plan:
     freeze: str | None
     lora_rank: int | None
     lora_targets: str
+    ema: float | None
     trainable_params: int
     peak_flops: float | None
 
@@ -151,6 +155,7 @@ def plan(
     freeze: str | None = None,
     lora_rank: int | None = None,
     lora_targets: str = LORA_TARGETS,
+    ema: float | None = None,
 ) -> Plan:
     """Estimate memory, FLOPs and time of a data-parallel pretraining with AdamW on TPUs or GPUs.
 
@@ -172,6 +177,7 @@ def plan(
         steps: number of training steps.
         freeze, lora_rank, lora_targets: what of a checkpoint is trained, as in `kbert.pretrain`;
             None: everything.
+        ema: as in `kbert.pretrain`; None: no averages of the weights.
 
     Returns:
         A `Plan`.
@@ -184,6 +190,8 @@ def plan(
     devices = _devices(tpu, gpu, precision, peak_flops, memory)
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
+    if ema is not None and not 0 < ema < 1:
+        raise ValueError(f"ema must be a share above 0 and below 1, got {ema!r}")
     config = get_config(config)
     shards = require_positive("accumulation_steps", accumulation_steps) * devices.chips
     if require_positive("batch_size", batch_size) % shards:
@@ -212,6 +220,7 @@ def plan(
         activations * (batch_size // shards),
         int(devices.accelerator.memory * (1 - _RESERVED)),
         training.gradients,
+        training.adam // 2 if ema is not None else 0,
     )
     encoder = one.groups["encoder"].flops * blocks // config.num_hidden_layers
     has_peak = peak_flops is not None or precision != "float32"
@@ -233,6 +242,7 @@ def plan(
         freeze=freeze,
         lora_rank=lora_rank,
         lora_targets=lora_targets,
+        ema=ema,
         trainable_params=one.trainable_params,
         peak_flops=devices.accelerator.peak_flops if has_peak else None,
     )

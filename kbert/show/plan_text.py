@@ -27,6 +27,7 @@ def plan_text(title: str, result: Plan) -> str:
         "gradient checkpointing": result.gradient_checkpointing,
         f"{result.freeze} frozen": result.freeze,
         f"adapters of rank {rank} on {result.lora_targets}": rank,
+        "averages of the weights": result.ema,
     }
     texts = ", ".join(text for text, is_on in options.items() if is_on)
     return (
@@ -44,6 +45,7 @@ def _memory(result: Plan) -> str:
     sizes = {
         "weights": memory.weights,
         "Adam's moments": memory.moments,
+        **({"averages": memory.averages} if memory.averages else {}),
         "gradients": memory.gradients,
         "activations": memory.activations,
         "peak": memory.total,

@@ -71,6 +71,7 @@ class BestWeights:
             elif whole := self._run.states.best():
                 step = whole.step
                 self._engine.state.restore(whole.arrays)
+                self._engine.state.use_averages()
             if step != best:
                 _logger.warning(
                     "the weights of step %d had the best score, but no intact state has them: the "

@@ -7,6 +7,8 @@ its schedule, weight decay, clipping, accumulation and the loss scale are those 
 settings, as for kbert's own optimizers.
 """
 
+import functools
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +18,12 @@ import numpy as np
 from keras import ops
 
 from kbert.ops import keras_internals
+from kbert.training.schedules import compute_share
 from kbert.training.setting_rules import check_settings
 
+_logger = logging.getLogger("kbert")
+AVERAGE = "average"  # the slot of a weight's moving average, in runs with `ema`
+_MOST_OF_FIRST = 0.1  # of an average, that a run may end with without a warning
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
 
 
@@ -33,21 +39,34 @@ class Optimizer:
     learning_rate: float = 1e-4  # the peak learning rate
     total_steps: int = 1  # of the whole run
     warmup_steps: int = 0  # over which the learning rate grows from 0
-    schedule: str = "linear"  # after the warm-up: to 0 at total_steps; or "constant"
+    schedule: str | dict = "linear"  # or a Keras schedule, kept as its configuration
+    min_learning_rate_ratio: float = 0.0  # share of the peak rate at which the schedule ends
+    schedule_power: float = 1.0  # of "polynomial"
+    schedule_timescale: int | None = None  # steps, of "inverse_sqrt"; None: warmup_steps
     weight_decay: float = 0.01  # of all weights except biases and LayerNorm's
     beta_1: float = 0.9  # decay rates of the moments; a Keras optimizer has its own
     beta_2: float = 0.999
     epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
+    ema: float | None = None  # share of a weight's average that a step keeps; None: no averages
 
     def __post_init__(self):
         values = vars(self) | {"optimizer": self.name}
         del values["name"]
-        object.__setattr__(self, "name", check_settings(values)["optimizer"])
+        read = check_settings(values, ("schedule_timescale", "ema"))
+        object.__setattr__(self, "name", read["optimizer"])
+        object.__setattr__(self, "schedule", read["schedule"])
         if self.warmup_steps > self.total_steps:
             raise ValueError(
                 f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "
                 f"{self.warmup_steps}"
             )
+
+    @functools.cached_property
+    def keras_schedule(self):
+        """The `LearningRateSchedule` that gives the whole rate; None: the schedule is a name."""
+        if isinstance(self.schedule, str):
+            return None
+        return keras.saving.deserialize_keras_object(self.schedule)
 
 
 def is_decayed(path: str) -> bool:
@@ -56,19 +75,20 @@ def is_decayed(path: str) -> bool:
 
 
 def learning_rate(settings: Optimizer, iteration):
-    """Return the next step's rate, float32, as transformers' schedules with a warm-up from 0."""
+    """Return the next step's rate, float32."""
     done = ops.cast(iteration, "float32")
-    warmup, total = float(settings.warmup_steps), float(settings.total_steps)
-    left = ops.maximum(total - done, 0.0) / max(total - warmup, 1.0)
-    after = left if settings.schedule == "linear" else ops.ones_like(done)
-    return settings.learning_rate * ops.where(done < warmup, done / max(warmup, 1.0), after)
+    if settings.keras_schedule is not None:
+        return ops.cast(settings.keras_schedule(ops.cast(done, "int")), "float32")
+    return settings.learning_rate * compute_share(settings, done)
 
 
 def rules(settings: Optimizer, weights: Sequence) -> list:
     """Return the rule of each weight, with the methods of `AdamW`."""
     if isinstance(settings.name, str):
-        return [OPTIMIZERS[settings.name](settings)] * len(weights)
-    return [KerasRule(settings, weight) for weight in weights]
+        rule = OPTIMIZERS[settings.name](settings)
+        return [rule if settings.ema is None else AveragedRule(rule, settings.ema)] * len(weights)
+    rules = [KerasRule(settings, weight) for weight in weights]
+    return rules if settings.ema is None else [AveragedRule(one, settings.ema) for one in rules]
 
 
 class AdamW:
@@ -143,6 +163,49 @@ class KerasRule:
             optimizer.update_step(gradient, self._weight, rate)
         new = {name: scope.get_current_value(self._slots[name]) for name in slots}
         return scope.get_current_value(self._weight), new
+
+
+class AveragedRule:
+    """Another rule, with an exponential moving average of the weight among its slots.
+
+    It is that of Keras's `use_ema`: the average begins as the weight after the first step.
+    """
+
+    def __init__(self, rule, ema: float):
+        self._rule, self._ema = rule, ema
+
+    def init(self, weight) -> dict:
+        """Return the slots of the other rule, and the weight's first value as its average."""
+        # a copy: the variable's memory is written to
+        average = np.array(ops.convert_to_numpy(weight), "float32")
+        return self._rule.init(weight) | {AVERAGE: average}
+
+    def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
+        """See `AdamW.update`."""
+        others = {name: slot for name, slot in slots.items() if name != AVERAGE}
+        new, others = self._rule.update(weight, others, gradient, rate, iteration, decayed)
+        average = slots[AVERAGE] + (new - slots[AVERAGE]) * average_factor(self._ema, iteration)
+        return new, others | {AVERAGE: average}
+
+
+def average_factor(ema: float, iteration):
+    """Return the share of a weight's new value in its new average: 1 in the first step."""
+    share = ops.convert_to_tensor(1 - ema, "float32")  # 1 − 0.999 in float32 would be off by 1e-5
+    return ops.where(iteration > 0, share, ops.ones_like(share))
+
+
+def warn_of_slow_average(settings: Optimizer) -> None:
+    """Log that a run is too short for its averages, which would hold much of the first weights."""
+    if settings.ema is None:
+        return
+    steps = settings.total_steps
+    first = settings.ema ** max(steps - 1, 1)
+    if first > _MOST_OF_FIRST:
+        _logger.warning(
+            "ema=%g is slow for %s steps: %.0f %% of the result is the weights of the first step. "
+            "Lower it to %.3g, or train longer",
+            *(settings.ema, f"{steps:,}", 100 * first, 0.01 ** (1 / steps)),
+        )
 
 
 def _correction(beta: float, iteration):

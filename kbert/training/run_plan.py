@@ -188,7 +188,14 @@ def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
         total_steps=steps,
         warmup_steps=warmup_steps,
         schedule=settings.schedule,
+        min_learning_rate_ratio=settings.min_learning_rate_ratio,
+        schedule_power=settings.schedule_power,
+        schedule_timescale=settings.schedule_timescale,
         weight_decay=settings.weight_decay,
+        beta_1=settings.beta_1,
+        beta_2=settings.beta_2,
+        epsilon=settings.epsilon,
+        ema=settings.ema,
     )
 
 

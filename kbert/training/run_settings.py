@@ -9,7 +9,7 @@ from kbert.graph import aliases
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
-from kbert.training.setting_rules import check_settings
+from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_together
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
@@ -30,8 +30,24 @@ class RunSettings:
         optimizer: optimizer that updates the weights. "adamw", with which BERT was trained, "lamb",
             or a `keras.optimizers.Optimizer`. Learning rate, weight decay and clipping are the
             run's for each of them.
-        schedule: schedule of the learning rate after warm-up. "linear" decay to 0, or "constant".
+        schedule: schedule of the learning rate after warm-up. "linear", "cosine" and "polynomial"
+            decay to `min_learning_rate_ratio` of the peak rate at the last step, "inverse_sqrt"
+            decays as 1 / √step, "one_cycle" is torch's OneCycleLR. Or a
+            `keras.optimizers.schedules.LearningRateSchedule`, which gives the whole rate: learning
+            rate and warm-up are then left out.
+        min_learning_rate_ratio: share of the peak learning rate at which the schedules linear,
+            cosine and polynomial end.
+        schedule_power: power of the schedule polynomial. 1 is linear decay.
+        schedule_timescale: steps after which the schedule inverse_sqrt begins to decay. None: the
+            number of warm-up steps, or 10,000 without warm-up. The rate of step t is the peak rate
+            times √(timescale / (t - warm-up + timescale)).
         weight_decay: weight decay, which biases and LayerNorm weights do not have.
+        beta_1: decay rate of the first moment, for adamw and lamb.
+        beta_2: decay rate of the second moment, for adamw and lamb.
+        epsilon: number added to the root of the second moment, for adamw and lamb.
+        ema: share of a moving average of the weights that a step keeps, such as 0.999. None: no
+            average. The averages are evaluated and saved as the result, as with Keras's `use_ema`
+            and `ema_momentum`. They need the memory of one more copy of the trained weights.
         clip_norm: global norm to which the gradients are clipped. None: no clipping.
         accumulation_steps: number of micro-batches per training step; more need less memory.
         precision: precision of the computation. "float32", "mixed_bfloat16" or "mixed_float16".
@@ -56,7 +72,7 @@ class RunSettings:
             inputs have no dropout from it.
 
     Raises:
-        ValueError: a value out of its range, or a setting of adapters without lora_rank.
+        ValueError: a value out of its range, or a setting that needs another one or excludes it.
     """
 
     command: ClassVar[str]
@@ -67,8 +83,15 @@ class RunSettings:
 
     batch_size: int = 32
     optimizer: str | dict = "adamw"
-    schedule: str = "linear"
+    schedule: str | dict = "linear"
+    min_learning_rate_ratio: float = 0.0
+    schedule_power: float = 1.0
+    schedule_timescale: int | None = None
     weight_decay: float = 0.01
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    ema: float | None = None
     clip_norm: float | None = 1.0
     accumulation_steps: int = 1
     precision: str = "float32"
@@ -125,13 +148,19 @@ class RunSettings:
             if field.name in _ON_EVERY_CARD
             or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
         }
-        name = settings["optimizer"]
-        return settings | {"optimizer": name if isinstance(name, str) else name["class_name"]}
+        if isinstance(self.schedule, dict):
+            settings = {name: settings[name] for name in settings if name not in RATE_SETTINGS}
+        for name in ("optimizer", "schedule"):
+            if isinstance(settings[name], dict):
+                settings[name] = settings[name]["class_name"]
+        return settings
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
         for name, value in check_settings(self.as_dict(), optional).items():
             object.__setattr__(self, name, value)
+        defaults = {field.name: field.default for field in self.fields()}
+        check_together(self.as_dict(), defaults)
         for name in ("lora_targets", "lora_alpha", "lora_dropout"):
             if not self.lora_rank and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(
@@ -153,7 +182,7 @@ class RunOptions:
             measured; on a CPU there is no MFU. A matrix product is timed.
         keep_checkpoints: keep the training states after the run has finished. None: only the model
             is kept; a resumed run keeps its setting. The states are the last two and the best,
-            each three times the model's size.
+            each three times the model's size, four times with `ema`.
         steps_per_execution: number of steps per call of the device. None: 8 for TensorFlow on TPU,
             else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
             the host. A saved state, an evaluation and the end of an epoch end a call; a signal

@@ -171,6 +171,7 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
     from kbert.model.lora import adapters_of
     from kbert.training.engine import Engine
     from kbert.training.loop.callbacks import refuse_harmful
+    from kbert.training.optimizers import warn_of_slow_average
     from kbert.training.trained_weights import select_trained
 
     settings = plan.settings
@@ -187,6 +188,7 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
                 model = plan.extend_model(model)
                 trained = trained and trained.add_new_weights(model)
     _models.add(model)
+    warn_of_slow_average(plan.optimizer)
     engine = Engine(
         backend,
         model,

@@ -1,32 +1,31 @@
 """Rules of all training settings: one table that every setting is checked against."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
-from kbert.ops import keras_internals
+from kbert.training.keras_objects import RefusedError, read_optimizer, read_schedule
 
 OPTIMIZERS = ("adamw", "lamb")
-SCHEDULES = ("linear", "constant")
+SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
+SCHEDULES_WITH_MINIMUM = ("linear", "cosine", "polynomial")
+# Settings of some schedules, by the schedules' names.
+_OF_SCHEDULES = {
+    "min_learning_rate_ratio": SCHEDULES_WITH_MINIMUM,
+    "schedule_power": ("polynomial",),
+    "schedule_timescale": ("inverse_sqrt",),
+}
+# Settings of the whole rate, which a Keras schedule gives itself.
+RATE_SETTINGS = ("learning_rate", "warmup_steps", "warmup_ratio", "head_learning_rate")
+_OF_ADAM = ("beta_1", "beta_2", "epsilon")  # of the optimizers that are names
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 CLASS_WEIGHTS = ("balanced",)
 HIDDEN_LOSSES = ("mse", "cosine")
 EMBEDDING_LOSSES = ("infonce", "triplet", "cosine", "cosent")
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
-# Settings of Keras's optimizers, and the setting of a run that takes their place.
-_RUN_SETTINGS = {
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "clipnorm": "clip_norm",
-    "clipvalue": "clip_norm",
-    "global_clipnorm": "clip_norm",
-    "gradient_accumulation_steps": "accumulation_steps",
-    "loss_scale_factor": "precision",
-    "use_ema": None,
-}
 
 
 @dataclass(frozen=True)
@@ -86,49 +85,6 @@ def _lengths(values) -> tuple[int, ...]:
     return lengths
 
 
-class _RefusedError(ValueError):
-    """A value that is refused for a reason that the rule's text does not say."""
-
-
-def _read_optimizer(value) -> str | dict:
-    """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
-    if isinstance(value, str):
-        return value
-    import keras
-
-    kind = keras.optimizers.Optimizer
-    if isinstance(value, type) and issubclass(value, kind):
-        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
-    json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-    if not isinstance(json, dict) or "class_name" not in json:
-        raise TypeError
-    try:
-        value = keras.saving.deserialize_keras_object(json)
-    except TypeError:
-        raise _RefusedError(
-            f"{json['class_name']} must be registered by "
-            "keras.saving.register_keras_serializable, and take its configuration"
-        ) from None
-    if not isinstance(value, kind):
-        raise TypeError
-    name = type(value).__name__
-    if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
-        raise _RefusedError(
-            f"{name} changes more in a step than each weight by its own gradient: choose another"
-        )
-    try:
-        config, default = value.get_config(), type(value)().get_config()
-    except TypeError:
-        raise _RefusedError(f"{name}() must work without arguments: give them defaults") from None
-    for setting, own in _RUN_SETTINGS.items():
-        if config.get(setting) != default.get(setting):
-            call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
-            instead = call if own else "leave it out"
-            raise _RefusedError(f"{name}'s {setting} is not used here: {instead}")
-    used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
-    return json | {"config": used}
-
-
 def _freeze(text) -> str:
     read_freeze(text)
     return text
@@ -152,6 +108,7 @@ _NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: 
 _RATIO = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
 _POSITIVE_RATIO = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
+_BETWEEN = Rule("be a share above 0 and below 1", _number, lambda value: 0 < value < 1)
 _TRUTH = Rule("be True or False", _truth)
 _LABEL = Rule("be the name of a label", _label)
 _COLUMN = Rule("be the name or the number of a column", _column)
@@ -162,12 +119,20 @@ RULES = {
     **_rules("log_every patience devices steps_per_execution lora_rank", _minimum(1)),
     **_rules("seq_len", _minimum(8)),  # two segments and their marks
     **_rules("warmup_steps seed", _minimum(0)),
+    **_rules("schedule_timescale", _minimum(1)),
     **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
+    **_rules("schedule_power", _POSITIVE),
     **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
     **_rules("warmup_ratio alpha short_seq_probability", _RATIO),
     **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
     **_rules("layer_decay mlm_probability", _POSITIVE_RATIO),
+    **_rules("ema", _BETWEEN),
+    "min_learning_rate_ratio": Rule(
+        f"be a share, 0 … 1, at which the schedules {', '.join(SCHEDULES_WITH_MINIMUM)} end",
+        _number,
+        lambda value: 0 <= value <= 1,
+    ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
     **_rules("text_column text_pair_column label_column", _COLUMN),
@@ -194,12 +159,18 @@ RULES = {
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
     "loss": _names_rule(EMBEDDING_LOSSES),
     "pooling": _names_rule(VECTOR_POOLINGS),
-    "schedule": _names_rule(SCHEDULES),
+    "schedule": Rule(
+        f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules from Python, such as "
+        "keras.optimizers.schedules.CosineDecay(…)",
+        read_schedule,
+        lambda value: isinstance(value, dict) or value in SCHEDULES,
+        SCHEDULES,
+    ),
     "precision": _names_rule(PRECISIONS),
     "optimizer": Rule(
         f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
         "such as keras.optimizers.Lion()",
-        _read_optimizer,
+        read_optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,
     ),
@@ -216,7 +187,7 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
         try:
             read[name] = rule.read(value)
             holds = rule.holds(read[name])
-        except _RefusedError as error:
+        except RefusedError as error:
             raise ValueError(f"{name}: {error}") from None
         except (TypeError, ValueError, OverflowError):
             holds = False
@@ -224,3 +195,35 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
             text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
             raise ValueError(f"{text}: {close}" if close else text)
     return read
+
+
+def check_together(values: dict, defaults: Mapping) -> None:
+    """Raise a ValueError for a setting of the optimizer or schedule that another one excludes.
+
+    A setting that is its default counts as left out.
+    """
+    changed = [name for name in values if name in defaults and values[name] != defaults[name]]
+    schedule, optimizer = values["schedule"], values["optimizer"]
+    if isinstance(schedule, dict):
+        for name in changed:
+            # without a warm-up, 0, it is what the schedule object says
+            if values[name] and (name in RATE_SETTINGS or name in _OF_SCHEDULES):
+                raise ValueError(
+                    f"{name} must be left out with schedule={schedule['class_name']}(…), which "
+                    f"gives the whole learning rate, got {values[name]!r}"
+                )
+    else:
+        for name, schedules in _OF_SCHEDULES.items():
+            if name in changed and schedule not in schedules:
+                raise ValueError(
+                    f"{name} must be for the schedule {' or '.join(schedules)}, got it for "
+                    f"{schedule}: choose another schedule, or leave it out"
+                )
+    if isinstance(optimizer, dict):
+        for name in changed:
+            if name in _OF_ADAM:
+                class_name = optimizer["class_name"]
+                raise ValueError(
+                    f"{name} must be left out with optimizer={class_name}(…), which has its own, "
+                    f"got {values[name]!r}: give it to {class_name}, if that takes it"
+                )

@@ -1,6 +1,7 @@
 """The state of a training run: every number that the next step depends on."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -9,6 +10,7 @@ from keras import ops
 
 from kbert.io.wording import first_few
 from kbert.model.lora import is_adapter
+from kbert.training.optimizers import AVERAGE
 from kbert.training.trained_weights import TrainedWeights
 
 FIRST_SCALE = 2.0**15
@@ -31,6 +33,11 @@ class Values(NamedTuple):
     weights: list  # those that are trained
     slots: list[dict[str, Any]]  # the optimizer's state of each weight, by the optimizer's names
     counts: Counts
+
+    def result_weights(self) -> list:
+        """Return the weights that are evaluated and saved: the averages, where there are any."""
+        pairs = zip(self.weights, self.slots, strict=True)
+        return [slots.get(AVERAGE, weight) for weight, slots in pairs]
 
 
 class TrainingState:
@@ -63,8 +70,8 @@ class TrainingState:
         return self._copy(self._all_variables())
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Copy the model's part of `all`, adapters included."""
-        return self._copy(self._model_variables())
+        """Copy the model's part of `all`, adapters included, with the averages of the weights."""
+        return self._copy(self._model_variables() | self._averages())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Set all of it, bit for bit; a ValueError, and nothing, if names or shapes differ."""
@@ -74,6 +81,40 @@ class TrainingState:
     def restore_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Set what `weights` gave, and leave the optimizer's state as it is."""
         _restore(self._model_variables(), weights)
+        self.reset_averages()
+
+    def use_averages(self) -> None:
+        """Give the model the averages of its weights, where there are any."""
+        _restore(self._averaged(), self._copy(self._averages()))
+
+    def reset_averages(self) -> None:
+        """Set the averages, where there are any, to the weights as they are."""
+        _restore(self._averages(), self._copy(self._averaged()))
+
+    @contextlib.contextmanager
+    def with_averages(self) -> Iterator[None]:
+        """Exchange the weights and their averages within the context."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        weights, averages = self._averaged(), self._averages()
+        values = self._copy(weights)
+        _restore(weights, self._copy(averages))
+        _restore(averages, values)
+
+    def _averages(self) -> dict:
+        """Return the variables of averages by the names of their weights; none without `ema`."""
+        pairs = zip(self.variables.weights, self.variables.slots, strict=True)
+        return {_name_weight(one.path): own[AVERAGE] for one, own in pairs if AVERAGE in own}
+
+    def _averaged(self) -> dict:
+        """Return the variables of the weights that have averages, by their names."""
+        pairs = zip(self.variables.weights, self.variables.slots, strict=True)
+        return {_name_weight(one.path): one for one, own in pairs if AVERAGE in own}
 
     def _all_variables(self) -> dict:
         """Return every variable of the state by its name."""

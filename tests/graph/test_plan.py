@@ -288,6 +288,21 @@ def test_plan_of_partial_training_equals_account(parts):
     assert again.memory.activations == 2 * (kept + block - 5 * unkept) + 10 * inputs
 
 
+def test_plan_counts_the_averages_of_trained_weights(capsys):
+    """A float32 number for each trained parameter; a run's states have as many."""
+    options = {"gpu": "L4", "batch_size": 8, "lora_rank": 8}
+    with_averages, without = plan("base", ema=0.99, **options), plan("base", **options)
+    assert with_averages.memory.averages == 4 * without.trainable_params
+    assert with_averages.memory.fixed == without.memory.fixed + 4 * without.trainable_params
+    assert with_averages.memory.total == without.memory.total + 4 * without.trainable_params
+    done = run(capsys, "plan", "base", "--gpu", "L4", "--ema", "0.99")
+    assert done.status == 0 and "averages" in done.out
+    assert "averages" not in run(capsys, "plan", "base", "--gpu", "L4").out
+    for words in (["--ema", "1"], ["--ema", "0.9", "--compile"]):
+        done = run(capsys, "plan", "base", "--gpu", "L4", *words)
+        assert done.status == 2 and "ema" in done.err and done.err.count("\n") == 1
+
+
 def test_plan_command_with_lora_and_freeze(capsys):
     words = ["plan", "base", "--gpu", "L4", "--lora-rank", "8", "--format", "json"]
     done = run(capsys, *words)

@@ -39,7 +39,7 @@ def main(
         from kbert.training.backends import tensorflow
 
         tensorflow._WORTH_COMPILING = 0
-    optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
+    optimizer = Optimizer(learning_rate=3e-3, total_steps=9, ema=0.6)
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine = Engine(backend, model, optimizer, clip_norm=0.5, **options)
     data, metrics = arrays("pretraining", UPDATES, BATCH), []
@@ -51,6 +51,8 @@ def main(
     logits = engine.predict(batch_of(data, 0).inputs)
     engine.barrier()
     weights = {f"weight {n}": array for n, array in enumerate(model.get_weights())}
+    engine.state.use_averages()  # which are evaluated
+    weights |= {f"average {n}": array for n, array in enumerate(model.get_weights())}
     evaluated = [total for pair in totals.values() for total in pair]
     np.savez(
         out,

@@ -302,7 +302,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
         ),
         ({"init": "nothing/there.keras"}, "nothing/there.keras"),
         ({"steps": 5, "warmup_steps": 6}, "warmup_steps must be 0 … total_steps, 5, got 6"),
-        ({"schedule": "cosine"}, "schedule must be linear or constant, got 'cosine'"),
+        ({"schedule": "cosin"}, "'cosin': did you mean cosine?"),
         ({"dev_ratio": 0.99}, "dev_ratio=0.99 must leave"),
         ({"dev": "data", "dev_ratio": 0.1}, "dev and dev_ratio cannot go together"),
     ],

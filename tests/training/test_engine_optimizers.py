@@ -138,7 +138,10 @@ def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
             keras.optimizers.Lion(weight_decay=0.1),
         "SGD's global_clipnorm is not used here: pass clip_norm=… to":
             keras.optimizers.SGD(global_clipnorm=1.0),
-        "Adam's use_ema is not used here: leave it out": keras.optimizers.Adam(use_ema=True),
+        "Adam's use_ema is not used here: pass ema=…": keras.optimizers.Adam(use_ema=True),
+        "Adam's learning_rate is not used here: pass schedule=…": keras.optimizers.Adam(
+            keras.optimizers.schedules.CosineDecay(1e-3, 9)
+        ),
         "Nadam changes more in a step than each weight": keras.optimizers.Nadam(),
         "optimizer: Lion is a class: call it, Lion": keras.optimizers.Lion,
         "LossScaleOptimizer changes more": keras.optimizers.LossScaleOptimizer(

@@ -36,7 +36,7 @@ TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "mlm_probabi
 NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
 NOT_ZERO |= {"max_predictions", "accumulation_steps", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
-NOT_ZERO |= {"temperature", "hidden_loss_weight"}
+NOT_ZERO |= {"temperature", "hidden_loss_weight", "schedule_power", "schedule_timescale", "ema"}
 # any text or whole number
 NAMES = {"text_column", "text_pair_column", "label_column", "positive_label"}
 ANY_ORDER = {"dimensions", "label_columns"}  # of the others they ascend
@@ -48,6 +48,8 @@ SHARES = {
     "dev_ratio",
     "beta_1",
     "beta_2",
+    "ema",
+    "min_learning_rate_ratio",
 }
 
 

@@ -71,7 +71,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     def __post_init__(self):
         super().__post_init__()
         defaults = {
-            "warmup_steps": min(MOST_WARMUP, self.steps // 10),
+            "warmup_steps": self._default_warmup(),
             "evaluate_every": max(1, self.steps // 10),
             "save_every": max(1, min(1000, self.steps // 10)),
             "log_every": -(-self.steps // 10_000),
@@ -79,6 +79,11 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+
+    def _default_warmup(self) -> int:
+        if isinstance(self.schedule, dict):  # it has its own
+            return 0
+        return min(MOST_WARMUP, self.steps // 10)
 
 
 def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:

@@ -177,11 +177,11 @@ class _Program(Program):
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().weights, self.to_tensors(shards[0])
+        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
         return np.asarray(self._measure(weights, self.frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights, frozen = self.state.values().weights, self.frozen()
+        weights, frozen = self.state.values().result_weights(), self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
             weights, frozen = ([x.addressable_data(0) for x in own] for own in (weights, frozen))
         return self._outputs(weights, frozen, inputs)

@@ -268,7 +268,7 @@ class _Program(Program):
         return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
-        weights, frozen = self.variables.weights, self.frozen()
+        weights, frozen = self.variables.result_weights(), self.frozen()
         return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
 
 

@@ -15,6 +15,7 @@ from torch.optim.adamw import adamw
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
+from kbert.training.optimizers import AVERAGE, average_factor
 from kbert.training.state import Counts, Values
 from kbert.training.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessFailed
@@ -122,6 +123,8 @@ class TorchBackend(Backend):
         for decayed, share in dict.fromkeys(kinds):
             chosen = [index for index, kind in enumerate(kinds) if kind == (decayed, share)]
             _adamw(step, decision.scale_rate(share), decayed, values, gradients, chosen)
+        if step.optimizer.ema is not None:
+            _average(step.optimizer.ema, decision, values)
         return values._replace(counts=counts)
 
     def sum_tensors(self, tensors: list) -> list:
@@ -153,16 +156,23 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
     )
 
 
+def _average(ema: float, decision: Decision, values: Values) -> None:
+    """Update the averages of the weights, as `AveragedRule`."""
+    factor = average_factor(ema, decision.iteration) * decision.applied
+    for weight, slots in zip(values.weights, values.slots, strict=True):
+        slots[AVERAGE].lerp_(weight, factor)
+
+
 class _Program(Program):
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().weights, self.to_tensors(shards[0])
+        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
         sums = self.step.measure(weights, self.frozen(), batch)
         return self.backend.sum_tensors([sums])[0].cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights = self.state.values().weights
+        weights = self.state.values().result_weights()
         outputs = self.step.outputs(weights, self.frozen(), self.to_tensors(inputs))
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 

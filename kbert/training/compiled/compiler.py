@@ -134,9 +134,9 @@ def compile_plan(
             large for the chips, with the option that would make it fit.
         RuntimeError: the compiler failed.
     """
-    if target.freeze is not None or target.lora_rank is not None:
+    if any(value is not None for value in (target.freeze, target.lora_rank, target.ema)):
         raise ValueError(
-            "the plan must be of a whole model to be compiled, got freeze or lora_rank"
+            "the plan must be of a whole model to be compiled, got freeze, lora_rank or ema"
         )
     chip, backend = target.devices.accelerator, "jax"
     if chip.kind == "GPU":

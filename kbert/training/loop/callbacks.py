@@ -2,7 +2,8 @@
 
 `fit` hands callbacks a compiled model. So does this loop: before each call the model has an
 optimizer with the current learning rate and iterations, a loss, metrics with their names, and
-weights that include what adapters add to them.
+weights that include what adapters add to them. At the end of an epoch, and of training, the weights
+are those that are evaluated: with `ema` their averages.
 """
 
 import contextlib
@@ -15,13 +16,16 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.model.lora import merge_adapters
 from kbert.training import optimizers
 
-_SETS_RATE = "the schedule sets the rate: choose learning_rate, warmup_steps and schedule"
+_SETS_RATE = (
+    "the schedule sets the rate: choose learning_rate, warmup and schedule, which may be one of "
+    "keras.optimizers.schedules"
+)
 HARMFUL = {
     "LearningRateScheduler": _SETS_RATE,
     "ReduceLROnPlateau": _SETS_RATE,
     "BackupAndRestore": "it restores neither the data's position nor the dropout: the run's folder "
     "does",
-    "SwapEMAWeights": "no averages of the weights are kept",
+    "SwapEMAWeights": "ema=0.999 keeps averages of the weights, and evaluates and saves them",
 }
 _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
@@ -85,7 +89,7 @@ class Callbacks:
         if event in _BATCH_EVENTS and not self._watched:
             return
         arguments = tuple(self._keras_logs(x) if isinstance(x, dict) else x for x in arguments)
-        with merge_adapters(self._engine.model):
+        with self._evaluated_weights(event), merge_adapters(self._engine.model):
             # the iterations so far and the rate that follows them, as `fit`
             optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
             optimizer.iterations.assign(done)
@@ -97,6 +101,16 @@ class Callbacks:
                 "a callback set the learning rate, which the run's schedule sets: leave the "
                 "callback out, and choose learning_rate, warmup and schedule"
             )
+
+    def _evaluated_weights(self, event: str):
+        """Return the context in which the model has the averages of its weights, if it needs one.
+
+        Several hosts may differ in their callbacks, and all hosts have to change a weight: there
+        callbacks see the trained weights.
+        """
+        if event == "on_epoch_end" and self._engine.backend.processes == 1:
+            return self._engine.state.with_averages()
+        return contextlib.nullcontext()
 
     def _compile(self) -> None:
         settings, model = self._engine.settings, self._engine.model

@@ -169,11 +169,14 @@ class _Trainer:
             self.done, self.score = step + len(batches), None
             self._read(at_most=self.ahead)
             self._between_calls()
+        self.engine.state.use_averages()  # the last state, which is saved, has both
         # a callback may set other weights; several hosts may differ in their callbacks
         compared = self.callbacks and self.engine.backend.processes == 1
         before = self._digest() if compared else b""
         self._tell("on_train_end")
         self.history.restored = bool(compared) and self._digest() != before
+        if self.history.restored:
+            self.engine.state.reset_averages()
 
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
