@@ -85,7 +85,7 @@ def glue(
     jit: bool | None = None,
     gradient_checkpointing: bool = False,
     patience: int | None = None,
-    save_every: int | None = None,
+    save_every: int | None = SAVE_EVERY,
     log_every: int = 1,
     devices: int | None = None,
     progress: bool = True,
@@ -139,8 +139,9 @@ def glue(
 
 
 def _select_changed(settings: dict) -> dict:
-    """Return the settings that differ from their defaults."""
+    """Return the settings that differ from `glue`'s defaults."""
     defaults = {name: field.default for name, field in list_fields(FinetuningSettings).items()}
+    defaults["save_every"] = SAVE_EVERY
     return {
         name: value
         for name, value in settings.items()
