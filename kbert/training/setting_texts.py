@@ -16,6 +16,7 @@ T = TypeVar("T")
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
 _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
 _WIDTH = 76  # of a docstring, which help() indents by 4
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def list_fields(kind: type[Any]) -> dict[str, dataclasses.Field]:
@@ -101,8 +102,17 @@ def _write_entry(parameter: inspect.Parameter, text: str) -> str:
     kind = kind.replace("collections.abc.", "")
     if parameter.default is not parameter.empty:
         kind += f", default {parameter.default!r}"
-    entry = f"    {parameter.name} ({kind}): {text}"
-    return textwrap.fill(entry, _WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
+
+    # in one line, however long: Sphinx reads a type from one line only
+    name_and_type = f"{parameter.name} ({kind}):".replace(" ", _NO_BREAK)
+    wrapper = textwrap.TextWrapper(
+        _WIDTH,
+        initial_indent=" " * 4,
+        subsequent_indent=" " * 8,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapper.fill(f"{name_and_type} {text}").replace(_NO_BREAK, " ")
 
 
 class _Signature(inspect.Signature):

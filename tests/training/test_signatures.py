@@ -157,7 +157,9 @@ def test_help_names_the_values_of_a_setting():
 @pytest.mark.parametrize("name", ["finetune", "pretrain", "resume"])
 def test_help_of_settings_fits_80_columns(name):
     lines = read_help(name)
-    assert len(lines) > 70 and not [line for line in lines if len(line) > 80]
+    # a type is in one line, which Sphinx needs
+    long = [line for line in lines if len(line) > 80 and len(line.partition(": ")[0]) < 75]
+    assert len(lines) > 70 and long == []
     signature = pydoc.plain(pydoc.render_doc(getattr(kbert, name))).splitlines()[2:50]
     assert [line for line in signature if len(line) > 100] == []
 

@@ -175,8 +175,8 @@ def similarity(
     Args:
         bert: from `kbert.load`.
         texts: a list of str.
-        pooling, normalize, prompt_name, prompt, layers, batch_size, long, max_length, precision,
-            progress: as for `embed`.
+        pooling, normalize, prompt_name, prompt, layers: as for `embed`.
+        batch_size, long, max_length, precision, progress: as for `embed`.
 
     Returns:
         float32 (N, N), symmetric. A cosine is within −1 … 1, with 1 on the diagonal; a distance,
