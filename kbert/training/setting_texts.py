@@ -75,12 +75,15 @@ def document(
     """Return a decorator that describes settings in a docstring, at the end of its "Args".
 
     It describes the function's arguments that are fields of the dataclasses `kinds`, with the types
-    and defaults of the function's signature. If they are `inherited`, None does not mean what it
-    means for the dataclass: it is the value of a run, or of another function.
+    and defaults of the function's signature. If they are `inherited`, None is the value of a run,
+    not what it is for the dataclass.
     """
-    texts = {name: text for kind in kinds for name, text in describe_fields(kind).items()}
 
     def decorate(function: Any) -> Any:
+        if not function.__doc__:  # `python -OO` leaves docstrings out
+            return function
+
+        texts = {name: text for kind in kinds for name, text in describe_fields(kind).items()}
         signature = _Signature.from_callable(function)
         entries = []
         for name, parameter in signature.parameters.items():

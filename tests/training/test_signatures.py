@@ -203,3 +203,9 @@ def test_editor_completes_settings():
 def test_texts_are_not_read_when_kbert_is_imported():
     code = "import sys, kbert; sys.exit('kbert.training.setting_texts' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_function_works_without_docstrings(tmp_path):
+    code = f"import kbert; kbert.resume({str(tmp_path)!r}, progress=False)"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert "FileNotFoundError" in done.stderr.splitlines()[-1]
