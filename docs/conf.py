@@ -40,6 +40,7 @@ myst_heading_anchors = 4
 
 default_role = "code"  # docstrings have names between single signs
 autodoc_typehints = "signature"
+python_maximum_signature_line_length = 600  # one argument per line in a longer signature
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True

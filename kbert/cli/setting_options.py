@@ -1,8 +1,7 @@
-"""A run's settings as options of its command, from the fields of a dataclass and its docstring."""
+"""A run's settings as options of its command, from the fields of a dataclass and their texts."""
 
 import dataclasses
 import functools
-import inspect
 import re
 from collections.abc import Container, Sequence
 
@@ -12,33 +11,11 @@ from kbert.cli.command import Choice
 from kbert.cli.options import Names, Numbers, option, takes
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
+from kbert.training.setting_texts import Text, describe_fields, list_fields
 
 Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")
 _RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
-_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
-_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z\"`])")
-
-
-def describe_fields(kind: Settings) -> dict[str, str]:
-    """Return the help of a dataclass's fields by name, from the "Args" of its docstrings.
-
-    It is the first sentence of each, and where the default is None, the one that begins with
-    "None:". `name` becomes --name.
-    """
-    texts = {}
-    optional = {field.name for field in dataclasses.fields(kind) if field.default is None}
-    for base in reversed(kind.__mro__):
-        for name, entry in _ENTRY.findall(inspect.cleandoc(base.__doc__ or "")):
-            first, *others = _SENTENCE_END.split(" ".join(entry.split()).removesuffix("."))
-            text = first[0].upper() + first[1:]
-            for one in others:
-                if one.startswith("None:") and name in optional:
-                    text += f". Default{one[4:]}"
-            texts[name] = re.sub(
-                r"`(\w+)`", lambda found: f"--{found[1].replace('_', '-')}", f"{text}."
-            )
-    return texts
 
 
 def add_settings(kind: type[RunSettings], *names: str, without: Container[str] = ()):
@@ -47,33 +24,26 @@ def add_settings(kind: type[RunSettings], *names: str, without: Container[str] =
     `names` are the fields; none: all, but for `without`. An option that is not given is None, so
     that `--resume` can tell.
     """
-    own = [one.name for one in kind.fields() if one.name not in without]
-    return _add_options(kind, names or own)
+    names = names or tuple(name for name in list_fields(kind) if name not in without)
+    return _add_options(kind, names)
 
 
 def add_run_options(command):
     """Add the options of `RunOptions`, which the command gets by name as `run_options`."""
-
-    @functools.wraps(command)
-    def run(**others):
-        run_options = {name: others.pop(name) for name in _RUN_OPTIONS}
-        return command(run_options=run_options, **others)
-
-    return _add_options(RunOptions, _RUN_OPTIONS)(run)
+    return _add_group(command, "run_options", RunOptions, _RUN_OPTIONS)
 
 
 def partial_training(command):
     """Add the options of what is trained, which the command gets by name as `trained`."""
 
     @functools.wraps(command)
-    def run(**others):
-        trained = {name: others.pop(name) for name in _TRAINED}
+    def run(trained, **others):
         if (targets := trained["lora_targets"]) is not None and trained["lora_rank"] is None:
             raise click.UsageError(f"--lora-targets goes with --lora-rank, got {targets} alone")
         trained = {name: value for name, value in trained.items() if value is not None}
         return command(trained=trained, **others)
 
-    return _add_options(RunSettings, _TRAINED)(run)
+    return _add_group(run, "trained", RunSettings, _TRAINED)
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:
@@ -83,9 +53,27 @@ def select_settings(settings: dict, run_options: dict) -> dict:
     return settings
 
 
+def _add_group(command, group: str, kind: Settings, names: Sequence[str]):
+    """Add options, which the command gets by name in one dict, the argument `group`."""
+
+    @functools.wraps(command)
+    def run(**others):
+        values = {name: others.pop(name) for name in names}
+        return command(**{group: values}, **others)
+
+    return _add_options(kind, names)(run)
+
+
 def _add_options(kind: Settings, names: Sequence[str]):
-    texts, fields = describe_fields(kind), {one.name: one for one in dataclasses.fields(kind)}
-    return takes(*(_make_option(fields[name], texts[name]) for name in names))
+    texts, fields = describe_fields(kind), list_fields(kind)
+    return takes(*(_make_option(fields[name], _write_help(texts[name])) for name in names))
+
+
+def _write_help(text: Text) -> str:
+    """Return a setting's text for the command line, where `name` is --name."""
+    help_text = text._replace(none=text.none.replace("None:", "Default:")).join("what", "none")
+    help_text = help_text[0].upper() + help_text[1:]
+    return re.sub(r"`(\w+)`", lambda found: f"--{found[1].replace('_', '-')}", help_text)
 
 
 def _make_option(field: dataclasses.Field, text: str):

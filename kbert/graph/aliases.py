@@ -6,6 +6,7 @@ tasks and commands are accepted, and so is transformers' class name
 """
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Collection
 from functools import cache, wraps
@@ -17,16 +18,21 @@ from kbert.io.wording import hint
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_logger = logging.getLogger("kbert")
 _CLASS = re.compile(
     r"(?:\w*?[Bb]erta?|Data2VecText|Auto)(?:(?:Model)?For)?([A-Z]\w+)"
 )  # and what it is for
+
+
+class OptionError(TypeError, ValueError):
+    """A keyword that a function does not have; Python itself would raise a TypeError."""
 
 
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
     of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
-    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}}
+    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}, "renamed option": {}}
     for head in HEADS.values():
         if head.task:
             meanings["task"] |= {alias: head.task for alias in head.aliases if alias != head.task}
@@ -69,16 +75,43 @@ def option(command: str | None, name: str) -> str:
     return "--" + (no + (setting(plain.removeprefix(no)) or plain[len(no) :])).replace("_", "-")
 
 
+def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
+    """Return the keyword arguments of a function by the names that it knows.
+
+    A renamed one is accepted, and the log has its new name. Any other unknown name raises an
+    OptionError with the right name or the closest one.
+    """
+    read = {}
+    for name, value in options.items():
+        new = name if name in known else table()["renamed option"].get(name)
+        if new not in known:
+            raise OptionError(f"{owner} has no option {name!r}: {_find_option(owner, name, known)}")
+        if new != name and new in options:
+            raise OptionError(f"{owner} got {name!r} and {new!r}, its new name: give {new} alone")
+
+        if new != name:
+            _logger.warning("%s: the option %s is now called %s", owner, name, new)
+        read[new] = value
+    return read
+
+
+def _find_option(owner: str, name: str, known: Collection[str]) -> str:
+    """Return what to give instead of an option that a function does not have."""
+    new, no_option = setting(name) or name, table()["no option"].get(f"{owner} {name}")
+    if new in known:
+        return f"it is called {new}"
+    return no_option or hint(new, known, "there are")
+
+
 def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function: an old name of one of its arguments is refused with the new one."""
+    """Decorate a function: it answers keywords that it does not have, see `rename_options`."""
     names = inspect.signature(function).parameters
+    function_name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        for name in options:
-            if name not in names and (new := setting(name)) in names:
-                function_name = function.__qualname__.removesuffix(".__init__")
-                raise TypeError(f"{function_name} has no option {name!r}: it is called {new}")
+        if not options.keys() <= names.keys():
+            return function(*args, **rename_options(function_name, options, names))
         return function(*args, **options)
 
     return call

@@ -1,14 +1,13 @@
 """The settings of runs of every kind, from keyword arguments, and a run's options."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
 from kbert.graph import aliases
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
-from kbert.io.wording import hint
 from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_together
 
 _ON_EVERY_CARD = (
@@ -16,7 +15,6 @@ _ON_EVERY_CARD = (
     *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
 )
 _ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every")
-Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +63,8 @@ class RunSettings:
             None: no adapters. Hu et al. 2021, arXiv 2106.09685. The result contains them, merged
             into its weights and as `Bert.adapter`; the run's folder contains them as adapter/, in
             PEFT's format.
-        lora_targets: matrices that get an adapter, separated by commas. They are query, key, value,
-            attention_output, intermediate, output; in each block that is not frozen.
+        lora_targets: matrices that get an adapter, separated by commas. "query", "key", "value",
+            "attention_output", "intermediate" and "output", in each block that is not frozen.
         lora_alpha: scale of the adapters: they count `lora_alpha` / `lora_rank` times. None: once.
         lora_dropout: dropout rate of the adapters' inputs. It is as in PEFT: the base weights'
             inputs have no dropout from it.
@@ -77,7 +75,7 @@ class RunSettings:
 
     command: ClassVar[str]
     # the fields that stand before those of every run, in settings.json and in --help
-    first: ClassVar[tuple[str, ...]]
+    first: ClassVar[tuple[str, ...]] = ()
     last: ClassVar[tuple[str, ...]] = ()  # those that stand behind all others there
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
 
@@ -107,15 +105,9 @@ class RunSettings:
 
     @classmethod
     def from_options(cls, options: dict, command: str | None = None) -> Self:
-        """Return the settings of keyword arguments; a ValueError names one that there is not."""
+        """Return the settings of keyword arguments, or raise a ValueError for an unknown name."""
         names = [field.name for field in cls.fields()]
-        known = {*names, *(field.name for field in dataclasses.fields(RunOptions))}
-        for name in options:
-            if name not in names:
-                new = aliases.setting(name)
-                way = f"it is called {new}" if new in known else hint(name, names, "there are")
-                raise ValueError(f"{command or cls.command} has no option {name!r}: {way}")
-        return cls(**options)
+        return cls(**aliases.rename_options(command or cls.command, options, names))
 
     @classmethod
     def from_run(cls, run) -> Self:

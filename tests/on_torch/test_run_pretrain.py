@@ -155,6 +155,9 @@ def test_resume_refuses_other_settings_by_name(unfinished):
         kbert.resume(unfinished, learning_rate=0.1, **QUIET)
     with pytest.raises(ValueError, match="no option 'learningrate': did you mean learning_rate"):
         kbert.resume(unfinished, learningrate=0.1, **QUIET)
+    for other in ({"epochs": 3}, {"train": "train.tsv"}):  # of fine-tuning
+        with pytest.raises(ValueError, match=f"pretrain has no option '{next(iter(other))}'"):
+            kbert.resume(unfinished, **other, **QUIET)
 
 
 def test_resume_refuses_other_data_by_name(unfinished, tmp_path):

@@ -28,6 +28,8 @@ reveal_type(kbert.base.hidden_size)
 kbert.load(3)
 kbert.pretrain("shards", steps="many", output="run")
 kbert.similarity(bert, ["a", "b"], poling="mean")
+kbert.finetune("x", "classify", train="train.tsv", epoch=3)
+kbert.finetune("x", "classify", train="train.tsv", epochs="three")
 kbert.lode("x")
 """
 SEEN = [
@@ -42,6 +44,8 @@ REFUSED = [
     'Argument 1 to "load" has incompatible type "int"',
     'Argument "steps" to "pretrain" has incompatible type "str"',
     'Unexpected keyword argument "poling"',
+    'Unexpected keyword argument "epoch"',
+    'Argument "epochs" to "finetune" has incompatible type "str"',
     'Module has no attribute "lode"',
 ]
 
@@ -116,13 +120,19 @@ def test_every_parameter_has_a_type(name):
     assert [name for name, given in types.items() if given in untyped] == []
 
 
+def test_similarity_takes_the_options_of_embed():
+    embed, similarity = (
+        inspect.signature(one).parameters for one in (kbert.embed, kbert.similarity)
+    )
+    options = {name: one for name, one in embed.items() if one.kind is one.KEYWORD_ONLY}
+    assert {
+        name: one for name, one in similarity.items() if one.kind is one.KEYWORD_ONLY
+    } == options
+
+
 def test_typed_options_match_the_function_signatures():
     from kbert.data.tokenization.vocabulary import Rules, Vocabulary
-    from kbert.tasks.embedding.inference import EmbedOptions
 
-    embed = inspect.signature(kbert.embed).parameters.values()
-    of_embed = {p.name: p.annotation for p in embed if p.kind is p.KEYWORD_ONLY}
-    assert EmbedOptions.__annotations__ == of_embed
     of_vocabulary = {field.name: field.type for field in dataclasses.fields(Vocabulary)}
     del of_vocabulary["tokens"], of_vocabulary["lowercase"]
     assert Rules.__annotations__ == of_vocabulary

@@ -1,23 +1,27 @@
-"""The old name of a setting is refused with the new one."""
+"""The old name of a setting is refused with the new one; a renamed one is accepted."""
+
+import inspect
 
 import pytest
 from helpers.command_line import kbert as run
 
 import kbert
 from kbert.graph import aliases
-from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.pretraining.settings import PretrainingSettings
 
 OLD = aliases.table()["old setting"]
 
 
 @pytest.mark.parametrize("name", OLD)
 def test_old_name_is_refused_with_the_new_one(name):
-    own = {field.name for field in PretrainingSettings.fields()}
-    own |= {"progress", "keep_checkpoints"}
-    settings = PretrainingSettings if OLD[name] in own else FinetuningSettings
-    with pytest.raises(ValueError, match=f"no option '{name}': it is called {OLD[name]}$"):
-        settings.from_options({name: 1})
+    calls = {
+        kbert.pretrain: lambda: kbert.pretrain("shards", output="run", steps=1, **{name: 1}),
+        kbert.finetune: lambda: kbert.finetune("x", "classify", train="train.tsv", **{name: 1}),
+    }
+    for function, call in calls.items():
+        if OLD[name] in inspect.signature(function).parameters:
+            for kind in (TypeError, ValueError):
+                with pytest.raises(kind, match=f"no option '{name}': it is called {OLD[name]}$"):
+                    call()
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,28 @@ def test_old_name_is_refused_with_the_new_one(name):
 def test_function_says_the_new_name_of_an_argument(call, says):
     with pytest.raises((TypeError, ValueError), match=says):
         call()
+
+
+@pytest.fixture
+def renamed(monkeypatch):
+    """An option of `account` that had another name."""
+    monkeypatch.setitem(aliases.table()["renamed option"], "length", "seq_len")
+
+
+def test_renamed_option_is_accepted_and_the_log_names_the_new_one(renamed, caplog):
+    assert kbert.account("tiny", length=7) == kbert.account("tiny", seq_len=7)
+    (record,) = caplog.records
+    assert "length" in record.getMessage() and "seq_len" in record.getMessage()
+
+
+def test_renamed_option_beside_its_new_name_is_refused(renamed):
+    with pytest.raises(TypeError, match="'length' and 'seq_len'"):
+        kbert.account("tiny", length=7, seq_len=7)
+
+
+def test_unknown_option_is_refused_with_the_closest_name():
+    with pytest.raises(TypeError, match="account has no option 'seqlen': did you mean seq_len"):
+        kbert.account("tiny", seqlen=7)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Unpack
 
 import numpy as np
 
@@ -29,7 +28,6 @@ from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
 from kbert.tasks.running import (
     BATCH_SIZE,
-    InferenceOptions,
     Window,
     get_function,
     run_sequences,
@@ -37,18 +35,6 @@ from kbert.tasks.running import (
 )
 
 _LAYERS = 4  # that "last" concatenates by default
-
-
-class EmbedOptions(InferenceOptions, total=False):
-    """Keyword arguments of `embed`."""
-
-    pooling: str | Sequence[str] | None
-    normalize: bool | None
-    prompt_name: str | None
-    prompt: str | None
-    layers: int | None
-    long: str
-    max_length: int | None
 
 
 @printable.escape_errors()
@@ -167,7 +153,21 @@ def embed_ids(
 
 
 @printable.escape_errors()
-def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
+def similarity(
+    bert: Bert,
+    texts: Iterable[str],
+    *,
+    pooling: str | Sequence[str] | None = None,
+    normalize: bool | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    layers: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    long: str = "truncate",
+    max_length: int | None = None,
+    precision: str | None = None,
+    progress: bool = True,
+) -> np.ndarray:
     """Compute the similarity of every text with every other text.
 
     The checkpoint's similarity function is used, else the cosine.
@@ -175,7 +175,8 @@ def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]
     Args:
         bert: from `kbert.load`.
         texts: a list of str.
-        options: the keyword arguments of `embed`.
+        pooling, normalize, prompt_name, prompt, layers: as for `embed`.
+        batch_size, long, max_length, precision, progress: as for `embed`.
 
     Returns:
         float32 (N, N), symmetric. A cosine is within −1 … 1, with 1 on the diagonal; a distance,
@@ -183,7 +184,20 @@ def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]
     """
     if isinstance(texts, str):
         raise ValueError("texts must be a list of str, got one str: there is nothing to compare")
-    embeddings = embed(bert, texts, **options)
+    embeddings = embed(
+        bert,
+        texts,
+        pooling=pooling,
+        normalize=normalize,
+        prompt_name=prompt_name,
+        prompt=prompt,
+        layers=layers,
+        batch_size=batch_size,
+        long=long,
+        max_length=max_length,
+        precision=precision,
+        progress=progress,
+    )
     check_finite(embeddings, "the vectors of texts")
     return compare((bert.sentence or DEFAULT).similarity, embeddings, embeddings)
 

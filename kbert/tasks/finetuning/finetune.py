@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
+from kbert.graph import aliases
 from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
 from kbert.tasks.finetuning.planning import request_finetuning
@@ -18,13 +19,16 @@ from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
-from kbert.training.run_settings import RunOptions, Setting
+from kbert.training.run_settings import RunOptions
+from kbert.training.setting_texts import collect, document
 
 if TYPE_CHECKING:
     import keras
 
 
 @printable.escape_errors()
+@aliases.answer_old_names
+@document(FinetuningSettings, RunOptions)
 def finetune(
     source: Bert | str | os.PathLike,
     task: str,
@@ -33,19 +37,67 @@ def finetune(
     dev: str | os.PathLike | Rows | None = None,
     teacher: Bert | str | os.PathLike | None = None,
     output: str | os.PathLike | None = None,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    label_columns: Sequence[str] | None = None,
+    no_header: bool = False,
+    lowercase: bool | None = None,
+    epochs: int = 3,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    lengths: Sequence[int] | None = None,
+    packing: bool = False,
+    positive_label: str | None = None,
+    label_smoothing: float = 0.0,
+    class_weights: str | None = None,
+    loss: str | None = None,
+    pooling: str | None = None,
+    scale: float = 20.0,
+    margin: float = 5.0,
+    dimensions: Sequence[int] | None = None,
+    learning_rate: float = 5e-5,
+    warmup_ratio: float = 0.1,
+    optimizer: "str | keras.optimizers.Optimizer" = "adamw",
+    freeze: str | None = None,
+    head_learning_rate: float | None = None,
+    layer_decay: float | None = None,
+    lora_rank: int | None = None,
+    lora_targets: str = "query,value",
+    lora_alpha: float | None = None,
+    lora_dropout: float = 0.0,
+    schedule: str = "linear",
+    weight_decay: float = 0.01,
+    clip_norm: float | None = 1.0,
+    accumulation_steps: int = 1,
+    precision: str = "float32",
+    jit: bool | None = None,
+    gradient_checkpointing: bool = False,
+    seed: int = 0,
+    patience: int | None = None,
+    temperature: float = 2.0,
+    alpha: float = 0.5,
+    hidden_loss: str | None = None,
+    hidden_loss_weight: float = 1.0,
+    keep_best: bool = True,
+    evaluate_every: int | None = None,
+    save_every: int | None = None,
+    log_every: int = 1,
     devices: int | None = None,
     callbacks: "keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None" = (),
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
-    **options: "Setting | keras.optimizers.Optimizer",
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).
 
     For example::
 
         kbert.finetune("bert-base-uncased", "classify", train="train.tsv", dev="dev.tsv")
+
+    `FinetuningSettings` says more about each setting, and `kbert.training.run_settings.RunOptions`
+    about how the run is done: `devices` and the arguments after it.
 
     Args:
         source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,
@@ -68,10 +120,6 @@ def finetune(
         teacher: the teacher of a distillation, named like `source`: a model of any size, fine-tuned
             for the same task with the same labels and vocabulary; see `DistillationSettings`.
         output: the run's folder, new or empty; None: nothing is saved.
-        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `kbert.training.run_settings.RunOptions`.
-        options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw"
-            or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
 
     Returns:
         A `Finetuned`.
@@ -83,12 +131,11 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file cannot be read, or the disk is full.
     """
-    run_options = RunOptions(
-        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
-    )
+    arguments = dict(locals())  # before any other name is set
+    run_options = collect(RunOptions, arguments)
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
-    chosen, settings = task_of(task), FinetuningSettings.from_options(options)
+    chosen, settings = task_of(task), collect(FinetuningSettings, arguments)
     require_data(train=train, dev=dev)
     request = request_finetuning(chosen, settings, sources)
     return Finetuned.from_outcome(runner.start(request, output, run_options))

@@ -53,11 +53,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             labels weigh the same. "balanced" weights each label by the number of labels divided by
             the number of classes and the label's own count (as scikit-learn does). Losses of
             evaluations have neither.
-        loss: loss of the task embed. None: infonce; cosent for scored pairs. With "infonce" each
-            text must find its partner among all texts of the batch: in-batch negatives. The others
-            are "triplet", "cosine" and "cosent". See `kbert.training.embedding_loss`.
-        pooling: pooling of the task embed. None: the checkpoint's own, else mean. It turns token
-            vectors into one: "mean", "cls" or "max".
+        loss: loss of the task embed. None: infonce; cosent for scored pairs. "infonce", "triplet",
+            "cosine" or "cosent". With infonce each text must find its partner among all texts of
+            the batch: in-batch negatives. See `kbert.training.embedding_loss`.
+        pooling: pooling of the task embed. None: the checkpoint's own, else mean. "mean", "cls" or
+            "max": it turns token vectors into one.
         scale: factor of the cosines in the losses infonce and cosent: 1 / temperature.
         margin: margin of the loss triplet, in the unit of the embeddings.
         dimensions: lengths to which embeddings can be cut, for the task embed (Matryoshka). None:

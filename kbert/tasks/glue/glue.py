@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.transfer import weights_digest
@@ -28,7 +29,6 @@ from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.glue.benchmark import (
-    GRID,
     GlueTask,
     Setting,
     find_folders,
@@ -38,7 +38,11 @@ from kbert.tasks.glue.benchmark import (
 from kbert.tasks.glue.reading import TaskData, read_task
 from kbert.tasks.glue.results import PAGE, GlueResult, Run, TaskResult, write_glue_page
 from kbert.tasks.resume import resume
-from kbert.training.run_settings import Setting as Value
+from kbert.training.run_settings import RunOptions
+from kbert.training.setting_texts import document, list_fields
+
+if TYPE_CHECKING:
+    import keras
 
 _logger = logging.getLogger("kbert")
 METRICS_FILE = "figures.json"  # of a run that is done, in its folder
@@ -46,14 +50,11 @@ SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
 _METRICS_SCHEMA = js.fields(
     {"figures": js.mapping_of(js.or_null(js.number(-1e9, 1e9))), "made_of": js.OBJECT}
 )
-# settings that the protocol decides on
-_FIXED = (
-    *("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing"),
-    "positive_label",
-)
 
 
 @printable.escape_errors()
+@aliases.answer_old_names
+@document(FinetuningSettings, RunOptions, without=("epochs",))
 def glue(
     source: Bert | str | os.PathLike,
     data: str | os.PathLike,
@@ -64,9 +65,30 @@ def glue(
     batch_sizes: Sequence[int] = (16, 32),
     learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
     epochs: Sequence[int] = (2, 3, 4),
+    lowercase: bool | None = None,
+    max_length: int | None = None,
+    lengths: Sequence[int] | None = None,
+    warmup_ratio: float = 0.1,
+    optimizer: "str | keras.optimizers.Optimizer" = "adamw",
+    freeze: str | None = None,
+    head_learning_rate: float | None = None,
+    layer_decay: float | None = None,
+    lora_rank: int | None = None,
+    lora_targets: str = "query,value",
+    lora_alpha: float | None = None,
+    lora_dropout: float = 0.0,
+    schedule: str = "linear",
+    weight_decay: float = 0.01,
+    clip_norm: float | None = 1.0,
+    accumulation_steps: int = 1,
+    precision: str = "float32",
+    jit: bool | None = None,
+    gradient_checkpointing: bool = False,
+    patience: int | None = None,
+    save_every: int | None = SAVE_EVERY,
+    log_every: int = 1,
     devices: int | None = None,
     progress: bool = True,
-    **options: Value,
 ) -> GlueResult:
     """Fine-tune on GLUE's tasks with the paper's settings (section 4.1, appendix A.3).
 
@@ -76,6 +98,8 @@ def glue(
     finished runs are reused, an interrupted run is resumed, and you may ask for more tasks, seeds
     or points. Only the model of each task's best run is kept.
 
+    The other settings are those of `finetune`: `FinetuningSettings` says more about each.
+
     Args:
         source: the name of a model, the path of a checkpoint, or a `Bert`.
         data: GLUE's folder, as it is downloaded: CoLA/train.tsv, CoLA/dev.tsv, …
@@ -83,8 +107,6 @@ def glue(
         tasks: "all", names separated by commas, or a list of names.
         seeds: number of seeds for the best point: 0, 1, …
         batch_sizes, learning_rates, epochs: the values of the grid.
-        devices, progress: see `kbert.training.run_settings.RunOptions`.
-        options: other `FinetuningSettings`, such as max_length, precision, accumulation_steps.
 
     Returns:
         A `GlueResult`; printed, it is a table with the published metrics.
@@ -95,19 +117,16 @@ def glue(
             range; a run of `output` that was made with other data, model or settings.
         Exception: any error of `kbert.finetune`.
     """
+    arguments = dict(locals())  # before any other name is set
     require_source(source, "glue")
     check_kind(Path(output, PAGE))
     chosen = find_tasks(tasks)
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
     settings = list_settings(**grid)
     require_positive("seeds", seeds)
-    of_grid = {setting: name for name, setting in GRID.items()} | {"seed": "seeds"}
-    for name in options:
-        if (new := of_grid.get(aliases.setting(name) or name)) is not None:
-            raise ValueError(f"glue has no option {name!r}: give {new}")
-        if name in _FIXED:
-            raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
-    FinetuningSettings.from_options(options, "glue")
+    fields = list_fields(FinetuningSettings).keys() - grid.keys()
+    given = {name: value for name, value in arguments.items() if name in fields}
+    options = _select_changed(FinetuningSettings.from_options(given, "glue").as_dict())
     folders = find_folders(data, chosen)
     read = {task.name: read_task(task, folders[task.name]) for task in chosen}
     bert = source if isinstance(source, Bert) else load(source)
@@ -117,6 +136,17 @@ def glue(
     result = GlueResult(tuple(results), Path(output))
     write_glue_page(result, bert.config)
     return result
+
+
+def _select_changed(settings: dict) -> dict:
+    """Return the settings that differ from `glue`'s defaults."""
+    defaults = {name: field.default for name, field in list_fields(FinetuningSettings).items()}
+    defaults["save_every"] = SAVE_EVERY
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in defaults or value != defaults[name]
+    }
 
 
 @dataclass(frozen=True)
@@ -169,10 +199,12 @@ class _Runs:
         refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
         if (folder / METRICS_FILE).is_file():
             saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
+            saved_made_of = saved["made_of"]
+            saved_made_of["options"] = _select_changed(saved_made_of.get("options", {}))
             for name, value in as_json(made_of).items():
-                if saved["made_of"].get(name) != value:
+                if saved_made_of.get(name) != value:
                     raise ValueError(
-                        f"{folder} was made with other {name}: {saved['made_of'].get(name)}, now "
+                        f"{folder} was made with other {name}: {saved_made_of.get(name)}, now "
                         f"{value}: choose another output"
                     )
             metrics = {

@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
+from kbert.graph import aliases
 from kbert.graph.config import BertConfig
 from kbert.io import printable
 from kbert.tasks.pretraining.planning import request_pretraining
 from kbert.tasks.pretraining.results import Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
-from kbert.training.run_settings import RunOptions, Setting
+from kbert.training.run_settings import RunOptions
+from kbert.training.setting_texts import collect, document
 
 if TYPE_CHECKING:
     import keras
 
 
 @printable.escape_errors()
+@aliases.answer_old_names
+@document(PretrainingSettings, RunOptions, without=("steps",))
 def pretrain(
     shards: str | os.PathLike,
     config: BertConfig | str | os.PathLike = "tiny",
@@ -33,15 +37,51 @@ def pretrain(
     init: str | os.PathLike | None = None,
     dev: str | os.PathLike | None = None,
     teacher: Bert | str | os.PathLike | None = None,
+    batch_size: int = 32,
+    seq_len: int = 128,
+    max_predictions: int | None = None,
+    optimizer: "str | keras.optimizers.Optimizer" = "adamw",
+    learning_rate: float = 1e-4,
+    warmup_steps: int | None = None,
+    schedule: str = "linear",
+    weight_decay: float = 0.01,
+    clip_norm: float | None = 1.0,
+    accumulation_steps: int = 1,
+    precision: str = "float32",
+    jit: bool | None = None,
+    gradient_checkpointing: bool = False,
+    seed: int = 0,
+    patience: int | None = None,
+    temperature: float = 2.0,
+    alpha: float = 0.5,
+    hidden_loss: str | None = None,
+    hidden_loss_weight: float = 1.0,
+    mlm_probability: float = 0.15,
+    short_seq_probability: float = 0.1,
+    whole_word: bool = False,
+    mlm_only: bool = False,
+    dev_ratio: float | None = None,
+    evaluate_every: int | None = None,
+    evaluation_batches: int = 50,
+    save_every: int | None = None,
+    log_every: int | None = None,
+    freeze: str | None = None,
+    lora_rank: int | None = None,
+    lora_targets: str = "query,value",
+    lora_alpha: float | None = None,
+    lora_dropout: float = 0.0,
     devices: int | None = None,
     callbacks: "keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None" = (),
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
-    **options: "Setting | keras.optimizers.Optimizer",
 ) -> Trained:
     """Pretrain a BERT with MLM and NSP, or with MLM only.
+
+    `kbert.tasks.pretraining.settings.PretrainingSettings` says more about each setting, and
+    `kbert.training.run_settings.RunOptions` about how the run is done: `devices` and the arguments
+    after it.
 
     Args:
         shards: the folder that `kbert.prepare` wrote.
@@ -56,11 +96,6 @@ def pretrain(
             and, unless alpha is 0, both heads; see `DistillationSettings`. Its logits at the
             predicted positions, batch_size · max_predictions · vocab_size numbers, are in memory
             for three batches.
-        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `kbert.training.run_settings.RunOptions`.
-        options: hyperparameters, such as batch_size, seq_len, learning_rate and optimizer ("adamw",
-            "lamb", or one of Keras's, such as `keras.optimizers.Lion()`); see
-            `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
     Returns:
         A `Trained`. `kbert.training.run.run_folder` describes the run's folder.
@@ -72,10 +107,9 @@ def pretrain(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: the disk is full, or data vanished; the last saved state is complete.
     """
-    run_options = RunOptions(
-        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
-    )
-    settings = PretrainingSettings.from_options({"steps": steps} | options)
+    arguments = dict(locals())  # before any other name is set
+    run_options = collect(RunOptions, arguments)
+    settings = collect(PretrainingSettings, arguments)
     data = {"shards": shards, "dev": dev}
     sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     sources |= {"init": init, "teacher": teacher}
