@@ -125,8 +125,8 @@ def glue(
     settings = list_settings(**grid)
     require_positive("seeds", seeds)
     fields = list_fields(FinetuningSettings).keys() - grid.keys()
-    given = {name: value for name, value in arguments.items() if name in fields}
-    options = _select_changed(FinetuningSettings.from_options(given, "glue").as_dict())
+    requested = {name: value for name, value in arguments.items() if name in fields}
+    options = _select_changed(FinetuningSettings.from_options(requested, "glue").as_dict())
     folders = find_folders(data, chosen)
     read = {task.name: read_task(task, folders[task.name]) for task in chosen}
     bert = source if isinstance(source, Bert) else load(source)
