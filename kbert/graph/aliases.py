@@ -2,10 +2,12 @@
 
 The table is aliases.tsv; `kbert.heads` has those of heads and of their tasks. Aliases of heads,
 tasks and commands are accepted, and so is transformers' class name
-("BertForSequenceClassification"). Any other name raises an error with the right call.
+("BertForSequenceClassification"). So are the names that arguments had in older releases of kbert
+(`accept_old_names`). Any other name raises an error with the right call.
 """
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Collection
 from functools import cache, wraps
@@ -17,6 +19,7 @@ from kbert.io.wording import hint
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_logger = logging.getLogger("kbert")
 _CLASS = re.compile(
     r"(?:\w*?[Bb]erta?|Data2VecText|Auto)(?:(?:Model)?For)?([A-Z]\w+)"
 )  # and what it is for
@@ -82,6 +85,34 @@ def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **options)
 
     return call
+
+
+def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator, with which a function also takes the old names of its arguments.
+
+    `new_names` are the new names by the old ones: `@accept_old_names(path="output")`. The first
+    use of an old name is logged, with the new name. The decorated function has them as `old_names`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function_name, reported = function.__qualname__.removesuffix(".__init__"), set()
+
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            for old in new_names.keys() & options.keys():
+                new = new_names[old]
+                if new in options:
+                    raise TypeError(f"{function_name} got {new} and {old}, its old name: omit {old}")
+                if old not in reported:
+                    _logger.warning("%s: the option %s is called %s now", function_name, old, new)
+                    reported.add(old)
+                options[new] = options.pop(old)
+            return function(*args, **options)
+
+        call.old_names = new_names  # type: ignore[attr-defined]  # the documentation lists them
+        return call
+
+    return decorate
 
 
 def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
