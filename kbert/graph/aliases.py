@@ -99,10 +99,13 @@ def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P,
 
         @wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> R:
-            for old in new_names.keys() & options.keys():
-                new = new_names[old]
+            for old, new in new_names.items():
+                if old not in options:
+                    continue
                 if new in options:
-                    raise TypeError(f"{function_name} got {new} and {old}, its old name: omit {old}")
+                    raise TypeError(
+                        f"{function_name} got both {new} and {old}, its old name: leave {old} out"
+                    )
                 if old not in reported:
                     _logger.warning("%s: the option %s is called %s now", function_name, old, new)
                     reported.add(old)

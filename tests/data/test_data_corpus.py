@@ -89,7 +89,7 @@ def test_json_file_is_not_read_as_plain_text(tmp_path, name, content):
     path = write(tmp_path, name, content)
     with pytest.raises(ValueError, match=f"{name}, line 1 must be a JSON object"):
         list(read_documents(path))
-    assert list(read_documents(path, format="sentences"))  # where somebody says that it is text
+    assert list(read_documents(path, corpus_format="sentences"))  # as the user says
 
 
 def test_wikitext_2_has_its_articles_and_no_headings():
