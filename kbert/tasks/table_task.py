@@ -1,6 +1,7 @@
 """Tasks whose records are lines of a table, JSON lines, or rows in memory."""
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -94,11 +95,23 @@ class TableTask(Task):
     ) -> in_memory.LabelledRecords:
         """Return the records of rows in memory; a `datasets.ClassLabel` gives its names.
 
-        A row is a record, a dict by column, or a tuple that `name_cells` knows.
+        A row is a record, a dict by column, or a tuple that `name_cells` knows. A tuple of two or
+        three lists has the rows' columns, as in (texts, labels).
         """
         features = getattr(data, "features", None) or {}
         class_names = {key.lower(): in_memory.class_names(each) for key, each in features.items()}
+        data = in_memory.join_columns(data, name, functools.partial(self._is_row, options))
         return self._convert_rows(in_memory.iterate_records(data, name), options, class_names)
+
+    def _is_row(self, options: ColumnOptions, row: list) -> bool:
+        """Return whether a list of cells can be read as a row in memory."""
+        try:
+            names, cells = self.name_cells(row, "a row")
+            columns = self.find_columns(tuple(names), "a row", options)
+            self.make_record(cells, names, columns, "a row")
+        except ValueError:
+            return False
+        return True
 
     def describe(self, path: Path) -> str:
         return self.expected

@@ -152,7 +152,7 @@ def test_missing_and_damaged_corpus_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="got none"):
         corpus.find_files([])
     with pytest.raises(ValueError, match="format must be one of sentences, wikitext, jsonl"):
-        list(read_documents(tmp_path, format="xml"))
+        list(read_documents(tmp_path, corpus_format="xml"))
     cut = write(tmp_path, "cut.txt.gz", "Many words. " * 1000)
     cut.write_bytes(cut.read_bytes()[:-9])
     with pytest.raises(OSError, match=r"whole .gz file"):
