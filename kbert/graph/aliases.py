@@ -121,7 +121,7 @@ def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P,
 def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
     """Raise an AttributeError with the right call or a close name, of those that are known.
 
-    The owner is "kbert", "Bert" or "Tokenizer".
+    The owner is "kbert", "types", "Bert" or "Tokenizer".
     """
     way = table().get(owner, {}).get(name)
     head = resolve("head", name)

@@ -27,7 +27,13 @@ _ARTICLE = '"Understanding BERT architecture"'  # its summary of 112 rows
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that differs between two sources."""
+    """A value that differs between two sources.
+
+    Attributes:
+        where: the layer, weight or number that it is of.
+        what: the column, such as "params", in which it differs.
+        expected, found: the values of the two sources.
+    """
 
     where: str
     what: str
@@ -40,7 +46,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of two sources: how much was compared, and the differences."""
+    """A comparison of two sources: how much was compared, and the differences.
+
+    Attributes:
+        found, expected: the names of the two sources, such as "graph" and "closed forms".
+        amount: how much was compared, in words.
+        differences: the values that differ.
+    """
 
     found: str
     expected: str
