@@ -68,7 +68,7 @@ def attention(
     Raises:
         ValueError: a layer or head that the model does not have; something that is not text.
     """
-    texts, pairs, is_single = list_texts(bert, "attention", texts, pairs)
+    first, second, is_single = list_texts(bert, "attention", texts, pairs)
     layers = _choose_numbers(bert.config.num_hidden_layers, layer, "layer")
     heads = _choose_numbers(bert.config.num_attention_heads, head, "head")
     with_queries = is_single if vectors is None else vectors
@@ -85,7 +85,7 @@ def attention(
             _stack([one[chosen, :size, :size] for one in maps]),
             layers,
             heads,
-            texts[index] if pairs is None else f"{texts[index]} / {pairs[index]}",
+            first[index] if second is None else f"{first[index]} / {second[index]}",
             special=tuple(n for n, word in enumerate(encoding.word_ids) if word is None),
             segments=tuple(encoding.segment_ids),
             truncated=encoding.truncated,
@@ -100,7 +100,7 @@ def attention(
         precision,
     )
     results = run_texts(
-        bert, "attention", function, texts, pairs, convert=make_map, batch_size=_BATCH
+        bert, "attention", function, first, second, convert=make_map, batch_size=_BATCH
     )
     return results[0] if is_single else results
 
