@@ -139,7 +139,7 @@ def similarity(source, texts, **options):
 @command(
     "Search texts by their embeddings.",
     'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
-    'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --embeddings vectors.npy',
+    'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --embeddings texts.npy',
 )
 @shared.SOURCE
 @click.argument("query")

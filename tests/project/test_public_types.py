@@ -14,7 +14,7 @@ import kbert
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from from_code.types_of import classes_of  # noqa: E402
+from from_code.types_of import classes_of
 
 VALUES = ("__version__", "PRESETS", "base", "large")
 FUNCTIONS = [getattr(kbert, name) for name in kbert.__all__ if name not in VALUES]
