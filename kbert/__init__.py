@@ -1,12 +1,14 @@
 """BERT in plain Keras 3: inspect its architecture, load a checkpoint, fine-tune, pretrain, export.
 
-Public names are imported when they are first used: `import kbert` does not import Keras.
+Public names are imported when they are first used: `import kbert` does not import Keras. So are
+those of `kbert.types`, the classes of arguments and results, and the exceptions.
 """
 
 import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from kbert import types as types
 from kbert.io import printable
 from kbert.model.registration import register_with_keras
 

@@ -1,6 +1,12 @@
-"""Names of other libraries, and what they mean to kbert: aliases.tsv, by meaning."""
+"""Names of other libraries, and what they mean to kbert: aliases.tsv, by meaning.
 
+At the end are the names of older releases.
+"""
+
+import kbert
 from from_code.table import table
+from kbert.cli.command import Option
+from kbert.cli.main import cli
 from kbert.graph import aliases
 
 _TITLES = {
@@ -18,9 +24,23 @@ _ACCEPTED = ("head", "task", "command")
 
 def page() -> str:
     """A table for each kind of name; a line for each meaning."""
-    return "\n".join(
+    sections = [
         f"## {title}\n\n{_table(kind, aliases.table()[kind])}" for kind, title in _TITLES.items()
-    )
+    ]
+    return "\n".join([*sections, f"## Names of older releases\n\n{_old_names()}"])
+
+
+def _old_names() -> str:
+    """A line for each old name of a function's argument or a command's option."""
+    lines = []
+    for name in sorted(kbert.__all__):
+        for old, new in getattr(getattr(kbert, name), "old_names", {}).items():
+            lines.append((f"`kbert.{name}(…, {old}=)`", f"`{new}=`"))
+    for name in sorted(cli.commands):
+        for param in cli.commands[name].params:
+            if isinstance(param, Option) and param.old is not None:
+                lines.append((f"`kbert {name} {param.old}`", f"`{max(param.opts, key=len)}`"))
+    return table(("old name", "new name"), lines)
 
 
 def _table(kind: str, meanings: dict[str, str]) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import kbert
 from from_code.table import table
-from from_code.types_of import classes_of
 
 _VALUES = {
     "PRESETS": "Every preset's `BertConfig` by its name.",
@@ -71,11 +70,11 @@ def page(group: str) -> str:
 
 
 def _types_page() -> str:
-    objects = [getattr(kbert, name) for name in _public_names() if name not in _VALUES]
-    classes = classes_of(objects)
-    lines = [
-        (f"`{found.__name__}`", _find_first_sentence(inspect.getdoc(found))) for found in classes
-    ]
+    classes = [getattr(kbert.types, name) for name in kbert.types.__all__]
+    lines = []
+    for found in classes:
+        link = f"[`{found.__name__}`](types.md#kbert.types.{found.__name__})"
+        lines.append((link, _find_first_sentence(inspect.getdoc(found))))
     summary = table(("class", "what it is"), lines)
     return f"{summary}\n{_for_sphinx([_directive_of_type(found) for found in classes])}"
 
@@ -119,7 +118,7 @@ def _directive(name: str) -> str:
 
 
 def _directive_of_type(found: type) -> str:
-    name = f"{found.__module__}.{found.__name__}"
+    name = f"kbert.types.{found.__name__}"
     if issubclass(found, BaseException):
         return f".. autoexception:: {name}"
     if issubclass(found, dict) or not _is_ours(found):

@@ -99,8 +99,9 @@ class Bert(aliases.Answering):
 
 
 @printable.escape_errors()
+@aliases.accept_old_names(path="source")
 def load(
-    path: str | os.PathLike | Backbone,
+    source: str | os.PathLike | Backbone,
     *,
     head: str | None = None,
     num_labels: int | None = None,
@@ -129,7 +130,7 @@ def load(
     KerasHub preset, keras_bert's .h5, kbert's .keras; or a live KerasHub `BertBackbone`.
 
     Args:
-        path: the name of a model, a folder, a file, or a KerasHub `BertBackbone`. A name is
+        source: the name of a model, a folder, a file, or a KerasHub `BertBackbone`. A name is
             owner/name on Hugging Face, optionally followed by @ and a branch, tag or commit; a name
             that kbert knows without its owner, such as "bert-base-uncased"; or kaggle:// and a
             KerasHub preset.
@@ -170,7 +171,7 @@ def load(
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     place = None if adapter is None else fetching.locate(adapter)
-    with formats.open_checkpoint(path, config, format) as checkpoint:
+    with formats.open_checkpoint(source, config, format) as checkpoint:
         added = None if place is None else peft_folder.read(place, checkpoint.spec.head)
         if added is not None:
             head = head or added.head
@@ -199,7 +200,7 @@ def load(
         fit.check(checkpoint.source)
         elsewhere = added.layers(spec.config) if added else frozenset()
         bert = _build(checkpoint, spec, labels, fit, own_tokenizer, elsewhere)
-    return bert if added is None else merge_adapter(bert, added, str(adapter), str(path))
+    return bert if added is None else merge_adapter(bert, added, str(adapter), str(source))
 
 
 @printable.escape_errors()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kbert.checkpoints import fitting, formats, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
 from kbert.io.interrupted_saves import open_whole
@@ -99,8 +100,9 @@ class Inspection:
 
 
 @printable.escape_errors()
+@accept_old_names(path="source")
 def inspect(
-    path: str | os.PathLike,
+    source: str | os.PathLike,
     *,
     config: BertConfig | None = None,
     format: str | None = None,
@@ -109,7 +111,7 @@ def inspect(
     """Inspect a checkpoint of any format that `kbert.load` reads, without reading its weights.
 
     Args:
-        path: the name of a model, a folder or a file.
+        source: the name of a model, a folder or a file.
         config: the configuration, for files that have none.
         format: the format to read if a folder holds several: "transformers", "google",
             "keras_bert", "keras" or "keras_hub".
@@ -124,12 +126,12 @@ def inspect(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    with formats.open_checkpoint(path, config, format) as checkpoint:
+    with formats.open_checkpoint(source, config, format) as checkpoint:
         checkpoint, vocab_size, lowercase = _read_vocabulary(checkpoint)
         spec = checkpoint.spec
         ignored: tuple[str, ...] = ()
         if checkpoint.format in ("transformers", "google"):
-            with open_whole(checkpoint.vocabulary or formats.locate(path)) as whole:
+            with open_whole(checkpoint.vocabulary or formats.locate(source)) as whole:
                 ignored = setting_keys.list_ignored_keys(whole)
         fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
         copied = ["source", "format", "architecture", "left_out", "sentence", "notes"]

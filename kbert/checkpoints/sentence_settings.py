@@ -31,11 +31,17 @@ QUERY, DOCUMENT = "query", "document"  # the prompts that a search takes
 
 @dataclass(frozen=True, eq=False)
 class SentenceDense:
-    """A dense layer after the pooling."""
+    """A dense layer after the pooling.
 
-    kernel: "np.ndarray"  # float32 (inputs, outputs)
-    bias: "np.ndarray | None" = None  # float32 (outputs,)
-    activation: str = "tanh"  # Keras's name of the function
+    Attributes:
+        kernel: float32 (inputs, outputs).
+        bias: float32 (outputs,); None: it has none.
+        activation: Keras's name of the function.
+    """
+
+    kernel: "np.ndarray"
+    bias: "np.ndarray | None" = None
+    activation: str = "tanh"
 
     def __post_init__(self):
         if self.kernel.ndim != 2 or (self.bias is not None and self.bias.shape != self.shape[1:]):
@@ -152,10 +158,15 @@ class SentenceSettings:
 
 @dataclass(frozen=True)
 class CrossEncoderSettings:
-    """A cross-encoder's settings: how its single logit becomes a score."""
+    """A cross-encoder's settings: how its single logit becomes a score.
 
-    activation: str | None = None  # the path of torch's class, if the checkpoint has one
-    prompt: str = ""  # text put before the first text
+    Attributes:
+        activation: the path of torch's class; None: the checkpoint has none.
+        prompt: the text put before the first text.
+    """
+
+    activation: str | None = None
+    prompt: str = ""
 
 
 def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What every command has: examples in its --help, --quiet, colours where a terminal has them."""
 
+import copy
 import logging
 import os
 import shlex
@@ -41,6 +42,25 @@ def command(short_help: str, *examples: str, basic: str = ""):
     return click.command(cls=Command, short_help=short_help, examples=examples, basic=names)
 
 
+class Option(click.Option):
+    """An option that an old name gives too; its help and its errors show only the new one.
+
+    Args:
+        old: the name in older releases, such as "--path"; None: there is none.
+    """
+
+    def __init__(self, *arguments, old: str | None = None, **settings):
+        super().__init__(*arguments, **settings)
+        self.old = old
+
+    def add_to_parser(self, parser, ctx) -> None:
+        super().add_to_parser(parser, ctx)
+        if self.old is not None:
+            renamed = copy.copy(self)
+            renamed.opts = [self.old]
+            click.Option.add_to_parser(renamed, parser, ctx)
+
+
 class Command(click.Command):
     """A command with examples in its --help; the arguments are those of `command`."""
 
@@ -60,6 +80,8 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def parse_args(self, ctx, args):
+        if not ctx.resilient_parsing:  # as where the shell completes a line
+            self._name_new_options(args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
@@ -71,6 +93,16 @@ class Command(click.Command):
                 text = f"{error.message} What {option} was in older releases is called {value}."
                 raise click.BadParameter(text, error.ctx, error.param) from None
             raise
+
+    def _name_new_options(self, args: list[str]) -> None:
+        """Say on stderr what the options of older releases are called now."""
+        options = [param for param in self.params if isinstance(param, Option) and param.old]
+        end = args.index("--") if "--" in args else None
+        names = [arg.partition("=")[0] for arg in args[:end]]
+        for option in options:
+            if option.old in names:
+                new = max(option.opts, key=len)
+                click.echo(f"kbert: the option {option.old} is called {new} now", err=True)
 
     @property
     def example(self) -> str:

@@ -12,11 +12,17 @@ from kbert.data.corpus.text_files import FORMATS
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …", type=TextInput())
 READING = takes(
     option(
-        "--corpus-format format",
+        "--corpus-format",
         Choice(list(FORMATS)),
         "Format of CORPUS. Default: recognized from each file's first lines.",
     ),
-    option("--text-field NAME", str, "Field that holds the text, for JSON lines.", default="text"),
+    option(
+        "--text-column NAME",
+        str,
+        "Field that holds the text, for JSON lines.",
+        default="text",
+        old="--text-field",
+    ),
     option(
         "--language CODE", str, "Language, for splitting paragraphs into sentences.", default="en"
     ),
@@ -28,10 +34,11 @@ READING = takes(
 @option("--size N", int, "Number of tokens, including the special ones.", required=True)
 @option("-o --output", Output(), "Folder for the vocabulary.", required=True)
 @option(
-    "--lowercase/--cased",
+    "--uncased/--cased lowercase",
     bool,
-    "Lowercase the texts, or keep their case. Default: --lowercase.",
+    "Lowercase the texts, or keep their case. Default: --uncased.",
     default=True,
+    old="--lowercase",
 )
 @option("--min-frequency", int, "Smallest frequency of two pieces that are merged.", default=2)
 @option("--alphabet", int, "Maximum number of characters that get a token.", default=1000)

@@ -24,8 +24,11 @@ POOLING = option(
     f"How token vectors become one embedding: {', '.join(POOLINGS)}. Default: the checkpoint's "
     "own, else mean.",
 )
-LAYERS = option(
-    "--layers", POSITIVE, "With --pooling last: concatenate the last N hidden states. Default: 4."
+NUM_LAYERS = option(
+    "--num-layers",
+    POSITIVE,
+    "With --pooling last: concatenate the last N hidden states. Default: 4.",
+    old="--layers",
 )
 PROMPT_NAME = option(
     "--prompt-name NAME",
@@ -63,7 +66,7 @@ TEXT_PROMPT_NAME = option(
 @shared.LINES
 @option("-o --output", Output(), "File to write; it ends in .npy. Default: print the embeddings.")
 @option("--overwrite", bool, "Replace a file at --output.")
-@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT)
+@takes(POOLING, NUM_LAYERS, PROMPT_NAME, PROMPT)
 @option(
     "--normalize/--no-normalize",
     bool,
@@ -111,7 +114,7 @@ def _write_embeddings(embeddings, output: Path, overwrite: bool) -> None:
 )
 @shared.SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
-@takes(POOLING, LAYERS, PROMPT_NAME, PROMPT, LONG, shared.PRECISION, shared.JSON)
+@takes(POOLING, NUM_LAYERS, PROMPT_NAME, PROMPT, LONG, shared.PRECISION, shared.JSON)
 def similarity(source, texts, **options):
     """Print the similarity of each pair of texts, by the checkpoint's function or the cosine."""
     if len(texts) < 2:
@@ -136,16 +139,17 @@ def similarity(source, texts, **options):
 @command(
     "Search texts by their embeddings.",
     'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
-    'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --vectors vectors.npy',
+    'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --embeddings texts.npy',
 )
 @shared.SOURCE
 @click.argument("query")
 @takes(shared.TEXTS, shared.LINES)
 @option("--top-k", POSITIVE, "Number of texts to return.", default=TOP)
 @option(
-    "--vectors file FILE",
+    "--embeddings file FILE",
     Input(),
     "Embeddings of the texts, from kbert embed. Default: they are computed.",
+    old="--vectors",
 )
 @takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, shared.BATCH, shared.PRECISION, shared.JSON)
 def search(source, query, texts, lines, file, **options):
@@ -154,7 +158,7 @@ def search(source, query, texts, lines, file, **options):
     if file is not None:
         from kbert.data.npy_files import read_npy
 
-        options["vectors"] = read_npy(file)
+        options["embeddings"] = read_npy(file)
     with open_checkpoint(source) as bert:
         yield from _print_hits(kbert.search(bert, query, texts, **options))
 

@@ -24,6 +24,8 @@ class Accelerator:
     """An accelerator in kbert's table, "TPU" or "GPU".
 
     Attributes:
+        name: its name, such as "v5e".
+        kind: "TPU" or "GPU".
         memory: bytes of a chip.
         peak_flops: peak FLOP/s of a chip.
         bandwidth: bytes per second between a chip and its memory; None: unknown.
@@ -31,6 +33,7 @@ class Accelerator:
             multiply-adds, v4 and v5p 8, v6e 4 of 256 × 256; None: unknown.
         has_bfloat16: whether it multiplies bfloat16.
         slices: slices of a TPU, such as "4x4".
+        source: where the numbers are from.
     """
 
     name: str
@@ -50,7 +53,13 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Devices:
-    """Number of chips of one accelerator, as a user names them: "v5e:4x4", "H100:8"."""
+    """Number of chips of one accelerator, as a user names them: "v5e:4x4", "H100:8".
+
+    Attributes:
+        name: as the user wrote it.
+        accelerator: which one.
+        chips: their number.
+    """
 
     name: str
     accelerator: Accelerator

@@ -91,7 +91,12 @@ class LayerAccount:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over some layers, and their fractions of the whole model's sums, as exact fractions."""
+    """Sums over some layers, and their fractions of the whole model's sums, as exact fractions.
+
+    Attributes:
+        params, flops, activation_bytes: the sums.
+        params_share, flops_share, activation_share: their fractions of the whole model's.
+    """
 
     params: int
     flops: int
@@ -103,7 +108,13 @@ class Totals:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of one training step with Adam, in bytes."""
+    """Memory of one training step with Adam, in bytes.
+
+    Attributes:
+        weights, gradients: of all weights, and of those that are trained.
+        adam: both moments.
+        activations: what the backward pass reads.
+    """
 
     weights: int
     gradients: int
@@ -112,6 +123,7 @@ class Memory:
 
     @property
     def total(self) -> int:
+        """Sum of all four."""
         return self.weights + self.gradients + self.adam + self.activations
 
 

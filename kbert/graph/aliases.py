@@ -2,7 +2,8 @@
 
 The table is aliases.tsv; `kbert.heads` has those of heads and of their tasks. Aliases of heads,
 tasks and commands are accepted, and so is transformers' class name
-("BertForSequenceClassification"). Any other name raises an error with the right call.
+("BertForSequenceClassification"). So are the names that arguments had in older releases of kbert
+(`accept_old_names`). Any other name raises an error with the right call.
 """
 
 import inspect
@@ -117,10 +118,41 @@ def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator, with which a function also takes the old names of its arguments.
+
+    `new_names` are the new names by the old ones: `@accept_old_names(path="output")`. The first
+    use of an old name is logged, with the new name. The decorated function has them as `old_names`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function_name, reported = function.__qualname__.removesuffix(".__init__"), set()
+
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            for old, new in new_names.items():
+                if old not in options:
+                    continue
+                if new in options:
+                    raise TypeError(
+                        f"{function_name} got both {new} and {old}, its old name: leave {old} out"
+                    )
+                if old not in reported:
+                    _logger.warning("%s: the option %s is called %s now", function_name, old, new)
+                    reported.add(old)
+                options[new] = options.pop(old)
+            return function(*args, **options)
+
+        call.old_names = new_names  # type: ignore[attr-defined]  # the documentation lists them
+        return call
+
+    return decorate
+
+
 def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
     """Raise an AttributeError with the right call or a close name, of those that are known.
 
-    The owner is "kbert", "Bert" or "Tokenizer".
+    The owner is "kbert", "types", "Bert" or "Tokenizer".
     """
     way = table().get(owner, {}).get(name)
     head = resolve("head", name)

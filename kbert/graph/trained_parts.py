@@ -47,7 +47,10 @@ ON = f"name matrices between commas, of {', '.join(MATRICES)}"
 class AdaptedMatrix(NamedTuple):
     """A matrix with an adapter: W + scale · B·A, A (rank, inputs) and B (outputs, rank).
 
-    `block` is its encoder block, from 1; `name` is one of `MATRICES`.
+    Attributes:
+        block: its encoder block, from 1.
+        name: one of `MATRICES`, such as "query".
+        inputs, outputs: its sizes.
     """
 
     block: int

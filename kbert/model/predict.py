@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbert.graph import names
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import require_positive
 from kbert.model.summary import ids_of
 
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     import keras
 
 
+@accept_old_names(marks="mask_positions")
 def predict(
     model: "keras.Model",
     token_ids: ArrayLike,
     segment_ids: ArrayLike | None = None,
-    marks: ArrayLike | None = None,
+    mask_positions: ArrayLike | None = None,
     *,
     batch_size: int = 32,
 ) -> dict[str, np.ndarray]:
@@ -27,8 +29,8 @@ def predict(
         model: from `build_bert` or another `build_…` function.
         token_ids: whole numbers (B, S), or one sequence (S,), padded with the padding token.
         segment_ids: whole numbers of the same shape; None: all 0.
-        marks: the third input, if the model has one: Input-Masked (B, S) or Input-Positions (B, M);
-            None: all 0.
+        mask_positions: the third input, if the model has one: Input-Masked (B, S), not 0 where a
+            token is predicted, or Input-Positions (B, M), the positions of these; None: all 0.
         batch_size: sequences per batch.
 
     Returns:
@@ -59,14 +61,17 @@ def predict(
     if len(model.inputs) > len(inputs):
         expected = model.inputs[-1]
         shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
-        third = np.zeros(shape, "int32") if marks is None else np.atleast_2d(_whole(marks, "marks"))
-        if third.shape != shape:
+        if mask_positions is None:
+            mask_positions = np.zeros(shape, "int32")
+        mask_positions = np.atleast_2d(_whole(mask_positions, "mask_positions"))
+        if mask_positions.shape != shape:
             raise ValueError(
-                f"marks ({expected.name}) must have the shape {shape}, got {third.shape}"
+                f"mask_positions ({expected.name}) must have the shape {shape}, got "
+                f"{mask_positions.shape}"
             )
         if expected.name == names.MASKED_POSITIONS:
-            check_ids(third, token_ids.shape[1], "marks", "the sequence")
-        inputs.append(third)
+            check_ids(mask_positions, token_ids.shape[1], "mask_positions", "the sequence")
+        inputs.append(mask_positions)
     outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     return dict(zip(model.output_names, map(np.asarray, outputs), strict=True))

@@ -6,16 +6,18 @@ import keras
 from keras import ops
 
 from kbert.graph import names
+from kbert.graph.aliases import accept_old_names
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.heads import AttentionWeights, Extract, Maskless, QueriesAndKeys
 from kbert.model.summary import ids_of
 
 
-def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
+@accept_old_names(blocks="layers")
+def build_hidden_states(model: keras.Model, *, layers: Sequence[int] | None = None) -> BertModel:
     """Build a model that outputs the hidden states of `model`. The weights are shared.
 
     Args:
-        blocks: indices of the hidden states: 0 is the output of the embeddings, 1 … L those of the
+        layers: indices of the hidden states: 0 is the output of the embeddings, 1 … L those of the
             encoder blocks, −1 the last. None: all, from 0 to L.
 
     Returns:
@@ -23,20 +25,21 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
         float (B, S, H), named after its layer.
 
     Raises:
-        ValueError: a block that the model does not have.
+        ValueError: a layer that the model does not have.
     """
-    chosen = _choose_blocks(model, blocks, first=0)
-    states = [model.get_layer(names.encoder_output(block)).output for block in chosen]
+    blocks = _choose_blocks(model, layers, first=0)
+    states = [model.get_layer(names.encoder_output(block)).output for block in blocks]
     return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
+@accept_old_names(blocks="layers")
 def build_attention_maps(
-    model: keras.Model, *, blocks: Sequence[int] | None = None, vectors: bool = False
+    model: keras.Model, *, layers: Sequence[int] | None = None, vectors: bool = False
 ) -> BertModel:
     """Build a model that outputs the attention probabilities of `model`. The weights are shared.
 
     Args:
-        blocks: the encoder blocks, 1 … L; −1 is the last. None: all.
+        layers: the encoder blocks, 1 … L; −1 is the last. None: all.
         vectors: whether to output each block's queries and keys too.
 
     Returns:
@@ -46,10 +49,10 @@ def build_attention_maps(
         probabilities are softmax(q·k/√D).
 
     Raises:
-        ValueError: a block that the model does not have.
+        ValueError: a layer that the model does not have.
     """
     maps, others = [], []
-    for block in _choose_blocks(model, blocks, first=1):
+    for block in _choose_blocks(model, layers, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
         policy, name = attention.dtype_policy, attention.name
@@ -60,23 +63,23 @@ def build_attention_maps(
     return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
 
 
-def _choose_blocks(model, blocks: Sequence[int] | None, first: int) -> list[int]:
+def _choose_blocks(model, layers: Sequence[int] | None, first: int) -> list[int]:
     suffix = f"-{names.ATTENTION}"
     last = sum(layer.name.endswith(suffix) for layer in model.layers)
     if not last:
         raise ValueError(
             f"model must be one that kbert built, got {model.name!r}: no encoder block"
         )
-    if blocks is not None and (not isinstance(blocks, Sequence) or not blocks):
-        raise ValueError(f"blocks must be a list of block numbers such as [-1], got {blocks!r}")
-    if blocks is None:
+    if layers is not None and (not isinstance(layers, Sequence) or not layers):
+        raise ValueError(f"layers must be a list of numbers such as [-1], got {layers!r}")
+    if layers is None:
         return list(range(first, last + 1))
-    for block in blocks:
-        if not (first <= block <= last or first - last - 1 <= block < 0):
+    for layer in layers:
+        if not (first <= layer <= last or first - last - 1 <= layer < 0):
             raise ValueError(
-                f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {block}"
+                f"layers must be {first} … {last} or −1 … {first - last - 1}, got {layer}"
             )
-    return [last + 1 + block if block < 0 else block for block in blocks]
+    return [last + 1 + layer if layer < 0 else layer for layer in layers]
 
 
 def cut_embeddings(model: keras.Model) -> keras.Model:
@@ -155,17 +158,17 @@ class TokenPooling(Maskless):
         return (input_shape[0], input_shape[2])
 
 
-def build_pooled(model: keras.Model, pooling, layers: int = 1, dense=(), skip: int = 0):
+def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), skip: int = 0):
     """Build a model from Input-Token and Input-Segment to one vector per text; shares the weights.
 
     Args:
         pooling: one of `kbert.checkpoints.sentence_settings.POOLINGS`, or several, side by side.
-        layers: for "last", how many hidden states stand side by side, the last one last.
+        num_layers: for "last", how many hidden states stand side by side, the last one last.
         dense: `kbert.checkpoints.sentence_settings.SentenceDense`, layers after the pooling.
         skip: tokens at a text's beginning that are not pooled.
     """
-    blocks = list(range(-layers, 0)) if pooling == "last" else [-1]
-    states = build_hidden_states(model, blocks=blocks)
+    layers = list(range(-num_layers, 0)) if pooling == "last" else [-1]
+    states = build_hidden_states(model, layers=layers)
     embeddings = []
     for how in [pooling] if isinstance(pooling, str) else pooling:
         if how == "last":

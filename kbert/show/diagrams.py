@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.graph import closed_form, names
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -68,20 +69,21 @@ _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 
 
 @printable.escape_errors()
+@accept_old_names(model="source", path="output")
 def plot(
-    model: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
-    path: str | os.PathLike,
+    source: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
+    output: str | os.PathLike,
     *,
     collapse: bool = True,
 ) -> Path:
     """Draw a functional model: each layer with its type, output shape and parameters.
 
     Args:
-        model: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
+        source: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
             `BertConfig`, which draws its `build_bert`; or any `GraphSpec`. The last four are drawn
             from the closed forms, without Keras; `verify` proves that they equal the built graph.
-        path: the picture's path. Its ending chooses the format: .png, .svg, .pdf, .dot (Graphviz's
-            language) or .mmd (Mermaid's). The same graph gives the same bytes.
+        output: the picture's path. Its ending chooses the format: .png, .svg, .pdf, .dot
+            (Graphviz's language) or .mmd (Mermaid's). The same graph gives the same bytes.
         collapse: whether to draw identical encoder blocks once, in a frame with their number.
 
     Returns:
@@ -92,15 +94,15 @@ def plot(
             also for a model that is not functional.
         RuntimeError: Graphviz failed.
     """
-    path = check_path(path)
-    if isinstance(model, (str, os.PathLike, BertConfig)):
-        model = GraphSpec.of(model)
-    if isinstance(model, GraphSpec):
-        layers = closed_form.rows(model)
+    path = check_path(output)
+    if isinstance(source, (str, os.PathLike, BertConfig)):
+        source = GraphSpec.of(source)
+    if isinstance(source, GraphSpec):
+        layers = closed_form.rows(source)
     else:
         from kbert.model.summary import model_rows
 
-        layers = model_rows(model)
+        layers = model_rows(source)
     layers, blocks = collapse_blocks(layers) if collapse else (layers, 0)
     ending = path.suffix.lower()
     if ending == ".mmd":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 
@@ -36,14 +37,15 @@ class HeadsReport:
         )
 
 
+@accept_old_names(length="seq_len")
 def compare_heads(
-    config: BertConfig | str | os.PathLike = "base", *, length: int = 7, built: bool = True
+    config: BertConfig | str | os.PathLike = "base", *, seq_len: int = 7, built: bool = True
 ) -> HeadsReport:
     """Compute one attention layer twice, with whole matrices and head by head, and compare.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
-        length: number of tokens of the random input (1, length, H).
+        seq_len: number of tokens of the random input (1, S, H).
         built: whether the whole layer is Keras's; else NumPy computes the same equations.
 
     Returns:
@@ -51,9 +53,9 @@ def compare_heads(
         the difference of its output and Σ head_i · W_O,i + b, in float32.
     """
     config = get_config(config)
-    length = require_positive("length", length)
+    seq_len = require_positive("seq_len", seq_len)
     heads, size = config.num_attention_heads, config.head_size
-    x = np.random.default_rng(0).standard_normal((length, config.hidden_size), "float32")
+    x = np.random.default_rng(0).standard_normal((seq_len, config.hidden_size), "float32")
     compute = _compute_with_keras if built else _compute_with_numpy
     kernels, output_kernel, output = compute(x, heads, size)
     differences, projected = {}, []

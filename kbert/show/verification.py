@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints import weight_names
 from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.closed_form import COLUMNS, Row
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import SETTINGS, read_config
@@ -26,7 +27,13 @@ _ARTICLE = '"Understanding BERT architecture"'  # its summary of 112 rows
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that differs between two sources."""
+    """A value that differs between two sources.
+
+    Attributes:
+        where: the layer, weight or number that it is of.
+        what: the column, such as "params", in which it differs.
+        expected, found: the values of the two sources.
+    """
 
     where: str
     what: str
@@ -39,7 +46,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of two sources: how much was compared, and the differences."""
+    """A comparison of two sources: how much was compared, and the differences.
+
+    Attributes:
+        found, expected: the names of the two sources, such as "graph" and "closed forms".
+        amount: how much was compared, in words.
+        differences: the values that differ.
+    """
 
     found: str
     expected: str
@@ -133,15 +146,16 @@ class VerificationReport:
         return text[0].upper() + text[1:]
 
 
+@accept_old_names(subject="source")
 def verify(
-    subject: "keras.Model | BertConfig | str | os.PathLike | None" = None,
+    source: "keras.Model | BertConfig | str | os.PathLike | None" = None,
     *,
     config: BertConfig | str | os.PathLike | None = None,
 ) -> VerificationReport:
     """Compare a graph with the closed forms and, if there is one, with its published table.
 
     Args:
-        subject: None: `base` with every check; a preset's name, a path to a JSON file or a
+        source: None: `base` with every check; a preset's name, a path to a JSON file or a
             `BertConfig`, which is built; or your own functional `keras.Model`.
         config: the configuration, if the model's layers do not determine it.
 
@@ -153,24 +167,24 @@ def verify(
     """
     from kbert.model.summary import model_rows, read_spec_arguments
 
-    if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
+    if source is None or isinstance(source, (str, BertConfig)) or hasattr(source, "__fspath__"):
         from kbert.model.deferred import build_outline
 
-        config = get_config("base" if subject is None else subject)
-        subject = build_outline(GraphSpec.of(config))
-    config = config_of(subject) if config is None else get_config(config)
-    arguments = read_spec_arguments(subject)
+        config = get_config("base" if source is None else source)
+        source = build_outline(GraphSpec.of(config))
+    config = config_of(source) if config is None else get_config(config)
+    arguments = read_spec_arguments(source)
     expected = closed_form.rows(GraphSpec(config, **arguments))
-    differences = compare_summaries(model_rows(subject), expected)
+    differences = compare_summaries(model_rows(source), expected)
     amount = f"{len(expected)} rows × 5 columns"
     comparisons = [Comparison("graph", "closed forms", amount, differences)]
-    comparisons.append(_compare_weights(subject, config))
+    comparisons.append(_compare_weights(source, config))
     is_document = arguments == {"head": "pretraining", "seq_len": 512}
     if _sizes(config) != _sizes(base) or not is_document:
         return VerificationReport((*comparisons, *_compare_parameters(config)))
     from kbert.graph.reference.errata import errata
 
-    return VerificationReport((*comparisons, *_compare_documents(subject, config)), errata())
+    return VerificationReport((*comparisons, *_compare_documents(source, config)), errata())
 
 
 def config_of(model) -> BertConfig:

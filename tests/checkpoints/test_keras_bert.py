@@ -118,7 +118,7 @@ def test_keras_bert_encoders_give_its_features(peer, name, caplog):
     (expected,) = theirs(peer, name)
     if name == "several":  # the last blocks, joined
         assert "its output joins several blocks" in caplog.text
-        states = kbert.build_hidden_states(bert.model, blocks=[-2, -1])
+        states = kbert.build_hidden_states(bert.model, layers=[-2, -1])
         ids = arrays_of(peer / "ids.npz")
         found = list(kbert.predict(states, ids["token_ids"], ids["segment_ids"]).values())
         found = np.concatenate(found, axis=-1)

@@ -183,9 +183,9 @@ def test_similarity_prints_a_matrix_or_a_list(ok, saved):
 
 def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     out = tmp_path / "vectors.npy"
-    says = ok("embed", "encoder", "lines.txt", "-o", out, "--pooling", "last", "--layers", 2)
+    says = ok("embed", "encoder", "lines.txt", "-o", out, "--pooling", "last", "--num-layers", 2)
     assert says == f"wrote {out}: 13 × 48 float32\n"
-    wanted = embed(saved[1]["encoder"], TEXTS, pooling="last", layers=2)
+    wanted = embed(saved[1]["encoder"], TEXTS, pooling="last", num_layers=2)
     assert_allclose(np.load(out), wanted, atol=1e-6)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat\n\ndog")))
     ok("embed", "encoder", "-", "-o", out, "--overwrite", "--normalize")

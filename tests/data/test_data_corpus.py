@@ -89,7 +89,7 @@ def test_json_file_is_not_read_as_plain_text(tmp_path, name, content):
     path = write(tmp_path, name, content)
     with pytest.raises(ValueError, match=f"{name}, line 1 must be a JSON object"):
         list(read_documents(path))
-    assert list(read_documents(path, format="sentences"))  # where somebody says that it is text
+    assert list(read_documents(path, corpus_format="sentences"))  # as the user says
 
 
 def test_wikitext_2_has_its_articles_and_no_headings():
@@ -152,7 +152,7 @@ def test_missing_and_damaged_corpus_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="got none"):
         corpus.find_files([])
     with pytest.raises(ValueError, match="format must be one of sentences, wikitext, jsonl"):
-        list(read_documents(tmp_path, format="xml"))
+        list(read_documents(tmp_path, corpus_format="xml"))
     cut = write(tmp_path, "cut.txt.gz", "Many words. " * 1000)
     cut.write_bytes(cut.read_bytes()[:-9])
     with pytest.raises(OSError, match=r"whole .gz file"):

@@ -58,7 +58,7 @@ def test_other_files_in_the_folder_stay(tmp_path):
     text = tmp_path.parent / f"{tmp_path.name}.txt"
     text.write_bytes(b"\xff\n")  # the shards are given up
     with pytest.raises(ValueError, match="UTF-8"):
-        prepare(text, folders()[0], tmp_path, format="sentences")
+        prepare(text, folders()[0], tmp_path, corpus_format="sentences")
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD)
     for name in names:
         assert (tmp_path / name).read_text() == "mine"

@@ -81,7 +81,7 @@ def test_labelled_data_and_lines_with_a_mark_of_utf_16_are_read(tmp_path, encodi
     path.write_bytes((mark + "one\nzwö\n").encode(encoding))
     assert read_lines(str(path)) == ["one", "zwö"]
     with pytest.raises(ValueError, match=r"a\.tsv.*UTF-8"):
-        list(read_documents(path, format="sentences"))
+        list(read_documents(path, corpus_format="sentences"))
 
 
 @pytest.mark.parametrize("kind", NO_TEXT)
@@ -121,7 +121,7 @@ def test_a_table_is_no_corpus(tmp_path, capsys, monkeypatch, command, name):
     monkeypatch.chdir(tmp_path)
     content = b"text,label\na film,1\n" * 9
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-    kbert.train_vocab([tmp_path / name], 40, tmp_path / "vocabulary", format="sentences")
+    kbert.train_vocab([tmp_path / name], 40, tmp_path / "vocabulary", corpus_format="sentences")
     options = ["--size", "40"] if command == "vocab" else ["--vocab", "vocabulary"]
     done = kbert_command(capsys, command, name, *options, "-o", "new")
     assert (done.status, done.err.count("\n")) == (2, 1)

@@ -55,6 +55,6 @@ def test_search_and_shards_refuse_such_a_file(saved, corpus, tmp_path, capsys):
     with (tmp_path / "v.npy").open("ab") as file:
         file.write(bytes(8))
     (tmp_path / "texts.txt").write_text("a cat\na dog\n")
-    options = ["--lines", tmp_path / "texts.txt", "--vectors", tmp_path / "v.npy"]
+    options = ["--lines", tmp_path / "texts.txt", "--embeddings", tmp_path / "v.npy"]
     done = command(capsys, "search", saved[0] / "encoder", "cat", *options)
     assert done.status == 2 and "v.npy" in done.err and done.err.count("\n") == 1

@@ -59,7 +59,7 @@ def test_view_of_a_model_has_no_spec(small, tmp_path):
     model = kbert.build_encoder(small, seq_len=7)
     views = [
         kbert.build_hidden_states(model),
-        kbert.build_attention_maps(model, blocks=[-1]),
+        kbert.build_attention_maps(model, layers=[-1]),
     ]
     for view in views:
         assert view.spec is None

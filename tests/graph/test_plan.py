@@ -235,7 +235,7 @@ def test_plan_command_prints_memory_time_and_json(capsys):
         capsys, "plan", "large", "--gpu", "L4", "--batch-size", 4096, "--precision", "float32"
     )
     assert "DOES NOT FIT" in small.out and "no peak for float32" in small.out
-    own = run(capsys, "plan", "base", "--peak", "9T", "--memory", "7GiB", "--batch-size", "3")
+    own = run(capsys, "plan", "base", "--peak-flops", "9T", "--memory", "7GiB", "--batch-size", "3")
     assert own.status == 0 and "7 GiB and 9 TFLOP/s\n(peak and memory as given)" in own.out
     alone = run(capsys, "plan", "base", "--peak-flops", "9T")
     assert alone.status == 2 and "--peak-flops and --memory go together" in alone.err

@@ -199,8 +199,8 @@ def test_id_out_of_range_is_named_with_its_position(model, nothing_computed, arg
 @pytest.mark.parametrize("value", [17, -1])
 def test_mask_position_out_of_range_is_named_with_its_index(gathered, nothing_computed, value):
     marks = [[1, 2], [3, value], [0, 0]]
-    with pytest.raises(ValueError, match=rf"marks\[1, 1\] .* 0 … 16, got {value}$"):
-        predict(gathered, ids(), marks=marks)
+    with pytest.raises(ValueError, match=rf"mask_positions\[1, 1\] .* 0 … 16, got {value}$"):
+        predict(gathered, ids(), mask_positions=marks)
 
 
 def test_smallest_and_largest_ids_are_accepted(model, small):
@@ -250,8 +250,8 @@ def test_models_that_are_not_bert_are_refused():
 
 @pytest.mark.parametrize("blocks", [[4], [-5], [0, 1, 99]])
 def test_missing_encoder_block_is_named(model, blocks):
-    with pytest.raises(ValueError, match=rf"blocks must be 0 … 3 .*got {blocks[-1]}$"):
-        kbert.build_hidden_states(model, blocks=blocks)
+    with pytest.raises(ValueError, match=rf"layers must be 0 … 3 .*got {blocks[-1]}$"):
+        kbert.build_hidden_states(model, layers=blocks)
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,12 @@ def test_missing_encoder_block_is_named(model, blocks):
     [
         (lambda c: account(c, head=["encoder"]), "head must be one of"),
         (lambda c: account(c, dtype=["float32"]), "dtype must be one of"),
-        (lambda c: kbert.compare_heads(c, length=0), "length must be a whole number"),
+        (lambda c: kbert.compare_heads(c, seq_len=0), "seq_len must be a whole number"),
         (lambda c: predict("base", [[1]]), "model must be one that kbert built, .* got str"),
         (lambda c: predict(kbert.build_encoder(c), [[1]], batch_size=0), "batch_size must"),
-        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), blocks=3), "blocks must be"),
-        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), blocks=[]), "blocks must be"),
-        (lambda c: kbert.build_attention_maps(kbert.build_encoder(c), blocks=[0]), "1 … 3 .*got 0"),
+        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), layers=3), "layers must be"),
+        (lambda c: kbert.build_hidden_states(kbert.build_encoder(c), layers=[]), "layers must be"),
+        (lambda c: kbert.build_attention_maps(kbert.build_encoder(c), layers=[0]), "1 … 3 .*got 0"),
         (
             lambda c: kbert.build_encoder(c).summary(layer_range=["(", "MLM"]),
             r"layer_range must be patterns, got '\('",

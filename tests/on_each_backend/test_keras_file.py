@@ -276,7 +276,7 @@ def test_file_of_another_model_names_that_model(small, tmp_path):
             ["around one", "model.get_layer('bert_encoder').save(…)"],
         ),
         (keras.Model(bert.inputs, more), ["more (Dense) added"]),
-        (kbert.build_hidden_states(bert, blocks=[1]), ["got another"]),
+        (kbert.build_hidden_states(bert, layers=[1]), ["got another"]),
     ):
         model.save(tmp_path / "other.keras")
         refused(tmp_path / "other.keras", *parts)

@@ -119,8 +119,8 @@ def test_compiled_outputs_equal_uncompiled(small, peer, fill, ids, backend):
 def test_probes_leave_the_model_as_it_was(small):
     model = kbert.build_bert(small, seq_len=7)
     rows = kbert.model_rows(model)
-    maps = kbert.build_attention_maps(model, blocks=[-1, 1])
-    states = kbert.build_hidden_states(model, blocks=[0, 2, -1])
+    maps = kbert.build_attention_maps(model, layers=[-1, 1])
+    states = kbert.build_hidden_states(model, layers=[0, 2, -1])
     assert kbert.model_rows(model) == rows
     assert maps.output_names == [
         "Encoder-2-MultiHeadSelfAttention-Weights",

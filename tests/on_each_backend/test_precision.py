@@ -62,7 +62,7 @@ def test_bfloat16_embeddings_are_near_transformers(folders, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     bert = kbert.load(folders / "BertModel")
     layers = 2 if pooling == "last" else None
-    found = kbert.embed(bert, TEXTS, pooling=pooling, layers=layers, batch_size=4, **BFLOAT16)
+    found = kbert.embed(bert, TEXTS, pooling=pooling, num_layers=layers, batch_size=4, **BFLOAT16)
     assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
     error = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
     assert 2**-12 < error.max() < SHARE  # in float32 it is 2⁻²⁰

@@ -128,7 +128,7 @@ def test_attention_maps_survive_saving(small, peer, fill, ids, tmp_path):
 
     model = kbert.build_encoder(small, seq_len=11)
     fill(model, small, peer())
-    maps = kbert.build_attention_maps(model, blocks=[2])
+    maps = kbert.build_attention_maps(model, layers=[2])
     maps.save(tmp_path / "maps.keras")
     loaded = keras.saving.load_model(tmp_path / "maps.keras")
     assert_allclose(loaded.predict(ids, verbose=0), maps.predict(ids, verbose=0), atol=1e-6)

@@ -78,7 +78,7 @@ def test_answer_is_the_best_span_of_all_windows(folders, expected):
 def test_embeddings_equal_transformers_hidden_states_pooled(folders, encoder, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     layers = 2 if pooling == "last" else None
-    found = kbert.embed(encoder, TEXTS, pooling=pooling, layers=layers, batch_size=4)
+    found = kbert.embed(encoder, TEXTS, pooling=pooling, num_layers=layers, batch_size=4)
     assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
     assert_allclose(found, wanted, atol=1e-5)
 

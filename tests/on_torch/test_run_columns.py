@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.labelled_texts import QUIET
@@ -103,6 +104,14 @@ def test_tuples_have_no_columns(run, make):
     rows = [(row["text"], row["mood"]) for row in ROWS]
     found = kbert.evaluate(run.folder, "classify", make(rows))
     assert found == pytest.approx(run.metrics, rel=1e-5)
+
+
+def test_run_is_trained_and_evaluated_on_a_tuple_of_columns(run, bert, tmp_path):
+    """As on the same rows, bit for bit."""
+    columns = [row["text"] for row in ROWS], np.array([row["mood"] for row in ROWS])
+    assert kbert.evaluate(run.folder, "classify", columns) == pytest.approx(run.metrics, rel=1e-5)
+    done = kbert.finetune(bert, "classify", train=columns, dev=columns, **SMALL)
+    assert done.metrics == run.metrics
 
 
 def test_numbered_columns_of_a_run_are_those_of_files(bert, tmp_path):

@@ -99,8 +99,11 @@ def test_bad_embed_options_are_refused(bert):
         ({"max_length": 2}, "max_length must be at least 3"),
         ({"max_length": 1000}, "max_length must be at most 17, as many tokens as the model has"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
-        ({"pooling": "last", "layers": 3}, "layers must be at most the model's 2, got 3"),
-        ({"layers": 2}, "layers goes with pooling='last', got pooling='mean': leave it out"),
+        ({"pooling": "last", "num_layers": 3}, "num_layers must be at most the model's 2, got 3"),
+        (
+            {"num_layers": 2},
+            "num_layers goes with pooling='last', got pooling='mean'",
+        ),
         ({"pooling": "sum"}, "pooling must be one of mean, cls, .*, pooler, last, got 'sum'"),
         ({"pooling": "avg"}, "last, got 'avg': did you mean mean?"),
         ({"pooling": "POOL_MAX"}, "did you mean max?"),

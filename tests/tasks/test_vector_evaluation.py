@@ -61,7 +61,7 @@ def test_search_equals_sentence_transformers(berts, monkeypatch):
     monkeypatch.setattr(inference, "_AT_ONCE", 50)
     monkeypatch.setattr(inference, "embed", lambda bert, texts, **_: vectors[: len(texts)])
     texts = [f"text {n}" for n in range(23)]
-    found = kbert.search(berts["encoder"], ["query"] * 17, texts, vectors=vectors[17:])
+    found = kbert.search(berts["encoder"], ["query"] * 17, texts, embeddings=vectors[17:])
     assert [[hit.place for hit in row] for row in found] == expected["retrieval.places"].tolist()
     scores = [[hit.score for hit in row] for row in found]
     assert_allclose(scores, expected["retrieval.scores"], atol=1e-6)
@@ -75,10 +75,10 @@ def test_search_orders_by_cosine_of_embed(berts):
     hits = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3)
     assert hits[0].text == SEVERAL[4] and hits[0].score == pytest.approx(1.0)
     assert [hit.place for hit in hits] == np.argsort(-cosines, kind="stable")[:3].tolist()
-    assert kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors) == hits
-    large = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors * 1e30)
+    assert kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, embeddings=vectors) == hits
+    large = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, embeddings=vectors * 1e30)
     assert [hit.score for hit in large] == pytest.approx([hit.score for hit in hits])
-    cut = kbert.search(bert, SEVERAL[4], SEVERAL, vectors=vectors[:, :5])
+    cut = kbert.search(bert, SEVERAL[4], SEVERAL, embeddings=vectors[:, :5])
     assert len(cut) == 10 and cut[0].score == pytest.approx(1.0)
     assert kbert.rank(bert, SEVERAL[4], SEVERAL)[:3] == hits
 
@@ -113,18 +113,18 @@ def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
 REFUSED = {
     "one text": (dict(texts="cat"), "texts must be a list of str, got one str"),
     "top_k": (dict(top_k=0), "top_k must be a whole number of at least 1, got 0"),
-    "count": (dict(vectors=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
-    "kind": (dict(vectors=np.ones((2, 24), int)), "vectors must be floats"),
+    "count": (dict(embeddings=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
+    "kind": (dict(embeddings=np.ones((2, 24), int)), "embeddings must be floats"),
     "not finite": (
-        dict(vectors=np.array([[1.0] * 24, [np.nan] * 24])),
-        "vectors must be finite, got NaN or infinity in 1 of 2 rows, counted from 0: 1",
+        dict(embeddings=np.array([[1.0] * 24, [np.nan] * 24])),
+        "embeddings must be finite, got NaN or infinity in 1 of 2 rows, counted from 0: 1",
     ),
     "infinite": (
-        dict(vectors=np.array([[-np.inf] * 24, [1.0] * 24])),
+        dict(embeddings=np.array([[-np.inf] * 24, [1.0] * 24])),
         "in 1 of 2 rows, counted from 0: 0",
     ),
     "longer": (
-        dict(vectors=np.ones((2, 25))),
+        dict(embeddings=np.ones((2, 25))),
         "must have 24 numbers or fewer per text",
     ),
 }
@@ -154,7 +154,7 @@ def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     lines, vectors = ["--lines", tmp_path / "texts.txt"], tmp_path / "vectors.npy"
     hits = kbert.search(bert, "red cat", SEVERAL, top_k=3)
     np.save(vectors, kbert.embed(bert, SEVERAL))
-    options = ["--top-k", 3, "--vectors", vectors, "--format", "json"]
+    options = ["--top-k", 3, "--embeddings", vectors, "--format", "json"]
     done = kbert_command(capsys, "search", folder, "red cat", *lines, *options)
     assert done.status == 0
     for found, hit in zip(json.loads(done.out), hits, strict=True):
@@ -164,7 +164,9 @@ def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     first, second = done.out.splitlines()[0].split()[:2]
     assert (float(first), int(second)) == (round(hits[0].score, 4), hits[0].place + 1)
     (tmp_path / "no.npy").write_text("no array")
-    done = kbert_command(capsys, "search", folder, "cat", *lines, "--vectors", tmp_path / "no.npy")
+    done = kbert_command(
+        capsys, "search", folder, "cat", *lines, "--embeddings", tmp_path / "no.npy"
+    )
     assert done.status == 2 and done.err.count("\n") == 1 and "a whole .npy file" in done.err
     done = kbert_command(capsys, "search", folder, "cat")
     assert done.status == 2 and "give texts or --lines FILE, got neither" in done.err

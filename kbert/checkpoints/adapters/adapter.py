@@ -24,7 +24,12 @@ from kbert.io.wording import first_few
 
 
 class Pair(NamedTuple):
-    """Adapter of one matrix: float32 A (rank, inputs), B (outputs, rank), and the scale of B·A."""
+    """Adapter of one matrix.
+
+    Attributes:
+        a, b: float32 A (rank, inputs) and B (outputs, rank).
+        scale: the factor of B·A.
+    """
 
     a: np.ndarray
     b: np.ndarray
@@ -35,21 +40,29 @@ class Pair(NamedTuple):
 class LoraAdapter:
     """The LoRA adapters of a model's matrices, and other weights that were trained with them.
 
-    Attributes without a comment are those of `kbert.Bert`; None: unknown.
+    Attributes:
+        pairs: the adapters by (block, from 1; matrix, one of `MATRICES`).
+        saved: other weights, the head's, by transformers' names without the family's prefix
+            ("bert.").
+        column: the family of those names; None: BERT or RoBERTa.
+        head, labels, problem_type, split_punctuation: as of `kbert.Bert`; None: unknown.
+        base: `digest` of the matrices that it was trained on.
+        base_path: the path of the base, or its name on a hub with the commit.
+        dropout: dropout rate of the input of A in training.
+        merged: `digest` of the matrices with the adapter; None: it is not merged.
     """
 
-    pairs: Mapping[tuple[int, str], Pair]  # by block, from 1, and matrix, a name of `MATRICES`
-    # other weights, the head's, by transformers' names without the family's prefix ("bert.")
+    pairs: Mapping[tuple[int, str], Pair]
     saved: Mapping[str, np.ndarray]
-    column: str | None = None  # the family of those names; None: BERT or RoBERTa
+    column: str | None = None
     head: str | None = None
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
     split_punctuation: str | None = None
-    base: str | None = None  # `digest` of the matrices that it was trained on
-    base_path: str | None = None  # the path of the base, or its name on a hub with the commit
-    dropout: float = 0.0  # of the input of A in training
-    merged: str | None = None  # `digest` of the matrices with the adapter; None: it is not merged
+    base: str | None = None
+    base_path: str | None = None
+    dropout: float = 0.0
+    merged: str | None = None
 
     @property
     def num_labels(self) -> int | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from kbert.checkpoints.hub import hugging_face, kaggle
 from kbert.checkpoints.hub.names import SOURCE_FILE, ModelName, explain_missing, list_known_models
 from kbert.checkpoints.hub.needed_files import choose_files
+from kbert.graph.aliases import accept_old_names
 from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.folders import atomic_folder
@@ -80,7 +81,8 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
 
 
 @printable.escape_errors()
-def download(name: str, folder: str | os.PathLike | None = None) -> Path:
+@accept_old_names(folder="output")
+def download(name: str, output: str | os.PathLike | None = None) -> Path:
     """Download the newest commit of a model: the files that kbert reads, weights in one format.
 
     `load` opens what is in the cache without asking for a newer commit. Without a network this
@@ -89,7 +91,7 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     Args:
         name: such as "bert-base-uncased", "google-bert/bert-base-uncased@COMMIT",
             "kaggle://keras/bert/keras/bert_base_en".
-        folder: a new or empty folder to copy the files to; None: they stay in the cache of
+        output: a new or empty folder to copy the files to; None: they stay in the cache of
             Hugging Face or Kaggle, where `load` finds them by the name.
 
     Returns:
@@ -97,7 +99,7 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
 
     Raises:
         FileNotFoundError: no such model or revision, or no weights that kbert reads.
-        FileExistsError: `folder` is not empty.
+        FileExistsError: `output` is not empty.
         PermissionError: a model that is gated or private.
         ConnectionError: no network.
         OSError: the cache or the folder cannot be written.
@@ -105,9 +107,9 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     if ModelName.parse(os.fspath(name)) is None and Path(name).exists():
         raise ValueError(f"{name} is a local path: there is nothing to download")
     parsed = _parse(name, local=False)
-    if folder is None:
+    if output is None:
         return fetch(parsed, update=True)
-    folder = Path(folder)
+    folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} must be a new or an empty folder")
     source = fetch(parsed, update=True)

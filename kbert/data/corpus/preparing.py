@@ -43,14 +43,15 @@ SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 
 
 @printable.escape_errors()
+@aliases.accept_old_names(format="corpus_format", text_field="text_column")
 @aliases.answer_old_names
 def prepare(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     vocab: str | os.PathLike | Tokenizer,
     output: str | os.PathLike,
     *,
-    format: str | None = None,
-    text_field: str = "text",
+    corpus_format: str | None = None,
+    text_column: str = "text",
     language: str = "en",
     lowercase: bool | None = None,
     processes: int | None = None,
@@ -67,8 +68,9 @@ def prepare(
         corpus: files, folders or globs, also compressed with gzip, see `corpus.find_files`.
         vocab: a `Tokenizer`, or anything that `Tokenizer.load` reads.
         output: the folder; it is created if necessary.
-        format: "sentences", "wikitext" or "jsonl"; None: guessed from the first lines of each file.
-        text_field: the field of a JSON line that holds the text.
+        corpus_format: "sentences", "wikitext" or "jsonl"; None: guessed from the first lines of
+            each file.
+        text_column: the field of a JSON line that holds the text.
         language: ISO 639 code, for splitting paragraphs into sentences.
         lowercase: whether the vocabulary is uncased, if the files of `vocab` do not say.
         processes: number of tokenizing processes, at most the number of cores or 8; None: one per
@@ -92,14 +94,14 @@ def prepare(
             holds shards of something else (the message names the difference); `processes` together
             with an `executor`.
     """
-    check_choice("sentences" if format is None else format, FORMATS, "format")
+    check_choice("sentences" if corpus_format is None else corpus_format, FORMATS, "corpus_format")
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
     files, folder = find_files(corpus), check_new_folder(output, overwrite=True)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
     )
-    formats = [format or format_of(file) for file in files]
+    formats = [corpus_format or format_of(file) for file in files]
     text = require_wordpiece(tokenizer, "prepare").engine().to_json()
     identity = {
         "corpus": [
@@ -110,11 +112,14 @@ def prepare(
             "lowercase": tokenizer.lowercase,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
-        "settings": {"text_field": text_field, "language": language, "shard_tokens": shard_tokens},
+        # "text_field": as in shards of older releases
+        "settings": {"text_field": text_column, "language": language, "shard_tokens": shard_tokens},
         "software": tokenizing.software(),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    settings = tokenizing.TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
+    settings = tokenizing.TokenizingSettings(
+        text, reserved, tokenizer.unk_id, text_column, language
+    )
     with _make_folder(folder):
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:

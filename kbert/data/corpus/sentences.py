@@ -18,7 +18,7 @@ _POINT = "\ue000"  # a decimal point while sentences are cut: "3.<unk>" looks li
 _PIECE = 1 << 20  # characters of a paragraph that are cut into sentences at a time
 
 
-def parse(block: Block, *, text_field: str = "text", language: str = "en") -> list[str]:
+def parse(block: Block, *, text_column: str = "text", language: str = "en") -> list[str]:
     """Return the sentences of a block; an empty text stands where a document ends.
 
     Titles and deeper headings of WikiText begin documents or are dropped: the paper keeps "only
@@ -46,25 +46,26 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> li
             if text or sentences[-1:] != [""]:
                 sentences.append(text)
         elif text:
-            sentences += ["", *_split(text_files.parse_json(text, text_field, where), language)]
+            sentences += ["", *_split(text_files.parse_json(text, text_column, where), language)]
     return sentences
 
 
 def parse_corpus(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     *,
-    format: str | None = None,
-    text_field: str = "text",
+    corpus_format: str | None = None,
+    text_column: str = "text",
     language: str = "en",
 ) -> Iterator[tuple[Path, list[str]]]:
     """Yield the sentences of a corpus, block by block, each with its file.
 
     The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.
     """
-    check_choice("sentences" if format is None else format, text_files.FORMATS, "format")
+    chosen = "sentences" if corpus_format is None else corpus_format
+    check_choice(chosen, text_files.FORMATS, "corpus_format")
     for path in text_files.find_files(corpus):
-        for block in text_files.read_blocks(path, format or text_files.format_of(path)):
-            yield path, parse(block, text_field=text_field, language=language)
+        for block in text_files.read_blocks(path, corpus_format or text_files.format_of(path)):
+            yield path, parse(block, text_column=text_column, language=language)
 
 
 def cut(text: str, size: int) -> Iterator[str]:

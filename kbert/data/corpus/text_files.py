@@ -175,10 +175,10 @@ def _is_text(file: Path, folder: Path) -> bool:
     return text_bytes.drop_ending(file).suffix in _ENDINGS
 
 
-def parse_json(line: str, text_field: str, where: str) -> str:
+def parse_json(line: str, text_column: str, where: str) -> str:
     """Return the text of a JSON line; raise a ValueError with its position if there is none."""
     values = js.parse(line, js.LINE, where, js.LINE.what, any_number=True)
-    if not isinstance(values.get(text_field), str):
-        got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"
-        raise ValueError(f"{where}: must have a text in the field {text_field!r}, got {got}")
-    return values[text_field]
+    if not isinstance(values.get(text_column), str):
+        got = f"the fields {', '.join(values)}" if text_column not in values else "no text in it"
+        raise ValueError(f"{where}: must have a text in the field {text_column!r}, got {got}")
+    return values[text_column]

@@ -39,7 +39,7 @@ class TokenizingSettings:
     tokenizer: str  # the text of tokenizer.json
     reserved: tuple[int, ...]  # ids of an example's structure, which a text must not have
     unknown: int  # replaces them
-    text_field: str
+    text_column: str
     language: str
 
 
@@ -202,7 +202,7 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
     """Return a block's tokens, or what is wrong with its text, in words."""
     rust, settings = _unpack(packed)
     try:
-        sentences = parse(block, text_field=settings.text_field, language=settings.language)
+        sentences = parse(block, text_column=settings.text_column, language=settings.language)
     except ValueError as error:
         return str(error)
     ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(sentences), np.uint32)

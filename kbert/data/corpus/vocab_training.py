@@ -14,6 +14,7 @@ from kbert.data.corpus.sentences import cut, parse_corpus
 from kbert.data.corpus.text_files import find_files
 from kbert.data.tokenization.tokenizer import FILES, Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.io.atomic_write import refuse_input
@@ -31,6 +32,7 @@ _logger = logging.getLogger("kbert")
 
 
 @printable.escape_errors()
+@accept_old_names(format="corpus_format", text_field="text_column")
 def train_vocab(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     size: int,
@@ -41,8 +43,8 @@ def train_vocab(
     min_frequency: int = MIN_FREQUENCY,
     alphabet: int = ALPHABET,
     unused: int = 0,
-    format: str | None = None,
-    text_field: str = "text",
+    corpus_format: str | None = None,
+    text_column: str = "text",
     language: str = "en",
     overwrite: bool = False,
 ) -> Tokenizer:
@@ -63,7 +65,7 @@ def train_vocab(
         min_frequency: how often two pieces must occur side by side to be merged.
         alphabet: how many characters get a token, the most frequent first; others are [UNK].
         unused: number of [unused…] tokens, reserved for tokens that you add later.
-        format, text_field, language: as for `prepare`.
+        corpus_format, text_column, language: as for `prepare`.
         overwrite: whether to write into a folder with files; those of the same names are replaced.
 
     Returns:
@@ -89,7 +91,9 @@ def train_vocab(
     rust = _build_untrained(bert_normalizer(lowercase, strip_accents, tokenize_chinese_chars=True))
 
     def texts() -> Iterator[list[str]]:
-        parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
+        parsed = parse_corpus(
+            corpus, corpus_format=corpus_format, text_column=text_column, language=language
+        )
         for _, sentences in parsed:  # [UNK]: words of WikiText that nobody knows
             known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in sentences if text)
             short = (_drop_long_words(rust, text) for text in known)

@@ -5,11 +5,13 @@ No library is imported for it: their objects are recognized by their methods.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 Rows = Iterable | Sized  # a pyarrow table is no Iterable
 
+_LISTING = ("numpy", "to_list", "tolist")  # TensorFlow's and torch's; ragged ones; NumPy's
+_MOST_CELLS = 3  # of a row in a list: text, second text, label
 _EXPECTED = (
     "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "
     "tf.data data set"
@@ -46,6 +48,62 @@ def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
         else:
             record = record._asdict() if hasattr(record, "_asdict") else record
             yield location, plain(record, location)
+
+
+def join_columns(data, name: str, is_row: Callable[[list], bool]):
+    """Return the rows of a tuple of columns, such as (texts, labels); other data unchanged.
+
+    Two or three lists, arrays or pandas Series in a tuple are columns, unless the task can read
+    each of them as a row, which `is_row` says. Lists of more than three cells are columns even
+    then. Pairs in the first column come apart if the task reads them so, as in ([(text, text), …],
+    scores).
+
+    Raises:
+        ValueError: columns of different lengths, or a tuple that may hold rows or columns.
+    """
+    if type(data) is not tuple or len(data) not in (2, 3) or not all(map(_is_column, data)):
+        return data
+    columns = [plain(list(column), name) for column in data]
+    lengths = [len(column) for column in columns]
+    are_rows = all(map(is_row, columns))
+    has_tuples = any(isinstance(column, tuple) for column in data)
+    may_be_rows = max(lengths) <= _MOST_CELLS or has_tuples
+
+    if len(set(lengths)) > 1:
+        if are_rows or has_tuples:
+            return data
+        raise ValueError(
+            f"{name} must have columns of one length where it is a tuple such as (texts, labels), "
+            f"got {' and '.join(map(str, lengths))}"
+        )
+
+    rows = _split_pairs([list(row) for row in zip(*columns, strict=True)], is_row)
+    if not may_be_rows:
+        return rows
+    are_columns = all(map(is_row, rows))
+    if are_rows and are_columns:
+        raise ValueError(
+            f"{name} may be {len(data)} rows or {len(data)} columns where it is a tuple: give a "
+            "list of the rows, or a dict of the columns such as {'text': […], 'label': […]}"
+        )
+    return rows if are_columns else data
+
+
+def _is_column(values) -> bool:
+    """Return whether a member of a tuple may be a column: a list, a tuple, an array, a Series."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        return False
+    if isinstance(values, Sequence):
+        return not hasattr(values, "_asdict")  # as a record has
+    return any(hasattr(values, method) for method in _LISTING)
+
+
+def _split_pairs(rows: list[list], is_row: Callable[[list], bool]) -> list[list]:
+    """Return rows whose first cell is a pair with its texts apart, if the task reads only these."""
+    if not rows or is_row(rows[0]) or not all(isinstance(row[0], list) for row in rows):
+        return rows
+    apart = [[*pair, *others] for pair, *others in rows]
+    return apart if is_row(apart[0]) else rows
 
 
 def _open(data, name: str) -> Iterable:
@@ -108,7 +166,7 @@ def check_unique(names: Sequence[str], location: str) -> None:
 
 def plain(value, location: str):
     """Return a value in Python's own types: texts, lists, numbers."""
-    for method in ("numpy", "to_list", "tolist"):  # TensorFlow's and torch's; ragged ones; NumPy's
+    for method in _LISTING:
         if hasattr(value, method) and not isinstance(value, type):
             value = getattr(value, method)()
     if isinstance(value, bytes):

@@ -4,6 +4,7 @@ A table is a file (.tsv, .csv, .jsonl, Parquet) or rows in memory. A
 `kbert.data.labelled.table_format.TableFormat` says what its rows hold.
 """
 
+import functools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from kbert.data.labelled.in_memory import (
     check_unique,
     class_names,
     iterate_records,
+    join_columns,
 )
 from kbert.data.labelled.parquet_file import is_parquet, read_parquet
 from kbert.data.labelled.table_format import NO_COLUMNS, TableFormat, TableLayout, TableRow
@@ -35,7 +37,8 @@ def read_table(
     columns between commas, with quotes as Python's csv reads them. Parquet is known by its first
     bytes. Else columns are between tabs, quoted or not (`read_rows`). `.csv` and tables between
     tabs may have a header (`is_header`); the log says so. A row in memory is a record, a dict by
-    column, or what the format's `name_cells` knows.
+    column, or what the format's `name_cells` knows. A tuple of two or three lists has the rows'
+    columns, as in (texts, labels).
 
     Args:
         table_format: what the rows hold.
@@ -49,7 +52,8 @@ def read_table(
     """
     path = Path(data) if isinstance(data, (str, os.PathLike)) else None
     if path is None:
-        located = iterate_records(data, name)
+        joined = join_columns(data, name, functools.partial(_is_row, table_format, options))
+        located = iterate_records(joined, name)
         rows = _name_rows(located, table_format, options, _find_classes(data))
     elif is_parquet(path):
         table = read_parquet(path)
@@ -247,6 +251,20 @@ def _make_records(
             table_format.left_out,
         )
     return records, layout
+
+
+def _is_row(table_format: TableFormat, options: ColumnOptions, row: list) -> bool:
+    """Return whether a list of cells can be read as a row in memory."""
+    named = table_format.name_cells(row)
+    if named is None:
+        return False
+    names, cells = named
+    try:
+        columns = table_format.find_columns(names, "a row", options)
+        table_format.make_record(TableRow("a row", TableLayout(names, columns), cells))
+    except ValueError:
+        return False
+    return True
 
 
 def _find_classes(data) -> Classes:

@@ -26,7 +26,13 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class NamedParameter:
-    """One entry of transformers' `model.named_parameters()`."""
+    """One entry of transformers' `model.named_parameters()`.
+
+    Attributes:
+        parameter: its name.
+        shape: its shape, as torch has it.
+        numel: its number of elements.
+    """
 
     parameter: str
     shape: tuple[int, ...]

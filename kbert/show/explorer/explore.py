@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.accounting import account
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
@@ -48,9 +49,10 @@ class Explorer:
 
 
 @printable.escape_errors()
+@accept_old_names(path="output")
 def explore(
     source: "keras.Model | Bert | GraphSpec | BertConfig | str | os.PathLike" = "base",
-    path: str | os.PathLike | None = None,
+    output: str | os.PathLike | None = None,
     *,
     batch_size: int = 1,
     title: str | None = None,
@@ -64,7 +66,7 @@ def explore(
             A checkpoint's path or name: with statistics of every tensor; the model is not built.
             A `Bert` or a functional `keras.Model`: with statistics of its weights. A model that is
             not a kbert graph is drawn layer by layer, without formulas.
-        path: the page to write, .html; None: no file.
+        output: the page to write, .html; None: no file.
         batch_size: the initial number of sequences in a batch; it can be changed in the page.
         title: the page's title; None: the source's name.
 
@@ -74,11 +76,10 @@ def explore(
     Raises:
         ValueError: a path that does not end in .html; an unknown preset; a checkpoint that does not
             fit its configuration; a model that is not functional or too large.
-        OSError: no such checkpoint, or no file can be written at `path`.
+        OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
-    if path is not None:
-        path = check_path(path)
+    path = None if output is None else check_path(output)
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}

@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
+from kbert.graph.aliases import accept_old_names
 from kbert.io import printable
 from kbert.model.probes import build_attention_maps
 from kbert.tasks.attention.attention_map import AttentionMap
@@ -27,20 +28,21 @@ class AttentionOptions(TypedDict, total=False):
 
 @overload
 def attention(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert, text: str, pair: str | None = None, **options: Unpack[AttentionOptions]
+    bert: Bert, texts: str, pairs: str | None = None, **options: Unpack[AttentionOptions]
 ) -> AttentionMap: ...
 @overload
 def attention(
     bert: Bert,
-    text: Iterable[str],
-    pair: Iterable[str] | None = None,
+    texts: Iterable[str],
+    pairs: Iterable[str] | None = None,
     **options: Unpack[AttentionOptions],
 ) -> list[AttentionMap]: ...
 @printable.escape_errors()
+@accept_old_names(text="texts", pair="pairs")
 def attention(
     bert: Bert,
-    text: str | Iterable[str],
-    pair: str | Iterable[str] | None = None,
+    texts: str | Iterable[str],
+    pairs: str | Iterable[str] | None = None,
     *,
     layer: int | None = None,
     head: int | None = None,
@@ -51,8 +53,8 @@ def attention(
 
     Args:
         bert: from `kbert.load`, with any head.
-        text: a str, or a list of them.
-        pair: the second text, a str or a list of them.
+        texts: a str, or a list of them.
+        pairs: the second text of each, a str or a list of them.
         layer: one encoder block, from 1; None: all.
         head: one attention head, from 1; None: all.
         vectors: whether to keep queries and keys too, 2 · S · H numbers per layer. None: yes for
@@ -66,7 +68,7 @@ def attention(
     Raises:
         ValueError: a layer or head that the model does not have; something that is not text.
     """
-    texts, pairs, is_single = list_texts(bert, "attention", text, pair, "text", "pair")
+    first, second, is_single = list_texts(bert, "attention", texts, pairs)
     layers = _choose_numbers(bert.config.num_hidden_layers, layer, "layer")
     heads = _choose_numbers(bert.config.num_attention_heads, head, "head")
     with_queries = is_single if vectors is None else vectors
@@ -83,7 +85,7 @@ def attention(
             _stack([one[chosen, :size, :size] for one in maps]),
             layers,
             heads,
-            texts[index] if pairs is None else f"{texts[index]} / {pairs[index]}",
+            first[index] if second is None else f"{first[index]} / {second[index]}",
             special=tuple(n for n, word in enumerate(encoding.word_ids) if word is None),
             segments=tuple(encoding.segment_ids),
             truncated=encoding.truncated,
@@ -94,11 +96,11 @@ def attention(
     function = get_function(
         bert,
         ("attention", with_queries, *layers),
-        lambda model: build_attention_maps(model, blocks=list(layers), vectors=with_queries),
+        lambda model: build_attention_maps(model, layers=list(layers), vectors=with_queries),
         precision,
     )
     results = run_texts(
-        bert, "attention", function, texts, pairs, convert=make_map, batch_size=_BATCH
+        bert, "attention", function, first, second, convert=make_map, batch_size=_BATCH
     )
     return results[0] if is_single else results
 

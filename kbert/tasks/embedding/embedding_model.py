@@ -59,7 +59,7 @@ def encoder_of(model):
     from kbert.model.bert_model import BertModel
     from kbert.model.probes import build_hidden_states
 
-    states = build_hidden_states(model, blocks=[-1])
+    states = build_hidden_states(model, layers=[-1])
     # a layer of its own, since engines cut a model between its last block and what follows
     output = keras.layers.Identity(name=EMBEDDINGS)(states.outputs[0])
     return BertModel(states.inputs, output, spec=None)

@@ -13,6 +13,7 @@ from kbert.checkpoints.sentence_settings import (
     settings_of,
 )
 from kbert.data.padding import windows
+from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.io.wording import check_choice
@@ -38,6 +39,7 @@ _LAYERS = 4  # that "last" concatenates by default
 
 
 @printable.escape_errors()
+@accept_old_names(layers="num_layers")
 def embed(
     bert: Bert,
     texts: str | Iterable[str],
@@ -46,7 +48,7 @@ def embed(
     normalize: bool | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
-    layers: int | None = None,
+    num_layers: int | None = None,
     batch_size: int = BATCH_SIZE,
     long: str = "truncate",
     max_length: int | None = None,
@@ -66,13 +68,13 @@ def embed(
             "weightedmean": the mean weighted by position.
             "mean_sqrt_len_tokens": the sum divided by the square root of the number of tokens.
             "pooler": the pooled output.
-            "last": the mean over the tokens of the last `layers` hidden states, concatenated, the
-            last layer last.
+            "last": the mean over the tokens of the last `num_layers` hidden states, concatenated,
+            the last layer last.
         normalize: whether to scale embeddings to length 1. None: the checkpoint's setting, else no.
         prompt_name: the name of a prompt of the checkpoint, put before each text. None: the
             checkpoint's default prompt, if any.
         prompt: your own prompt; "" for none.
-        layers: number of hidden states for "last", 1 … L; None: 4.
+        num_layers: number of hidden states for "last", 1 … L; None: 4.
         batch_size: sequences per batch.
         long: how to embed a text of more than `max_length` tokens. "truncate": truncate it; a
             warning has the number of such texts. "window": average over windows of `max_length`
@@ -92,7 +94,7 @@ def embed(
 
     Returns:
         float32 (N, D) in the order of the texts, (0, D) for an empty list; (D,) for one str. D is
-        H; for "last" it is layers · H.
+        H; for "last" it is num_layers · H.
 
     Raises:
         ValueError: something that is not text; an unknown pooling, precision or `long`; a
@@ -106,12 +108,15 @@ def embed(
     if method != own.pooling:  # dense layers and dimensions belong to the checkpoint's pooling
         own = dataclasses.replace(own, dense=(), dimensions=None)
     check_choice(long, LONG_TEXTS, "long")
-    if layers is not None and method != "last":
-        raise ValueError(f"layers goes with pooling='last', got pooling={method!r}: leave it out")
-    depth = require_positive("layers", _LAYERS if layers is None else layers)
-    if method == "last" and depth > bert.config.num_hidden_layers:
+    if num_layers is not None and method != "last":
         raise ValueError(
-            f"layers must be at most the model's {bert.config.num_hidden_layers}, got {depth}"
+            f"num_layers goes with pooling='last', got pooling={method!r}: leave it out"
+        )
+    num_layers = require_positive("num_layers", _LAYERS if num_layers is None else num_layers)
+    if method == "last" and num_layers > bert.config.num_hidden_layers:
+        raise ValueError(
+            f"num_layers must be at most the model's {bert.config.num_hidden_layers}, got "
+            f"{num_layers}"
         )
     check_max_length(bert, max_length)
     limit = longest(bert, own.max_length if max_length is None else max_length)
@@ -125,8 +130,8 @@ def embed(
         raise ValueError("long='window' needs a model that pools its prompt's tokens too")
     if skip >= limit:
         raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
-    depth = depth if method == "last" else 1
-    function = _get_function(bert, method, own.dense, precision, depth, skip)
+    num_layers = num_layers if method == "last" else 1
+    function = _get_function(bert, method, own.dense, precision, num_layers, skip)
     embeddings = _embed_texts(bert, function, texts, limit, long == "window", batch_size, progress)
     if own.normalize and normalize is not False:
         embeddings = _normalize(embeddings)
@@ -153,6 +158,7 @@ def embed_ids(
 
 
 @printable.escape_errors()
+@accept_old_names(layers="num_layers")
 def similarity(
     bert: Bert,
     texts: Iterable[str],
@@ -161,7 +167,7 @@ def similarity(
     normalize: bool | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
-    layers: int | None = None,
+    num_layers: int | None = None,
     batch_size: int = BATCH_SIZE,
     long: str = "truncate",
     max_length: int | None = None,
@@ -175,7 +181,7 @@ def similarity(
     Args:
         bert: from `kbert.load`.
         texts: a list of str.
-        pooling, normalize, prompt_name, prompt, layers: as for `embed`.
+        pooling, normalize, prompt_name, prompt, num_layers: as for `embed`.
         batch_size, long, max_length, precision, progress: as for `embed`.
 
     Returns:
@@ -191,7 +197,7 @@ def similarity(
         normalize=normalize,
         prompt_name=prompt_name,
         prompt=prompt,
-        layers=layers,
+        num_layers=num_layers,
         batch_size=batch_size,
         long=long,
         max_length=max_length,
@@ -240,14 +246,14 @@ def _normalize(embeddings: np.ndarray) -> np.ndarray:
 
 
 def _get_function(
-    bert: Bert, pooling, dense, precision: str | None, depth: int = 1, skip: int = 0
+    bert: Bert, pooling, dense, precision: str | None, num_layers: int = 1, skip: int = 0
 ) -> Callable:
     if pooling == "pooler" or "pooler" in tuple(pooling):
         require_pooler(bert, "pooling='pooler'")
     return get_function(
         bert,
-        ("embed", pooling, depth, dense, skip),
-        lambda model: build_pooled(model, pooling, depth, dense, skip),
+        ("embed", pooling, num_layers, dense, skip),
+        lambda model: build_pooled(model, pooling, num_layers, dense, skip),
         precision,
     )
 

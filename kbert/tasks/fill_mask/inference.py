@@ -92,7 +92,7 @@ def fill_mask(
         bert,
         "fill_mask",
         get_function(
-            bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1]), precision
+            bert, ("state", -1), lambda model: build_hidden_states(model, layers=[-1]), precision
         ),
         listed_texts,
         convert=lambda index, encoding, outputs: outputs[0][

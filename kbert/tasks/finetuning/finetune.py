@@ -66,8 +66,15 @@ def finetune(
     lora_targets: str = "query,value",
     lora_alpha: float | None = None,
     lora_dropout: float = 0.0,
-    schedule: str = "linear",
+    schedule: "str | keras.optimizers.schedules.LearningRateSchedule" = "linear",
+    min_learning_rate_ratio: float = 0.0,
+    schedule_power: float = 1.0,
+    schedule_timescale: int | None = None,
     weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    ema: float | None = None,
     clip_norm: float | None = 1.0,
     accumulation_steps: int = 1,
     precision: str = "float32",
@@ -108,8 +115,8 @@ def finetune(
         task: the task, which decides what `train` and `dev` hold: one of
             `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
-            `datasets.Dataset`, a torch `Dataset`, a tf.data data set, or a dict of columns. Each
-            row is, by task (others: a dict with the columns of their files),
+            `datasets.Dataset`, a torch `Dataset`, a tf.data data set, a dict of columns, or a tuple
+            of columns, (texts, labels). Each row is, by task (others: a dict with the columns of their files),
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.
             "multilabel": the same with a list of labels, or with a 0 or 1 for each label.
@@ -127,8 +134,8 @@ def finetune(
     Raises:
         ValueError: data, settings and model do not fit each other; the message has file and line.
         FileExistsError: `output` is not empty.
-        kbert.training.loop.loop.NotFinite: the loss or the gradients were NaN or infinite.
-        kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
+        kbert.types.NotFinite: the loss or the gradients were NaN or infinite.
+        kbert.types.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file cannot be read, or the disk is full.
     """
     arguments = dict(locals())  # before any other name is set

@@ -16,7 +16,7 @@ class Finetuned:
     Attributes:
         bert: the model, for sequences of any length, with the source's tokenizer and the data's
             labels.
-        history: a `kbert.training.loop.history.History`.
+        history: a `kbert.types.History`.
         metrics: metrics of these weights on the dev data, by name; empty without dev data.
         folder: the run's folder; None if nothing was saved.
         intervals: 95 % confidence intervals of the metrics, (lower, upper) by name; see

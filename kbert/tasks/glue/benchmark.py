@@ -123,7 +123,11 @@ def find_folders(data, tasks: Sequence[GlueTask]) -> dict[str, Path]:
 
 
 class Setting(NamedTuple):
-    """Point of the hyperparameter grid."""
+    """Point of the hyperparameter grid.
+
+    Attributes:
+        batch_size, learning_rate, epochs: settings of its runs.
+    """
 
     batch_size: int
     learning_rate: float

@@ -43,8 +43,15 @@ def pretrain(
     optimizer: "str | keras.optimizers.Optimizer" = "adamw",
     learning_rate: float = 1e-4,
     warmup_steps: int | None = None,
-    schedule: str = "linear",
+    schedule: "str | keras.optimizers.schedules.LearningRateSchedule" = "linear",
+    min_learning_rate_ratio: float = 0.0,
+    schedule_power: float = 1.0,
+    schedule_timescale: int | None = None,
     weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    ema: float | None = None,
     clip_norm: float | None = 1.0,
     accumulation_steps: int = 1,
     precision: str = "float32",
@@ -103,8 +110,8 @@ def pretrain(
     Raises:
         ValueError: settings, data and model do not fit each other.
         FileExistsError: `output` is not empty.
-        kbert.training.loop.loop.NotFinite: the loss or the gradients were NaN or infinite.
-        kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
+        kbert.types.NotFinite: the loss or the gradients were NaN or infinite.
+        kbert.types.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: the disk is full, or data vanished; the last saved state is complete.
     """
     arguments = dict(locals())  # before any other name is set

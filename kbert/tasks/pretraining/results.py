@@ -14,7 +14,7 @@ class Trained:
 
     Attributes:
         bert: the model, for sequences of any length, with the shards' tokenizer.
-        history: a `kbert.training.loop.history.History`.
+        history: a `kbert.types.History`.
         folder: the run's folder.
     """
 

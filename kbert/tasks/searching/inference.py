@@ -1,7 +1,7 @@
 """Semantic search: find texts for a query by embeddings, or rank them by a cross-encoder.
 
-vectors = kbert.embed(bert, texts)                       # once
-kbert.search(bert, "who wrote it?", texts, vectors=vectors)
+embeddings = kbert.embed(bert, texts)                    # once
+kbert.search(bert, "who wrote it?", texts, embeddings=embeddings)
 """
 
 import logging
@@ -55,7 +55,7 @@ class SearchOptions(InferenceOptions, total=False):
     """Keyword arguments of `search`."""
 
     top_k: int
-    vectors: np.ndarray | None
+    embeddings: np.ndarray | None
     query_prompt_name: str | None
     text_prompt_name: str | None
 
@@ -69,6 +69,7 @@ def search(
     bert: Bert, query: Iterable[str], texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[list[Hit]]: ...
 @printable.escape_errors()
+@aliases.accept_old_names(vectors="embeddings")
 @aliases.answer_old_names
 def search(
     bert: Bert,
@@ -76,7 +77,7 @@ def search(
     texts: Iterable[str],
     *,
     top_k: int = TOP,
-    vectors: np.ndarray | None = None,
+    embeddings: np.ndarray | None = None,
     query_prompt_name: str | None = None,
     text_prompt_name: str | None = None,
     batch_size: int = BATCH_SIZE,
@@ -92,8 +93,8 @@ def search(
         query: a str, or a list of them.
         texts: the texts to search.
         top_k: number of results; all texts if there are fewer.
-        vectors: embeddings of the texts, float (N, D), from `kbert.embed` with this model. Compute
-            them once for many searches, with `prompt_name="document"` if the checkpoint has such a
+        embeddings: of the texts, float (N, D), from `kbert.embed` with this model. Compute them
+            once for many searches, with `prompt_name="document"` if the checkpoint has such a
             prompt. Truncated embeddings, (N, d), are compared with the first d numbers of the
             query's (`finetune(…, dimensions=)`). None: computed in this call.
         query_prompt_name: the checkpoint's prompt for queries; None: "query", if there is one, as
@@ -107,7 +108,7 @@ def search(
         list, a list of those.
 
     Raises:
-        ValueError: something that is not text; `vectors` with another number of rows than
+        ValueError: something that is not text; `embeddings` with another number of rows than
             texts, longer than the query's, or not finite (the message names the rows).
     """
     queries, is_single = listed(query, "query")
@@ -117,20 +118,20 @@ def search(
     # equal texts are compared once: sums in another order could differ in the last bit
     ids: dict[str, int] = {}
     text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
-    if vectors is not None:
-        vectors = _check_embeddings(vectors, len(texts))
-        vectors = vectors[np.unique(text_ids, return_index=True)[1]]
+    if embeddings is not None:
+        embeddings = _check_embeddings(embeddings, len(texts))
+        embeddings = embeddings[np.unique(text_ids, return_index=True)[1]]
     prompt = _choose_prompt(bert, query_prompt_name, QUERY)
     of_queries = embed(bert, queries, prompt=prompt, **options)
     check_finite(of_queries, "the vectors of queries")
-    if vectors is None:
+    if embeddings is None:
         prompt = _choose_prompt(bert, text_prompt_name, DOCUMENT)
-        vectors = embed(bert, list(ids), prompt=prompt, **options)
-        check_finite(vectors, "the vectors of different texts")
-    if vectors.shape[1] > of_queries.shape[1]:
+        embeddings = embed(bert, list(ids), prompt=prompt, **options)
+        check_finite(embeddings, "the vectors of different texts")
+    if embeddings.shape[1] > of_queries.shape[1]:
         raise ValueError(
-            f"vectors must have {of_queries.shape[1]} numbers or fewer per text for this model, "
-            f"got {vectors.shape[1]}"
+            f"embeddings must have {of_queries.shape[1]} numbers or fewer per text for this model, "
+            f"got {embeddings.shape[1]}"
         )
     results: list[list[Hit]] = []
     if not texts:
@@ -139,8 +140,8 @@ def search(
     size = max(_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
-        chunk = of_queries[start : start + size, : vectors.shape[1]]
-        scores = compare(function, chunk, vectors)[:, text_ids]
+        chunk = of_queries[start : start + size, : embeddings.shape[1]]
+        scores = compare(function, chunk, embeddings)[:, text_ids]
         results += [_find_hits(texts, row, top_k) for row in scores]
     return results[0] if is_single else results
 
@@ -264,10 +265,10 @@ def _check_embeddings(embeddings, count: int) -> np.ndarray:
     embeddings = np.asarray(embeddings)
     if embeddings.ndim != 2 or len(embeddings) != count or embeddings.dtype.kind != "f":
         raise ValueError(
-            f"vectors must be floats, (texts, D) with {count:,} texts, got {embeddings.dtype} "
+            f"embeddings must be floats, (texts, D) with {count:,} texts, got {embeddings.dtype} "
             f"{embeddings.shape}"
         )
-    check_finite(embeddings, "vectors")
+    check_finite(embeddings, "embeddings")
     return embeddings.astype(np.promote_types(embeddings.dtype, np.float32))
 
 

@@ -1,0 +1,132 @@
+"""A tuple of columns, such as (texts, labels), where rows are taken from memory."""
+
+import numpy as np
+import pytest
+
+import kbert
+from kbert.tasks.finetuning.task import records_of, task_of
+
+TEXTS = ["a cat sat", "the dog, red", "a big café", "a mat", "the cat"]
+PAIRS = ["a dog", "the dog", "red", "the mat", "a"]
+LABELS = ["good", "bad", "good", "bad", "bad"]
+NUMBERS = [1, 0, 1, 0, 0]
+SCORES = [0.5, 1.0, 0.25, 0.0, 0.75]
+WORDS = [["Ada", "said"], ["no"], ["Oslo", "is", "far"], ["yes"], ["so", "so"]]
+TAGS = [["B-PER", "O"], ["O"], ["B-LOC", "O", "O"], ["O"], ["O", "O"]]
+SETS = [["good"], [], ["good", "long"], ["long"], ["long"]]
+
+
+def read(task, data):
+    """Return records without their locations, which the order gives."""
+    records = records_of(task_of(task), data, "train")
+    if task == "embed":
+        return [(record.texts, record.score, record.label) for record in records]
+    return [record[:2] if task == "tag" else record[:3] for record in records]
+
+
+def pairs():
+    return list(zip(TEXTS, PAIRS, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("task", "columns"),
+    [
+        ("classify", (TEXTS, LABELS)),
+        ("classify", (TEXTS, PAIRS, LABELS)),
+        ("classify", (pairs(), NUMBERS)),
+        ("classify", (tuple(TEXTS), tuple(NUMBERS))),
+        ("classify", (np.array(TEXTS), np.array(NUMBERS))),
+        ("regress", (TEXTS, PAIRS, SCORES)),
+        ("multilabel", (TEXTS, SETS)),
+        ("multilabel", (TEXTS, np.eye(5, 3, dtype=int))),
+        ("tag", (WORDS, TAGS)),
+        ("embed", (TEXTS, NUMBERS)),
+        ("embed", (TEXTS, PAIRS)),
+        ("embed", (TEXTS, PAIRS, SCORES)),
+    ],
+)
+@pytest.mark.parametrize("count", [5, 4, 1])
+def test_columns_give_the_records_of_their_rows(task, columns, count):
+    columns = tuple(column[:count] for column in columns)
+    rows = [tuple(row) for row in zip(*columns, strict=True)]
+    found = read(task, columns)
+    assert found == read(task, rows) and len(found) == count
+
+
+def test_pairs_with_scores_come_apart():
+    rows = list(zip(TEXTS, PAIRS, SCORES, strict=True))
+    assert read("embed", (pairs(), SCORES)) == read("embed", rows)
+
+
+@pytest.mark.full
+def test_columns_of_pandas_are_taken():
+    pandas = pytest.importorskip("pandas")
+    columns = pandas.Series(TEXTS), pandas.Series(NUMBERS, index=range(5, 0, -1))
+    assert read("classify", columns) == read("classify", (TEXTS, NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"),
+    [
+        ("classify", (["a", 1], ["b", 0])),
+        ("classify", (("a", 1), ("b", 0), ("c", 1))),
+        ("classify", ({"text": "a", "label": 1}, {"text": "b", "label": 0})),
+        ("tag", ([["a", "b"], ["O", "O"]], [["c"], ["O"]])),
+        ("embed", (("a", "b", 0.5), ("c", "d", 0.25))),
+        ("classify", tuple(zip(TEXTS, LABELS, strict=True))),
+    ],
+)
+def test_rows_in_a_tuple_stay_rows(task, rows):
+    assert read(task, rows) == read(task, list(rows))
+
+
+@pytest.mark.parametrize(
+    ("task", "columns"),
+    [
+        ("classify", (["a", "b"], [1, 0])),
+        ("classify", (["a", "b", "c"], ["d", "e", "f"], [1, 0, 1])),
+        ("classify", ([("a", "b"), ("c", "d")], ["good", "bad"])),
+        ("tag", ([["a", "b"], ["c"]], [["O", "O"], ["O"]])),
+        ("embed", (["a", "b"], ["c", "d"], [0.5, 1.0])),
+    ],
+)
+def test_two_or_three_examples_are_columns_where_they_cannot_be_rows(task, columns):
+    rows = list(zip(*columns, strict=True))
+    assert read(task, columns) == read(task, rows)
+
+
+@pytest.mark.parametrize(
+    ("task", "data"),
+    [
+        ("classify", (["a", "b"], ["good", "bad"])),
+        ("classify", (("a", "good"), ("b", "bad"))),
+        ("classify", (["a", "b", "c"], ["d", "e", "f"], ["x", "y", "z"])),
+        ("tag", ([["a", "b"], ["c", "d"]], [["O", "O"], ["O", "O"]])),
+        ("embed", (["a", "b"], ["c", "d"])),
+        ("embed", (tuple(TEXTS), tuple(PAIRS))),
+    ],
+)
+def test_what_may_be_rows_or_columns_is_refused_with_both_ways(task, data):
+    with pytest.raises(ValueError, match=r"^dev .*list.*rows.*dict.*columns") as refused:
+        records_of(task_of(task), data, "dev")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "columns", [(TEXTS, NUMBERS[:4]), (TEXTS[:3], NUMBERS[:2]), (TEXTS, PAIRS, NUMBERS[:2])]
+)
+def test_columns_of_different_lengths_are_refused_with_these(columns):
+    lengths = " and ".join(str(len(column)) for column in columns)
+    with pytest.raises(ValueError, match=f"^train .* {lengths}$"):
+        kbert.finetune("nowhere", "classify", train=columns)
+
+
+@pytest.mark.parametrize("data", [("a", "b"), (np.str_("a text"), np.str_("good"))])
+def test_texts_in_a_tuple_are_no_columns(data):
+    with pytest.raises(ValueError, match=r"^train\[0\]"):
+        records_of(task_of("classify"), data, "train")
+
+
+def test_a_wrong_label_is_named_with_its_place():
+    with pytest.raises(ValueError, match=r'^train\[3\]: "label"'):
+        read("classify", (TEXTS, [1, 0, 1, None, 0]))

@@ -1,0 +1,126 @@
+"""Names of older releases: accepted, with the new one named."""
+
+import inspect
+import logging
+
+import click
+import numpy as np
+import pytest
+from helpers.command_line import kbert as run
+
+import kbert
+from kbert.cli.command import Option
+from kbert.cli.main import cli
+from kbert.graph.aliases import accept_old_names
+
+RENAMED = {
+    (name, old): new
+    for name in kbert.__all__
+    for old, new in getattr(getattr(kbert, name), "old_names", {}).items()
+}
+RENAMED_OPTIONS = [
+    (name, param)
+    for name in cli.commands
+    for param in cli.commands[name].params
+    if isinstance(param, Option) and param.old is not None
+]
+
+
+def warnings_of(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_old_name_of_an_argument_gives_the_new_one_and_is_reported_once(caplog):
+    @accept_old_names(length="seq_len", path="output")
+    def measure(config, *, seq_len=7, output=None):
+        return config, seq_len, output
+
+    assert measure("base", seq_len=3) == ("base", 3, None) and not warnings_of(caplog)
+    assert measure("base", length=5, output="x") == ("base", 5, "x")
+    assert measure("base", length=9) == ("base", 9, None)
+    (line,) = warnings_of(caplog)
+    assert "length" in line and "seq_len" in line
+    assert measure("base", path="y") == ("base", 7, "y") and len(warnings_of(caplog)) == 2
+    with pytest.raises(TypeError, match="seq_len and length"):
+        measure("base", length=5, seq_len=6)
+    with pytest.raises(TypeError):
+        measure("base", width=5)
+
+
+@pytest.mark.parametrize(("name", "old"), RENAMED)
+def test_signature_has_the_new_name_alone(name, old):
+    parameters = inspect.signature(getattr(kbert, name)).parameters
+    assert RENAMED[name, old] in parameters and old not in parameters
+
+
+def test_old_names_of_public_functions_give_the_same_result(tmp_path, small, caplog):
+    model = kbert.build_bert(small, seq_len=None, max_predictions=2)
+    ids, positions = [[7, 3, 5, 2, 9]], [[1, 3]]
+    new = kbert.predict(model, ids, mask_positions=positions)
+    old = kbert.predict(model, ids, marks=positions)
+    assert all(np.array_equal(new[name], old[name]) for name in new)
+    assert not np.array_equal(new["MLM"], kbert.predict(model, ids)["MLM"])
+
+    outputs = {
+        name: [tensor.name for tensor in kbert.build_hidden_states(model, **{name: [1]}).outputs]
+        for name in ("layers", "blocks")
+    }
+    assert outputs["layers"] == outputs["blocks"]
+
+    kbert.plot(model=small, path=tmp_path / "old.dot")
+    kbert.plot(small, tmp_path / "new.dot")
+    assert (tmp_path / "old.dot").read_bytes() == (tmp_path / "new.dot").read_bytes()
+    said = "\n".join(warnings_of(caplog))
+    assert all(name in said for name in ("mask_positions", "layers", "source", "output"))
+
+
+def test_a_corpus_is_read_by_the_old_names_too(tmp_path, caplog):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"body": "a fine film"}\n{"body": "a dull film"}\n', encoding="utf-8")
+    old = kbert.train_vocab(corpus, 30, tmp_path / "old", text_field="body", format="jsonl")
+    new = kbert.train_vocab(corpus, 30, tmp_path / "new", text_column="body", corpus_format="jsonl")
+    assert old.tokens == new.tokens and len(old.tokens) > 5
+    assert sum("train_vocab" in line for line in warnings_of(caplog)) == 2
+
+
+@pytest.mark.parametrize(("command", "option"), RENAMED_OPTIONS, ids=lambda one: str(one))
+def test_help_does_not_show_the_old_name(capsys, command, option):
+    context = click.Context(cli.commands[command], info_name=command)
+    shown = cli.commands[command].get_help(context)
+    assert max(option.opts, key=len) in shown and f"{option.old} " not in shown
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"), [("--peak", "--peak-flops", "9T"), ("--peak", "--peak-flops", None)]
+)
+def test_old_option_is_accepted_and_the_new_one_named_on_stderr(capsys, old, new, value):
+    """With its value as the next word, or after =."""
+    rest = ["--memory", "7GiB", "--batch-size", "3"]
+    wanted = run(capsys, "plan", "base", f"{new}=9T", *rest)
+    given = [old, value] if value else [f"{old}=9T"]
+    done = run(capsys, "plan", "base", *given, *rest)
+    assert (done.status, done.out) == (0, wanted.out) and wanted.status == 0
+    assert done.err.count("\n") == wanted.err.count("\n") + 1
+    assert old in done.err and new in done.err
+
+
+def test_old_flag_is_accepted(capsys, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("A Fine Film\n\nA Dull Film\n", encoding="utf-8")
+    tokens = {}
+    for flag in ("--lowercase", "--uncased", "--cased"):
+        folder = tmp_path / flag.strip("-")
+        done = run(capsys, "vocab", corpus, "--size", "40", "-o", folder, flag)
+        assert done.status == 0 and ("--uncased now" in done.err) == (flag == "--lowercase")
+        tokens[flag] = (folder / "vocab.txt").read_bytes()
+    assert tokens["--lowercase"] == tokens["--uncased"] != tokens["--cased"]
+
+
+def test_error_of_an_old_option_names_the_new_one(capsys):
+    done = run(capsys, "embed", "none", "a text", "--pooling", "last", "--layers", "none")
+    assert done.status == 2 and "'--num-layers'" in done.err
+
+
+def test_text_after_two_hyphens_is_no_option(capsys):
+    done = run(capsys, "search", "none", "query", "--", "--vectors")
+    assert done.status == 2 and "is called" not in done.err
