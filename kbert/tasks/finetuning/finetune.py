@@ -116,7 +116,8 @@ def finetune(
             `kbert.tasks.finetuning.task.TASKS`, which says what its files contain.
         train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
             `datasets.Dataset`, a torch `Dataset`, a tf.data data set, a dict of columns, or a tuple
-            of columns, (texts, labels). Each row is, by task (others: a dict with the columns of their files),
+            of columns, (texts, labels). Each row is, by task (others: a dict with the columns of
+            their files),
             "classify": (text, label), (text, second text, label) or a dict.
             "regress": the same with a number as the label.
             "multilabel": the same with a list of labels, or with a 0 or 1 for each label.
