@@ -25,6 +25,7 @@ from kbert.training.loop.history import History, Plan
 from kbert.training.recipe import Recipe, recreate, select_trained
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import RunOptions
+from kbert.training.setting_rules import RULES, check_settings
 from kbert.training.stopping import StopFlags
 
 _logger = logging.getLogger("kbert")
@@ -73,6 +74,9 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
     `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
     are settings, which must be the run's own.
     """
+    # objects of Keras's as their configuration, which the run has
+    known = {name: value for name, value in options.items() if name in RULES}
+    options = options | check_settings(known, known)
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints
     if (result := run.result) is not None:  # of any version: its settings may have other names
