@@ -10,6 +10,7 @@ from kbert.io import printable
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run_settings import RunOptions
+from kbert.training.setting_rules import check_settings
 from kbert.training.setting_texts import collect, document, list_fields
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def resume(
     settings = {
         name: value for name, value in arguments.items() if name not in others and value is not None
     }
+    settings = check_settings(settings)  # an object of Keras as its configuration, as a run has it
 
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints

@@ -154,7 +154,11 @@ def test_schedule_of_keras_is_kept_and_resumed(folder, tmp_path):
     settings = json.loads((tmp_path / "run/settings.json").read_text())["settings"]
     assert settings["schedule"]["class_name"] == "PiecewiseConstantDecay"
     assert "PiecewiseConstantDecay" in (tmp_path / "run/model/README.md").read_text()
-    kbert.resume(tmp_path / "crashed", **QUIET)
+    other = keras.optimizers.schedules.PiecewiseConstantDecay([2, 7], [1e-2, 5e-3, 2e-3])
+    for run in ("crashed", "run"):  # in the middle, and finished
+        with pytest.raises(ValueError, match="schedule"):
+            kbert.resume(tmp_path / run, **QUIET, schedule=other)
+    kbert.resume(tmp_path / "crashed", **QUIET, schedule=schedule)
     assert_states_equal(tmp_path / "run", tmp_path / "crashed", STEPS)
 
 

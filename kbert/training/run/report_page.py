@@ -18,11 +18,12 @@ from kbert.io.atomic_write import write_atomically
 from kbert.io.file_kinds import PAGE_MARK
 from kbert.io.units import duration, short
 from kbert.training.run.curves import draw_curves
+from kbert.training.setting_rules import RATE_SETTINGS
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
     *("jit", "lengths", "max_predictions", "dev_ratio", "evaluate_every", "save_every"),
-    *("log_every", "warmup_steps", "head_learning_rate", "lora_alpha"),
+    *("log_every", "warmup_steps", "head_learning_rate", "lora_alpha", "schedule_timescale"),
 )
 # Settings that do nothing without another one.
 _ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora_rank")
@@ -40,6 +41,8 @@ def write_report(run, records: list[dict], result: dict, plan) -> None:
     for name, needed in _ONLY_WITH.items():
         if name in settings and not settings.get(needed):
             chosen[name] = "off"
+    if isinstance(settings.get("schedule"), dict):
+        chosen |= {name: "by the schedule" for name in RATE_SETTINGS if name in settings}
     folded = {"Settings": _flat(settings | chosen), "Environment": _flat(environment)}
     sections = [
         f"<h1>{plan.title}</h1><p class=dim>{_escape(run.path.name)} · {_ending(result)}</p>",
