@@ -56,7 +56,9 @@ def add_run_options(command):
 
     @functools.wraps(command)
     def run(**others):
-        run_options = {name: others.pop(name) for name in _RUN_OPTIONS}
+        # progress may stand in a file of settings
+        names = [name for name in (*_RUN_OPTIONS, "progress") if name in others]
+        run_options = {name: others.pop(name) for name in names}
         return command(run_options=run_options, **others)
 
     return _add_options(RunOptions, _RUN_OPTIONS)(run)
@@ -77,9 +79,9 @@ def partial_training(command):
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:
-    """Return the settings that are not None, checked before anything heavy starts."""
-    settings = {name: value for name, value in settings.items() if value is not None}
-    check_settings(settings | run_options, _RUN_OPTIONS)
+    """Return the settings, checked before anything heavy starts; None is a setting's own value."""
+    values = settings | run_options
+    check_settings({name: value for name, value in values.items() if value is not None})
     return settings
 
 

@@ -94,17 +94,22 @@ def _read_optimizer(value) -> str | dict:
     """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
     if isinstance(value, str):
         return value
+    is_json = isinstance(value, dict) and "class_name" in value
+    if not (is_json or isinstance(value, type) or hasattr(value, "get_config")):
+        raise TypeError  # before Keras starts
     import keras
 
     kind = keras.optimizers.Optimizer
     if isinstance(value, type) and issubclass(value, kind):
         raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
+    if isinstance(value, dict):  # what somebody who writes it by hand leaves out
+        value = {"module": "keras.optimizers", "config": {}} | value
     json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-    if not isinstance(json, dict) or "class_name" not in json:
+    if not isinstance(json, dict) or not isinstance(json["config"], dict):
         raise TypeError
     try:
         value = keras.saving.deserialize_keras_object(json)
-    except TypeError:
+    except (TypeError, AttributeError):
         raise _RefusedError(
             f"{json['class_name']} must be registered by "
             "keras.saving.register_keras_serializable, and take its configuration"

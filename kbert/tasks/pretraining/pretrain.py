@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @printable.escape_errors()
 def pretrain(
     shards: str | os.PathLike,
-    config: BertConfig | str | os.PathLike = "tiny",
+    config: BertConfig | dict | str | os.PathLike = "tiny",
     *,
     output: str | os.PathLike,
     steps: int,
@@ -45,8 +45,8 @@ def pretrain(
 
     Args:
         shards: the folder that `kbert.prepare` wrote.
-        config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig` or its
-            file.
+        config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig`, its
+            file, or a dict with the keys of such a file.
         output: the run's folder; new or empty. Unlike `finetune`, `pretrain` needs one.
         steps: number of training steps.
         init: a checkpoint to start from: the name of a model or a path that `kbert.load` opens. The
@@ -80,5 +80,6 @@ def pretrain(
     sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     sources |= {"init": init, "teacher": teacher}
     pin_models(sources)
-    recipe = Pretraining(settings, sources, config)
+    chosen = BertConfig.from_dict(config) if isinstance(config, dict) else config
+    recipe = Pretraining(settings, sources, chosen)
     return runner.start(recipe, output, run_options)
