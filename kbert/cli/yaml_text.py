@@ -5,6 +5,7 @@ Here only `true` and `false` are booleans, `1e-5` is a number, and the others ar
 texts. What `dump` writes, `yaml.safe_load` reads too, to the same values.
 """
 
+import json
 import re
 from typing import Any, ClassVar
 
@@ -91,4 +92,7 @@ def parse(text: str, source: str) -> Any:
 
 def dump(values: dict) -> str:
     """Return a mapping as YAML, one line per key where a line has room for the value."""
-    return yaml.dump(values, Dumper=_Dumper, width=1000, sort_keys=False, allow_unicode=True)
+    # PyYAML writes this line end as it is, and reads another one
+    has_line_end = "\x85" in json.dumps(values, ensure_ascii=False)
+    options: dict = {"width": 1000, "sort_keys": False, "allow_unicode": not has_line_end}
+    return yaml.dump(values, Dumper=_Dumper, **options)

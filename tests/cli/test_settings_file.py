@@ -5,6 +5,8 @@ Whole runs are in tests/on_torch/test_runs_from_files.py.
 
 import json
 import math
+import os
+import re
 import sys
 import tomllib
 
@@ -12,7 +14,11 @@ import keras  # noqa: F401  started here, so that no command says that it is sta
 import pytest
 import yaml
 from helpers.command_line import kbert as run
+from helpers.sizes import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kbert.cli import yaml_text
 from kbert.cli.main import cli
 
 LARGEST_YAML = 2**18
@@ -325,40 +331,89 @@ finally:
 
 
 def test_settings_of_a_run_are_taken_without_what_its_data_gave(capsys, folder):
-    settings = {"task": "classify", "labels": ["bad", "good"], "lengths": [3, 9], "epochs": 7}
-    settings |= {"positive_label": "good", "max_length": 64, "clip_norm": None}
+    kept = {"task": "classify", "labels": ["bad", "good"], "lengths": [3, 9], "epochs": 7}
+    kept |= {"positive_label": "good", "max_length": 64, "clip_norm": None}
     places = {"source": "bert-base-uncased", "train": "/data/train.tsv", "dev": None}
-    write(folder, json.dumps(RUN | {"settings": settings, "places": places}), "settings.json")
+    write(folder, json.dumps(RUN | {"settings": kept, "places": places}), "settings.json")
     values = printed(capsys, "--settings", "files/settings.json", "--seed", "5", "-o", "run")
     expected = {"task": "classify", "epochs": 7, "lengths": None, "positive_label": None, "seed": 5}
     expected |= {"max_length": 64, "clip_norm": None, "source": "bert-base-uncased", "dev": None}
     assert values | expected | {"train": "/data/train.tsv"} == values and "labels" not in values
-    settings["positive_label"] = "bad"  # which the labels do not give
-    write(folder, json.dumps(RUN | {"settings": settings}), "settings.json")
+    kept["positive_label"] = "bad"  # which the labels do not give
+    write(folder, json.dumps(RUN | {"settings": kept}), "settings.json")
     assert printed(capsys, "--settings", "files/settings.json")["positive_label"] == "bad"
 
 
 def test_settings_of_a_pretraining_follow_another_number_of_steps(capsys, folder):
-    settings = {"steps": 100, "warmup_steps": 10, "evaluate_every": 10, "save_every": 7}
-    settings |= {"log_every": 1, "config": {"vocab_size": 99}, "seq_len": 32}
+    kept = {"steps": 100, "warmup_steps": 10, "evaluate_every": 10, "save_every": 7}
+    kept |= {"log_every": 1, "config": {"vocab_size": 99}, "seq_len": 32}
     places = {"shards": "/data/shards", "init": None}
-    content = json.dumps(OF_PRETRAIN | {"settings": settings, "places": places})
+    content = json.dumps(OF_PRETRAIN | {"settings": kept, "places": places})
     file = write(folder, content, "settings.json")
     values = printed(capsys, "--settings", file, "--steps", "1000", command="pretrain")
     expected = {"steps": 1000, "warmup_steps": None, "evaluate_every": None, "save_every": 7}
     expected |= {"config": {"vocab_size": 99}, "shards": "/data/shards", "seq_len": 32}
     assert values | expected == values
-    content = json.dumps(OF_PRETRAIN | {"settings": settings, "places": places | {"init": "/x"}})
+    content = json.dumps(OF_PRETRAIN | {"settings": kept, "places": places | {"init": "/x"}})
     values = printed(
         capsys, "--settings", write(folder, content, "settings.json"), command="pretrain"
     )
     assert (values["config"], values["init"]) == (None, "/x")
 
 
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**18), 10**18),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=9),
+    st.from_regex(r"[-+.0-9eE_:~#&*!%@`'\"{}\[\],?|> a-f]{0,8}", fullmatch=True),
+    st.sampled_from(
+        [
+            "no",
+            "YES",
+            "on",
+            "null",
+            "~",
+            "true",
+            "1e5",
+            ".5",
+            "5.",
+            "1_0",
+            "0x1",
+            "0o1",
+            "010",
+            "1:30",
+            "2024-01-01",
+            "=",
+            "<<",
+        ]
+    ),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(SCALARS.filter(lambda key: isinstance(key, str)), VALUES))
+@settings(max_examples=100, deadline=None)
+def test_yaml_that_is_written_is_read_again_by_kbert_and_pyyaml(values):
+    text = yaml_text.dump(values)
+    assert yaml_text.parse(text, "file") == yaml.safe_load(text) == values
+
+
+@pytest.mark.parametrize(("page", "command"), [("finetune", "finetune"), ("pretrain", "pretrain")])
+def test_file_on_the_page_is_read(capsys, folder, page, command):
+    text = (ROOT / "docs" / "how_to" / f"{page}.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    values = printed(capsys, "--settings", write(folder, example), command=command)
+    assert values["output"].startswith(str(folder)) and values["batch_size"] != 32
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no FIFO")
 def test_fifo_is_refused(capsys, folder):
-    import os
-
     os.mkfifo(folder / "run.yaml")
     done = run(capsys, "finetune", "--settings", folder / "run.yaml")
     assert done.status == 2 and "FIFO" in done.err
