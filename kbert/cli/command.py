@@ -12,6 +12,7 @@ from kbert.graph import aliases
 from kbert.io import progress
 from kbert.io.wording import hint, hint_of_path
 
+FROM_FILE = "kbert.settings"  # in click's context: the file of a --settings, by parameter
 _CLOSE_OPTION = 0.72  # similarity; below it are options that mean something else
 # Arguments that are texts, not paths.
 _TEXTS = {"text", "texts", "pair", "a", "b", "query", "question", "context"}
@@ -152,13 +153,10 @@ class Command(click.Command):
                 path = repr(str(value)) if text.startswith("'") else str(value)
                 if text.startswith((f"{path}:", f"{path} ")):
                     origins.append((param, value, path))
-        options = [origin for origin in origins if isinstance(origin[0], click.Option)]
+        options = [origin for origin in origins if _has_name(origin[0], ctx)]
         if not (origins := options or (origins if error.filename else [])):
             return None
-        names = [
-            max(one.opts, key=len) if options else one.make_metavar(ctx).strip("[] …")
-            for one, *_ in origins
-        ]
+        names = [_name_origin(one, ctx) for one, *_ in origins]
         param, value, path = origins[0]
         text = f"{path} ({' and '.join(dict.fromkeys(names))}){text.removeprefix(path)}"
         if not error.filename:
@@ -185,6 +183,19 @@ class Command(click.Command):
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def _has_name(param: click.Parameter, ctx) -> bool:
+    """Return whether a value was given by a name: by an option, or by a key in a file."""
+    return isinstance(param, click.Option) or param.name in ctx.meta.get(FROM_FILE, {})
+
+
+def _name_origin(param: click.Parameter, ctx) -> str:
+    """Return what gave a value: --train, SRC, or a key of a file of settings."""
+    if file := ctx.meta.get(FROM_FILE, {}).get(param.name):
+        return f"{param.name} in {file}"
+    is_option = isinstance(param, click.Option)
+    return max(param.opts, key=len) if is_option else param.make_metavar(ctx).strip("[] …")
 
 
 class Group(click.Group):

@@ -4,6 +4,7 @@ import inspect
 import logging
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from kbert.cli.command import command, names_or_files
 from kbert.cli.inputs import TextInput, check_file, check_source, open_checkpoint
 from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
+from kbert.cli.settings_file import add_settings_file
 from kbert.data import samples
 from kbert.tasks.finetuning.settings import COLUMNS, FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
@@ -28,6 +30,8 @@ class _LabelledFile(TextInput):
     sample_names = tuple(_SAMPLES)
 
     def convert(self, value, param, ctx):
+        if ctx.params.get("print_settings"):  # which reads nothing
+            return value
         if value in _SAMPLES and not Path(value).is_file():
             return _SAMPLES[value]
         return super().convert(value, param, ctx)
@@ -51,13 +55,27 @@ def _list_tasks(function):
     return function
 
 
+def _drop_derived(settings: dict) -> dict:
+    """Return a run's settings without those that its data gave: labels, lengths of batches.
+
+    The positive label is left out too where the labels give it.
+    """
+    kept = {name: value for name, value in settings.items() if name not in ("labels", "lengths")}
+    if labels := settings.get("labels"):
+        task: Any = settings.get("task")
+        if kept.get("positive_label") == task_of(task).find_positive(labels):
+            kept.pop("positive_label", None)
+    return kept
+
+
 @command(
     "Fine-tune a checkpoint on labelled data, or resume a run.",
     "kbert finetune bert-base-uncased --task classify --train train.tsv \\",
     "    --dev dev.tsv -o run",
+    "kbert finetune --settings run.yaml",
     "kbert finetune --resume run",
-    basic="task train dev output run epochs batch_size learning_rate max_length lora_rank "
-    "precision seed",
+    basic="task train dev output run settings_file print_settings epochs batch_size learning_rate "
+    "max_length lora_rank precision seed",
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
 @option("--task", _TASKS, _TASK_HELP)
@@ -70,6 +88,7 @@ def _list_tasks(function):
 )
 @runs.OUTPUT_RUN
 @runs.RESUME
+@add_settings_file(FinetuningSettings, _drop_derived)
 @option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
 @add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer"))
 @add_run_options
@@ -84,6 +103,8 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
 
     To try it without data of your own, use the sample that comes with kbert:
     `--task classify --train samples.TRAIN --dev samples.DEV`.
+
+    `--settings FILE` reads all of these from a file, `--print-settings` prints such a file.
 
     Ctrl-C saves the run. After Ctrl-C or a crash, `kbert finetune --resume RUN` continues it.
     """

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,17 +12,32 @@ from kbert.cli.console import say, starting_keras
 from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import Input, Output, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
+from kbert.cli.settings_file import add_settings_file
 from kbert.tasks.pretraining.settings import PretrainingSettings
 
 OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
 RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 
 
+def _drop_derived(settings: dict) -> dict:
+    """Return a run's settings without those that its number of steps gave, such as warm-up."""
+    steps: Any = settings.get("steps")
+    derived = PretrainingSettings(steps=steps).as_dict()
+    unset = {field.name for field in PretrainingSettings.fields() if field.default is None}
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in unset or value != derived[name]
+    }
+
+
 @command(
     "Pretrain a BERT on shards, or resume a run.",
     "kbert pretrain shards --config mini --steps 10000 -o run",
+    "kbert pretrain --settings run.yaml",
     "kbert pretrain --resume run",
-    basic="config init dev output run steps batch_size seq_len learning_rate precision seed",
+    basic="config init dev output run settings_file print_settings steps batch_size seq_len "
+    "learning_rate precision seed",
 )
 @click.argument("shards", required=False, metavar="[SHARDS]", type=Input())
 @option("--config", str, "Configuration: a preset or a JSON file. Default: tiny.")
@@ -30,12 +46,14 @@ RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 @option("--teacher SRC", str, "Teacher checkpoint for distillation, with the same vocabulary.")
 @OUTPUT_RUN
 @RESUME
+@add_settings_file(PretrainingSettings, _drop_derived)
 @add_settings(PretrainingSettings)
 @add_run_options
 def pretrain(shards, config, init, dev, teacher, output, run, run_options, **settings):
     """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
 
-    A new run needs `-o RUN --steps N`. Ctrl-C saves the run. After Ctrl-C or a crash,
+    A new run needs `-o RUN --steps N`. `--settings FILE` reads all arguments and options from a
+    file, `--print-settings` prints such a file. Ctrl-C saves the run. After Ctrl-C or a crash,
     `kbert pretrain --resume RUN` continues it.
     """
     settings = select_settings(settings, run_options)

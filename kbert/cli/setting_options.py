@@ -30,7 +30,8 @@ def add_settings(kind: type[RunSettings], *names: str, without: Container[str] =
 
 def add_run_options(command):
     """Add the options of `RunOptions`, which the command gets by name as `run_options`."""
-    return _add_group(command, "run_options", RunOptions, _RUN_OPTIONS)
+    # progress has no option, but may be in a settings file
+    return _add_group(command, "run_options", RunOptions, _RUN_OPTIONS, also=["progress"])
 
 
 def partial_training(command):
@@ -47,18 +48,21 @@ def partial_training(command):
 
 
 def select_settings(settings: dict, run_options: dict) -> dict:
-    """Return the settings that are not None, checked before anything heavy starts."""
-    settings = {name: value for name, value in settings.items() if value is not None}
-    check_settings(settings | run_options, _RUN_OPTIONS)
+    """Return the settings, checked before anything heavy starts; None is a setting's own value."""
+    values = settings | run_options
+    check_settings({name: value for name, value in values.items() if value is not None})
     return settings
 
 
-def _add_group(command, group: str, kind: Settings, names: Sequence[str]):
-    """Add options, which the command gets by name in one dict, the argument `group`."""
+def _add_group(command, group: str, kind: Settings, names: Sequence[str], also: Sequence[str] = ()):
+    """Add options, which the command gets by name in one dict, the argument `group`.
+
+    The dict has the values of the names `also`, too, if there are any.
+    """
 
     @functools.wraps(command)
     def run(**others):
-        values = {name: others.pop(name) for name in names}
+        values = {name: others.pop(name) for name in (*names, *also) if name in others}
         return command(**{group: values}, **others)
 
     return _add_options(kind, names)(run)

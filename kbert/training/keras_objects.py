@@ -32,6 +32,8 @@ def _read_keras_object(value, kind: type, call: str) -> tuple[dict, Any]:
     if isinstance(value, type) and issubclass(value, kind):
         raise RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({call})")
     name = type(value).__name__
+    if isinstance(value, dict):  # what somebody who writes it by hand leaves out
+        value = {"module": kind.__module__, "config": {}} | value
     try:
         json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
         if isinstance(json, dict) and "class_name" in json:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @document(PretrainingSettings, RunOptions, without=("steps",))
 def pretrain(
     shards: str | os.PathLike,
-    config: BertConfig | str | os.PathLike = "tiny",
+    config: BertConfig | dict | str | os.PathLike = "tiny",
     *,
     output: str | os.PathLike,
     steps: int,
@@ -92,8 +92,8 @@ def pretrain(
 
     Args:
         shards: the folder that `kbert.prepare` wrote.
-        config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig` or its
-            file.
+        config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig`, its
+            file, or a dict with the keys of such a file.
         output: the run's folder; new or empty. Unlike `finetune`, `pretrain` needs one.
         steps: number of training steps.
         init: a checkpoint to start from: the name of a model or a path that `kbert.load` opens. The
@@ -120,5 +120,6 @@ def pretrain(
     data = {"shards": shards, "dev": dev}
     sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     sources |= {"init": init, "teacher": teacher}
-    request = request_pretraining(settings, sources, config)
+    chosen = BertConfig.from_dict(config) if isinstance(config, dict) else config
+    request = request_pretraining(settings, sources, chosen)
     return Trained.from_outcome(runner.start(request, output, run_options))

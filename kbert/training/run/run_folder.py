@@ -132,6 +132,11 @@ class RunFolder:
             )
         return cls(path, js.read(file, _SETTINGS_FILE), chief)
 
+    @classmethod
+    def from_json(cls, values: dict, file: Path) -> "RunFolder":
+        """Return the run of the values in a settings.json; raise a ValueError if they are not."""
+        return cls(file.parent, js.check(values, _SETTINGS_FILE, str(file)), chief=False)
+
     @property
     def result(self) -> dict | None:
         """Result of the run, if it is finished; else None."""
