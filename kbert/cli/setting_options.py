@@ -9,6 +9,7 @@ import click
 
 from kbert.cli.command import Choice
 from kbert.cli.options import Names, Numbers, option, takes
+from kbert.graph import aliases
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import RULES, check_settings
 from kbert.training.setting_texts import Text, describe_fields, list_fields
@@ -89,10 +90,19 @@ def _make_option(field: dataclasses.Field, text: str):
         return click.option(name, is_flag=True, default=None, help=text)
     if "bool" in kind:
         return option(f"{name}/--no-{name[2:]}", bool, text)
+    old = _find_old_name(field.name)
     if choices := RULES[field.name].names:
-        return option(name, Choice(choices), text)
+        return option(name, Choice(choices), text, old=old)
     if "tuple[str" in kind:
-        return option(name, Names(), text)
+        return option(name, Names(), text, old=old)
     if "tuple" in kind:
-        return option(name, Numbers(int, "whole numbers", "N,N,…"), text)
-    return option(name, str if "str" in kind else float if "float" in kind else int, text)
+        return option(name, Numbers(int, "whole numbers", "N,N,…"), text, old=old)
+    return option(name, str if "str" in kind else float if "float" in kind else int, text, old=old)
+
+
+def _find_old_name(name: str) -> str | None:
+    """Return a setting's option in older releases; None: it had no other."""
+    for old, new in aliases.table()["old setting"].items():
+        if new == name:
+            return f"--{old.replace('_', '-')}"
+    return None

@@ -33,7 +33,7 @@ class OptionError(TypeError, ValueError):
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
     of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
-    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}, "renamed option": {}}
+    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}}
     for head in HEADS.values():
         if head.task:
             meanings["task"] |= {alias: head.task for alias in head.aliases if alias != head.task}
@@ -79,12 +79,12 @@ def option(command: str | None, name: str) -> str:
 def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
     """Return the keyword arguments of a function by the names that it knows.
 
-    A renamed one is accepted, and the log has its new name. Any other unknown name raises an
-    OptionError with the right name or the closest one.
+    The name of an older release is accepted, and the log has the new one. Any other unknown name
+    raises an OptionError with the right name or the closest one.
     """
     read = {}
     for name, value in options.items():
-        new = name if name in known else table()["renamed option"].get(name)
+        new = name if name in known else table()["old setting"].get(name)
         if new not in known:
             raise OptionError(f"{owner} has no option {name!r}: {_find_option(owner, name, known)}")
         if new != name and new in options:
