@@ -107,6 +107,11 @@ def test_possible_labels_are_warned_of(tmp_path, caplog):
 
 
 REFUSED = {
+    "a header of labels": (
+        "a.tsv",
+        [("body", "group"), *((f"text {n}", n % 3) for n in range(7))],
+        "got 'group' above numbers. If the line is a header, name the columns: --text-column",
+    ),
     "a header": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
     "one column": (
         "a.tsv",

@@ -22,12 +22,11 @@ NUMBERS = ("", "id", "idx", "index", "guid")  # "": pandas' to_csv calls its ind
 _TEXT_NAMES = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
 NAMES = frozenset({*_TEXT_NAMES, *LABELS, *MORE_LABELS, *NUMBERS})  # of a header
 WAY_TO_NAME = (
-    "name the columns with --text-column, --text-pair-column and --label-column (in Python "
-    "text_column, text_pair_column and label_column), or rename them"
+    "name the columns: --text-column, --text-pair-column, --label-column (in Python text_column, "
+    "text_pair_column, label_column), or rename them"
 )
 WAY_TO_NAME_LABELS = (
-    f"{WAY_TO_NAME}; columns of 0 and 1, one for each label, with --label-columns A,B,… "
-    "(label_columns)"
+    f"{WAY_TO_NAME}; columns of 0 and 1, one per label: --label-columns A,B,… (label_columns)"
 )
 
 

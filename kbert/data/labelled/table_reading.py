@@ -50,25 +50,9 @@ def read_table(
     Raises:
         ValueError: a row that is no record, with file and line; a file without records.
     """
-    path = Path(data) if isinstance(data, (str, os.PathLike)) else None
-    if path is None:
-        joined = join_columns(data, name, functools.partial(_is_row, table_format, options))
-        located = iterate_records(joined, name)
-        rows = _name_rows(located, table_format, options, _find_classes(data))
-    elif is_parquet(path):
-        table = read_parquet(path)
-        located = iterate_records(table, str(path))
-        rows = _name_rows(located, table_format, options, _find_classes(table))
-    elif has_json_lines(path):
-        rows = _name_rows(read_json_lines(path), table_format, options, {})
-    elif table_format.divide_text is not None:
-        rows = table_format.divide_text(path, options)
-    else:
-        rows = _divide_lines(path, table_format, options)
-
-    records, layout = _make_records(rows, table_format)
-    if path is not None and not records:
-        raise ValueError(f"{path}: {table_format.expected}, got none")
+    records, layout = _make_records(_open_table(table_format, data, name, options), table_format)
+    if isinstance(data, (str, os.PathLike)) and not records:
+        raise ValueError(f"{data}: {table_format.expected}, got none")
 
     records.multi_hot = options.multi_hot
     if layout.names:
@@ -80,13 +64,13 @@ def read_table(
     return records
 
 
-def has_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
+def begins_with_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
     """Return whether a file's first line is a header (`is_header`); the log says so."""
-    found = is_header(line, table_format, options)
-    if found:
-        location, names = line
-        _logger.warning("%s: read as a header: %s", location, ", ".join(names))
-    return found
+    if not is_header(line, table_format, options):
+        return False
+    location, names = line
+    _logger.warning("%s: read as a header: %s", location, ", ".join(names))
+    return True
 
 
 def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
@@ -115,12 +99,6 @@ def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> b
     return names_columns
 
 
-def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
-    """Raise a ValueError for a row with another number of columns than the first."""
-    if len(cells) != len(names):
-        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
-
-
 def _names_columns(line: Row, table_format: TableFormat, options: ColumnOptions) -> bool:
     """Return whether a line names all columns that are needed."""
     location, names = line
@@ -131,6 +109,31 @@ def _names_columns(line: Row, table_format: TableFormat, options: ColumnOptions)
     return True
 
 
+def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
+    """Raise a ValueError for a row with another number of columns than the first."""
+    if len(cells) != len(names):
+        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
+
+
+def _open_table(
+    table_format: TableFormat, data, name: str, options: ColumnOptions
+) -> Iterator[TableRow]:
+    """Return the rows of a file or of data in memory, each with its columns."""
+    if not isinstance(data, (str, os.PathLike)):
+        joined = join_columns(data, name, functools.partial(_is_row, table_format, options))
+        objects = iterate_records(joined, name)
+        return _divide_objects(objects, table_format, options, _find_classes(data))
+    if is_parquet(data):
+        return _open_table(table_format, read_parquet(data), str(data), options)
+
+    path = Path(data)
+    if has_json_lines(path):
+        return _divide_objects(read_json_lines(path), table_format, options, {})
+    if table_format.divide_text is not None:
+        return table_format.divide_text(path, options)
+    return _divide_lines(path, table_format, options)
+
+
 def _divide_lines(
     path: Path, table_format: TableFormat, options: ColumnOptions
 ) -> Iterator[TableRow]:
@@ -139,7 +142,7 @@ def _divide_lines(
     if not lines:
         return
 
-    if has_header(lines[0], table_format, options):
+    if begins_with_header(lines[0], table_format, options):
         (location, names), *lines = lines
         check_unique(names, location)
         layout = _name_columns(names, location, table_format, options, has_header=True)
@@ -153,15 +156,15 @@ def _divide_lines(
         yield TableRow(location, layout, cells)
 
 
-def _name_rows(
-    rows: Iterable[tuple[str, object]],
+def _divide_objects(
+    objects: Iterable[tuple[str, object]],
     table_format: TableFormat,
     options: ColumnOptions,
     classes: Classes,
 ) -> Iterator[TableRow]:
-    """Yield rows whose columns have names, or that are records; rows may differ in columns."""
+    """Yield the rows of objects, each with the names of its columns, or a record."""
     layouts: dict[tuple, TableLayout] = {}
-    for location, row in rows:
+    for location, row in objects:
         if isinstance(row, table_format.record):
             yield TableRow(location, record=row)
             continue
@@ -230,11 +233,11 @@ def _number_columns(
 
 
 def _make_records(
-    rows: Iterable[TableRow], table_format: TableFormat
+    table: Iterable[TableRow], table_format: TableFormat
 ) -> tuple[LabelledRecords, TableLayout]:
     """Return the records of rows, and the columns of the first one; log how many are left out."""
     records, layout, left_out, location = LabelledRecords(), NO_COLUMNS, 0, ""
-    for row in rows:
+    for row in table:
         location = row.location
         layout = layout if layout.names else row.layout
         record = table_format.make_record(row) if row.record is None else row.record

@@ -98,9 +98,9 @@ def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
 def _find_first(roles: Sequence[str], *groups: Sequence[str]) -> list[str]:
     """Return the names of the first group of which there are columns."""
     for group in groups:
-        found = [name for name in group if name in roles]
-        if found:
-            return found
+        named = [name for name in group if name in roles]
+        if named:
+            return named
     return []
 
 
@@ -109,32 +109,46 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     location, first = lines[0]
     count = len(first)
     if count not in (2, 3):
-        path = Path(data_of(location))
-        between = "commas" if is_comma_separated(path) else "tabs"
-        raise ValueError(
-            f"{location}: {EXPECTED}, between {between}, got {count} "
-            f"column{'s' if count > 1 else ''}"
+        between = "commas" if is_comma_separated(Path(data_of(location))) else "tabs"
+        many = (
+            "s: name those to read, as the header does or, with --no-header, by number: "
+            "--text-column and --label-column (in Python text_column and label_column)"
         )
-    rows = [cells for _, cells in lines]
-    if count == 3 and all(len(row) == 3 and parse_number(row[1]) is not None for row in rows):
         raise ValueError(
-            f"{location}: {EXPECTED}, got only numbers in column 2. If they are the labels, give "
-            "--text-column 1 --label-column 2 --no-header (in Python text_column, label_column and "
-            "no_header). If a number has a decimal comma, write a point"
+            f"{location}: {EXPECTED}, between {between}, got {count} column"
+            + (many if count > 1 else "")
         )
-    if count == 3 and are_row_numbers([row[0] for row in rows]):
-        raise ValueError(
-            f"{location}: {EXPECTED}, got only row numbers in column 1: give --text-column 2 "
-            "--label-column 3 --no-header (in Python text_column, label_column and no_header), or "
-            "remove the column"
-        )
+
     if count == 3:
+        _refuse_numbers(lines)
         _logger.warning(
             "%s: the columns are read as text, second text, label. If the first is no text, "
             "give --text-column 2 --label-column 3 --no-header",
             data_of(location),
         )
     return Columns(tuple(range(count - 1)), count - 1)
+
+
+def _refuse_numbers(lines: Sequence[Row]) -> None:
+    """Raise a ValueError where one of two columns of texts has only numbers."""
+    location, _ = lines[0]
+    if all(parse_number(cell) is not None for cell in _list_column(lines, 1)):
+        raise ValueError(
+            f"{location}: {EXPECTED}, got only numbers in column 2. If they are the labels, give "
+            "--text-column 1 --label-column 2 --no-header (in Python text_column, label_column and "
+            "no_header). If a number has a decimal comma, write a point"
+        )
+    if are_row_numbers(_list_column(lines, 0)):
+        raise ValueError(
+            f"{location}: {EXPECTED}, got only row numbers in column 1: give --text-column 2 "
+            "--label-column 3 --no-header (in Python text_column, label_column and no_header), or "
+            "remove the column"
+        )
+
+
+def _list_column(lines: Sequence[Row], column: int) -> list[str]:
+    """Return the cells of a column; "" in a line that is too short."""
+    return [cells[column] if column < len(cells) else "" for _, cells in lines]
 
 
 def name_cells(row) -> tuple[Sequence, Sequence] | None:

@@ -172,11 +172,11 @@ def finish_label_sets(
 
 def number_columns_of_sets(lines: Sequence[Row]) -> Columns:
     """Return the columns; the last one may number the examples, as in GoEmotions' files."""
-    rows = [cells for _, cells in lines]
-    if any(len(row) != 3 for row in rows):
+    if any(len(cells) != 3 for _, cells in lines):
         return number_columns(lines)
-    are_labels = all(re.fullmatch(r"\d+(,\d+)*", row[1]) for row in rows)
-    if not are_labels or 2 * len({row[2] for row in rows}) <= len(rows):
+    are_numbered = all(re.fullmatch(r"\d+(,\d+)*", cells[1]) for _, cells in lines)
+    ids = {cells[2] for _, cells in lines}
+    if not are_numbered or 2 * len(ids) <= len(lines):
         return number_columns(lines)
     _logger.warning(
         "%s: the columns are read as text, labels, id, as GoEmotions has them", data_of(lines[0][0])

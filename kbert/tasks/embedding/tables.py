@@ -109,6 +109,26 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     count = len(first)
     if count < 2:
         raise ValueError(f"{location}: {_EXPECTED}, got {count} column")
+    _refuse_numbers(lines)
+
+    numbers = sum(parse_number(cells[-1]) is not None for _, cells in lines)
+    if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
+        return Columns((0, 1), score=2)
+    if count == 2 and numbers == len(lines):
+        return Columns((0,), 1)
+    if count == 2 and numbers == len(lines) - 1 > 0 and parse_number(first[-1]) is None:
+        raise ValueError(
+            f"{location}: {_EXPECTED}, got {first[-1]!r:.60} above numbers. If the line is a "
+            f"header, {WAY_TO_NAME}. If it is an example of two texts, as all lines are, give "
+            "--text-column 1 --text-pair-column 2 --no-header"
+        )
+    return Columns(tuple(range(count)))
+
+
+def _refuse_numbers(lines: Sequence[Row]) -> None:
+    """Raise a ValueError for numbers in columns of texts: row numbers, halves of numbers."""
+    location, first = lines[0]
+    count = len(first)
     if are_row_numbers([cells[0] for _, cells in lines]):
         raise ValueError(
             f"{location}: {_EXPECTED}, got only row numbers in column 1: remove the column"
@@ -121,13 +141,6 @@ def number_columns(lines: Sequence[Row]) -> Columns:
             f"{location}: {_EXPECTED}, got only numbers in column {count} of {count}. If they have "
             "decimal commas, write points"
         )
-
-    numbers = sum(parse_number(cells[-1]) is not None for _, cells in lines)
-    if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
-        return Columns((0, 1), score=2)
-    if count == 2 and numbers == len(lines):
-        return Columns((0,), 1)
-    return Columns(tuple(range(count)))
 
 
 def name_cells(row) -> tuple[Sequence, Sequence] | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
-from kbert.data.labelled.table_reading import check_width, has_header
+from kbert.data.labelled.table_reading import begins_with_header, check_width
 from kbert.data.labelled.text_lines import read_numbered_lines
 from kbert.io.wording import data_of
 from kbert.tasks.tagging.layout import CONLLU_COLUMNS, Layout, Line, find_layout
@@ -139,7 +139,7 @@ def _has_header(first: "_Word", options: ColumnOptions) -> bool:
     line = first.location, (first.text, first.label)
     named = [name for name in options.names if not name.isdecimal()]
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
-    return has_header(line, _LINES_OF_WORDS, options)
+    return begins_with_header(line, _LINE_FORMAT, options)
 
 
 def _find_columns_of_lines(names: Sequence[str], location: str, options: ColumnOptions) -> Columns:
@@ -211,8 +211,7 @@ SENTENCES = TableFormat(
     finish=check_labels_repeat,
     divide_text=read_conll,
     way_to_name=(
-        "name its columns with --text-column and --label-column (in Python text_column and "
-        "label_column)"
+        "name the columns: --text-column, --label-column (in Python text_column, label_column)"
     ),
 )
-_LINES_OF_WORDS = dataclasses.replace(SENTENCES, find_columns=_find_columns_of_lines)
+_LINE_FORMAT = dataclasses.replace(SENTENCES, find_columns=_find_columns_of_lines)
