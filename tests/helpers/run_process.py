@@ -118,7 +118,7 @@ def finetune(folder: Path, run: Path, together: int) -> None:
         for data in ("train", "dev"):
             arguments += [f"--{data}", str(folder / f"{data}.tsv")]
         arguments += ["--epochs=2", "--batch-size=5", "--learning-rate=5e-3"]
-        arguments += ["--save-every=3", "--keep-checkpoints"]
+        arguments += ["--save-every=3", "--keep-checkpoints", "--ema=0.8", "--schedule=cosine"]
     try:
         run_command(cli, [*arguments, "--steps-per-execution", str(together), "--quiet"])
     except SystemExit as done:

@@ -1,4 +1,4 @@
-"""Runs with `ema`: their result is the averages, killed or not, with adapters and callbacks too."""
+"""Runs with `ema`, whose result is the averages, with a schedule of Keras's, with other betas."""
 
 import json
 import shutil
@@ -181,6 +181,25 @@ def test_schedule_of_keras_pretrains(tmp_path):
     file = "model/model.safetensors"
     assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "crashed" / file).read_bytes()
     shutil.rmtree(tmp_path / "crashed")
+
+
+def test_betas_and_epsilon_are_the_runs(folder):
+    """Without memory, AdamW moves every weight by the learning rate, to the gradient's sign."""
+    rate, steps = 1e-3, 2
+    options = {"beta_1": 0.0, "beta_2": 0.0, "epsilon": 1e-30, "weight_decay": 0.0}
+    options |= {"learning_rate": rate, "schedule": "constant", "warmup_ratio": 0.0}
+    tuned = tune(folder, epochs=1, batch_size=20, keep_best=False, **options)
+    assert len(tuned.history.updates) == steps
+    first = {layer.name: layer for layer in kbert.load(folder / "source").model.layers}
+    moved = [
+        (after - before) / rate
+        for layer in tuned.bert.model.layers
+        if layer.name in first
+        for after, before in zip(layer.get_weights(), first[layer.name].get_weights(), strict=True)
+    ]
+    found = np.concatenate([array.ravel() for array in moved])
+    np.testing.assert_allclose(found, np.round(found), atol=2e-3)
+    assert set(np.round(np.abs(found))) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
