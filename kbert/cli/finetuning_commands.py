@@ -71,7 +71,7 @@ def _list_tasks(function):
 @runs.OUTPUT_RUN
 @runs.RESUME
 @option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
-@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer"))
+@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer", "metrics"))
 @add_run_options
 @_list_tasks
 def finetune(source, task, train, dev, teacher, output, run, run_options, **settings):

@@ -30,17 +30,19 @@ _RARE = 0.2  # share of examples with a label of their own: above it one more pr
 
 
 class Columns(NamedTuple):
-    """Indices of the columns of texts, and of a label, labels, a score and choices, if any."""
+    """Indices of the columns of texts; of a label, labels, a score, choices, a weight, if any."""
 
     texts: tuple[int, ...]
     label: int | None = None
     score: int | None = None
     choices: tuple[int, ...] = ()  # one column of lists, or one per choice
     labels: tuple[int, ...] = ()  # columns of 0 and 1, one per label
+    weight: int | None = None
 
     def __contains__(self, column: object) -> bool:
         """Return whether a column is read."""
-        return column in (*self.texts, self.label, self.score, *self.choices, *self.labels)
+        single = self.label, self.score, self.weight
+        return column in (*self.texts, *single, *self.choices, *self.labels)
 
     def name(self, names: Sequence) -> dict[str, Any]:
         """Return the columns' names by what they hold, for a run's settings and its log."""
@@ -48,7 +50,8 @@ class Columns(NamedTuple):
         named: dict[str, Any] = {
             role: [str(names[n]) for n in indices] for role, indices in numbers.items() if indices
         }
-        for role, index in (("label", self.label), ("score", self.score)):
+        roles = {"label": self.label, "score": self.score, "weight": self.weight}
+        for role, index in roles.items():
             if index is not None:
                 named[role] = str(names[index])
         return named

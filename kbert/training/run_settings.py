@@ -10,12 +10,13 @@ from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.setting_rules import check_settings
+from kbert.training.user_objects import UserFunction
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
     *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
 )
-_ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every")
+_ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every", "metrics")
 Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
 
 
@@ -125,8 +126,13 @@ class RunSettings:
             if field.name in _ON_EVERY_CARD
             or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
         }
-        name = settings["optimizer"]
-        return settings | {"optimizer": name if isinstance(name, str) else name["class_name"]}
+        for name in ("optimizer", "loss"):
+            value = settings.get(name)
+            if isinstance(value, dict):
+                settings[name] = value["class_name"]
+            elif isinstance(value, UserFunction):
+                settings[name] = value.name
+        return settings
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}

@@ -25,7 +25,9 @@ from kbert.training.loop.history import History, Plan
 from kbert.training.recipe import Recipe, recreate, select_trained
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import RunOptions
+from kbert.training.setting_rules import read_settings
 from kbert.training.stopping import StopFlags
+from kbert.training.user_objects import refuse_lost_functions
 
 _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
@@ -73,6 +75,7 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
     `moved` has the new paths of data, by the argument's name; None: they have not moved. `options`
     are settings, which must be the run's own.
     """
+    options = read_settings(options)
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints
     if (result := run.result) is not None:  # of any version: its settings may have other names
@@ -89,8 +92,10 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
         return kind.make_result(bert, history, result, run.path)
     run.check_computation()
     settings = kind.settings_type.from_run(run)
-    kind.settings_type.from_options(settings.as_dict() | options)
+    # with the functions of the user, which settings.json only names
+    settings = kind.settings_type.from_options(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
+    refuse_lost_functions(run.path, settings.as_dict())
     recipe = recreate(kind, run, settings, moved)
     engine = _engine(recipe, run_options)
     run.chief = engine.backend.process == 0

@@ -8,11 +8,14 @@ from numbers import Integral, Real
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
 from kbert.ops import keras_internals
+from kbert.training import user_objects
+from kbert.training.user_objects import RefusedError, UserFunction
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 CLASS_WEIGHTS = ("balanced",)
+LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "absolute_error", "huber")
 HIDDEN_LOSSES = ("mse", "cosine")
 EMBEDDING_LOSSES = ("infonce", "triplet", "cosine", "cosent")
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
@@ -79,15 +82,17 @@ def _label(value) -> str:
     return value.strip()
 
 
+def _score(value) -> str:
+    if not isinstance(value, str) or not value.removeprefix("-").strip():
+        raise TypeError
+    return value
+
+
 def _lengths(values) -> tuple[int, ...]:
     lengths = tuple(map(_whole, values))
     if isinstance(values, (str, set, dict)) or not lengths:
         raise ValueError
     return lengths
-
-
-class _RefusedError(ValueError):
-    """A value that is refused for a reason that the rule's text does not say."""
 
 
 def _read_optimizer(value) -> str | dict:
@@ -97,36 +102,75 @@ def _read_optimizer(value) -> str | dict:
     import keras
 
     kind = keras.optimizers.Optimizer
-    if isinstance(value, type) and issubclass(value, kind):
-        raise _RefusedError(f"{value.__name__} is a class: call it, {value.__name__}()")
-    json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-    if not isinstance(json, dict) or "class_name" not in json:
-        raise TypeError
-    try:
-        value = keras.saving.deserialize_keras_object(json)
-    except TypeError:
-        raise _RefusedError(
-            f"{json['class_name']} must be registered by "
-            "keras.saving.register_keras_serializable, and take its configuration"
-        ) from None
-    if not isinstance(value, kind):
-        raise TypeError
+    json = user_objects.serialize(value, kind)
+    value = user_objects.deserialize(json)
     name = type(value).__name__
     if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
-        raise _RefusedError(
+        raise RefusedError(
             f"{name} changes more in a step than each weight by its own gradient: choose another"
         )
     try:
         config, default = value.get_config(), type(value)().get_config()
     except TypeError:
-        raise _RefusedError(f"{name}() must work without arguments: give them defaults") from None
+        raise RefusedError(f"{name}() must work without arguments: give them defaults") from None
     for setting, own in _RUN_SETTINGS.items():
         if config.get(setting) != default.get(setting):
             call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
             instead = call if own else "leave it out"
-            raise _RefusedError(f"{name}'s {setting} is not used here: {instead}")
+            raise RefusedError(f"{name}'s {setting} is not used here: {instead}")
     used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
     return json | {"config": used}
+
+
+def _read_loss(value) -> str | dict | UserFunction:
+    """Return a loss's name, or what a run keeps of one of Keras's, or of a function."""
+    if isinstance(value, str):
+        return value
+    import keras
+
+    json = user_objects.read_object(value, keras.losses.Loss)
+    if isinstance(json, dict) and json["config"].get("reduction") == "sum":
+        raise RefusedError(
+            f"{json['class_name']} has reduction='sum': the loss is the mean over a step's "
+            "examples: leave reduction out"
+        )
+    return json
+
+
+def _read_metrics(values) -> tuple | None:
+    """Return what a run keeps of Keras's metrics and of functions; None: there are none."""
+    if isinstance(values, (str, set, dict)):
+        raise TypeError
+    import keras
+
+    metrics = tuple(user_objects.read_object(value, keras.metrics.Metric) for value in values)
+    for metric in metrics:
+        if isinstance(metric, dict) and _compares_with_probability(metric["config"]):
+            raise RefusedError(
+                f"{metric['class_name']} compares probabilities with a threshold, and the model's "
+                "outputs are logits: give a threshold of 0.0, if it takes one (a probability of "
+                "0.5), or write a function"
+            )
+    return metrics or None
+
+
+def _compares_with_probability(config: dict) -> bool:
+    """Return whether a metric would compare logits with a probability, such as 0.5."""
+    if "from_logits" in config:
+        return False
+    if "num_thresholds" in config or config.get("threshold") not in (None, 0):
+        return True
+    return config.get("top_k") is None and config.get("thresholds", 0) != 0
+
+
+def _read_class_weights(value) -> str | dict[str, float]:
+    """Return "balanced", or the weights by label."""
+    if isinstance(value, str):
+        return value
+    weights = {_label(label): _number(weight) for label, weight in dict(value).items()}
+    if len(weights) < len(value) or min(weights.values()) < 0 or max(weights.values()) == 0:
+        raise ValueError
+    return weights
 
 
 def _freeze(text) -> str:
@@ -170,7 +214,7 @@ RULES = {
     **_rules("layer_decay mlm_probability", _POSITIVE_RATIO),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
-    **_rules("text_column text_pair_column label_column", _COLUMN),
+    **_rules("text_column text_pair_column label_column sample_weight_column", _COLUMN),
     "label_columns": Rule(
         "be a list of different names or numbers of columns, two or more",
         _columns,
@@ -190,9 +234,25 @@ RULES = {
     "freeze": Rule(FREEZE, _freeze),
     # in one order, however it is said
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
-    "class_weights": _names_rule(CLASS_WEIGHTS),
+    "class_weights": Rule(
+        "be balanced, or in Python a dict of labels and weights, numbers of at least 0",
+        _read_class_weights,
+        lambda value: isinstance(value, dict) or value in CLASS_WEIGHTS,
+        CLASS_WEIGHTS,
+    ),
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
-    "loss": _names_rule(EMBEDDING_LOSSES),
+    "loss": Rule(
+        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; or in Python a keras.losses.Loss or a "
+        "function of labels and logits",
+        _read_loss,
+        lambda value: not isinstance(value, str) or value in LOSSES + EMBEDDING_LOSSES,
+        LOSSES + EMBEDDING_LOSSES,
+    ),
+    "metrics": Rule(
+        "be a list of Keras metrics, or functions of labels and logits",
+        _read_metrics,
+    ),
+    "score": Rule("be the name of a metric, with - before it if lower is better", _score),
     "pooling": _names_rule(VECTOR_POOLINGS),
     "schedule": _names_rule(SCHEDULES),
     "precision": _names_rule(PRECISIONS),
@@ -206,6 +266,12 @@ RULES = {
 }
 
 
+def read_settings(options: dict) -> dict:
+    """Return the options with what a run keeps of objects; those without a rule are unchanged."""
+    known = {name: value for name, value in options.items() if name in RULES}
+    return options | check_settings(known, known)
+
+
 def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
     """Return the values, NumPy's numbers as Python's; a ValueError if one breaks its rule."""
     read = dict(values)
@@ -216,7 +282,7 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
         try:
             read[name] = rule.read(value)
             holds = rule.holds(read[name])
-        except _RefusedError as error:
+        except RefusedError as error:
             raise ValueError(f"{name}: {error}") from None
         except (TypeError, ValueError, OverflowError):
             holds = False

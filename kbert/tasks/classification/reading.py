@@ -34,12 +34,14 @@ class Labelled(NamedTuple):
         label: as it is in the file; a float for numbers, a tuple for several labels.
         pair: the second text, if there is one.
         location: file and line, for errors.
+        weight: of the example in the loss.
     """
 
     text: str
     label: Any
     pair: str | None = None
     location: str = "a record"
+    weight: float = 1.0
 
 
 class LabelledTask(TableTask):
@@ -58,6 +60,7 @@ class LabelledTask(TableTask):
     """
 
     record = Labelled
+    takes_sample_weights = True
     description = "a label"
     may_be_empty = False
     first_labels: Sequence[str] = ()
@@ -122,9 +125,10 @@ class LabelledTask(TableTask):
                 f"{listed[:80]}: {WAY_TO_NAME}{self.way_to_name_labels}"
             )
         indices = tuple(map(roles.index, texts[0]))
+        weight = roles.index("weight") if options.weight is not None else None
         if label_columns:
-            return Columns(indices, labels=label_columns)
-        return Columns(indices, roles.index(labels[0]))
+            return Columns(indices, labels=label_columns, weight=weight)
+        return Columns(indices, roles.index(labels[0]), weight=weight)
 
     def find_unnamed(self, lines: Sequence[Row], location: str) -> Columns:
         count = len(lines[0][1])
@@ -188,7 +192,10 @@ class LabelledTask(TableTask):
         else:
             column = cast(int, columns.label)
             label = self.parse_label(cells[column], str(names[column]), location, class_names)
-        return Labelled(text, label, pair[0] if pair else None, location)
+        weight = 1.0
+        if columns.weight is not None:
+            weight = parse_weight(cells[columns.weight], str(names[columns.weight]), location)
+        return Labelled(text, label, pair[0] if pair else None, location, weight)
 
     def check_cells(self, cells: Sequence[str], columns: Columns, location: str) -> None:
         for column in columns.texts if self.may_be_empty else (*columns.texts, columns.label):
@@ -204,6 +211,16 @@ class LabelledTask(TableTask):
 
 def _separator_of(path: Path) -> str:
     return "comma" if is_comma_separated(path) else "tab"
+
+
+def parse_weight(value, column: str, location: str) -> float:
+    """Return the weight of an example; a ValueError if it is no number of at least 0."""
+    weight = parse_number(value)
+    if weight is None or weight < 0:
+        raise ValueError(
+            f'{location}: "{column}" must be a weight, a number of at least 0, got {value!r:.60}'
+        )
+    return weight
 
 
 def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[str, ...]:
@@ -239,4 +256,9 @@ def encode_texts(
     second = [record.pair for record in records if record.pair is not None]
     texts = [record.text for record in records]
     ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
-    return Examples(ids, segments, {CLASSIFIER: labels})
+    weights = [record.weight for record in records]
+    if set(weights) == {1.0}:
+        weights = []
+    elif not any(weights):
+        raise ValueError(f"{data_of(records[0].location)} must have weights above 0, got only 0")
+    return Examples(ids, segments, {CLASSIFIER: labels}, weights=weights)

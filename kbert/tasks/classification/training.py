@@ -179,6 +179,7 @@ class Regression(LabelledTask):
     name, head, score = "regress", "classifier", "spearman"
     title, problem_type = "a regression", "regression"
     loss = "squared_error"
+    losses = ("squared_error", "absolute_error", "huber")
     description = "a number"
     first_labels = ("score",)
 

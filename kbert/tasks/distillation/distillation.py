@@ -54,7 +54,8 @@ class Distillation:
         for name, loss in self._outputs.items():
             assert loss.teacher is not None
             # the logits of classes are divided by the temperature; numbers have none
-            options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
+            is_number = loss.teacher == "squared_error"
+            options = {} if is_number else {"temperature": settings.temperature}
             losses_of_teacher[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
         for block in self._states:
             losses_of_teacher[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
@@ -84,7 +85,7 @@ class Distillation:
         weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
         for name, loss in self._outputs.items():
             target = f"{names.TEACHER}{name}"
-            is_number = loss.name == "squared_error"
+            is_number = loss.teacher == "squared_error"
             labels[target] = outputs[name][:, 0] if is_number else outputs[name]
             if self._order is not None:
                 labels[target] = labels[target][..., self._order]

@@ -117,6 +117,7 @@ class EmbeddingTraining(Finetuning):
         settings, pad_id = self.settings, self.bert.config.pad_token_id
         size = settings.batch_size // settings.accumulation_steps or 1
         options = {"kind": self.units[1], "dimensions": settings.dimensions}
+        options["metrics"] = settings.metrics or ()
         return EmbeddingEvaluation(dev, size, pad_id, lengths, **options)
 
     def _check_settings(self) -> None:

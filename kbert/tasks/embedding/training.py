@@ -24,10 +24,16 @@ from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.data.labelled.text_lines import Row
 from kbert.io.wording import data_of
-from kbert.tasks.embedding.evaluation import collect_metrics, score_embeddings, score_lengths
+from kbert.tasks.embedding.evaluation import (
+    collect_metrics,
+    pair_cosines,
+    score_embeddings,
+    score_lengths,
+)
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import summarize_numbers
+from kbert.tasks.finetuning.user_metrics import add_metrics, evaluate_metrics
 from kbert.tasks.intervals import Scores
 from kbert.tasks.table_task import (
     Columns,
@@ -36,6 +42,7 @@ from kbert.tasks.table_task import (
     parse_number,
     split_number,
 )
+from kbert.training.setting_rules import EMBEDDING_LOSSES
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -86,6 +93,7 @@ class SentenceEmbeddings(TableTask):
     name, head, score = "embed", "encoder", "spearman"
     title = "sentence vectors"
     recipe, takes_teacher = "kbert.tasks.embedding.recipe", False
+    losses = EMBEDDING_LOSSES
 
     record = TextRecord
     names = _NAMES
@@ -250,8 +258,11 @@ class SentenceEmbeddings(TableTask):
         limit = longest(bert, settings.max_length or own.max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
-        scores = score_lengths(records[0].kind, examples, embeddings, settings.dimensions)
-        return collect_metrics(scores)
+        kind = records[0].kind
+        found = collect_metrics(score_lengths(kind, examples, embeddings, settings.dimensions))
+        pairs = pair_cosines(kind, examples, embeddings)
+        add_metrics(found, evaluate_metrics(settings.metrics or (), pairs, pairs)[0])
+        return found
 
 
 def check_prompt(settings: SentenceSettings) -> None:

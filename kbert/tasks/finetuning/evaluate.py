@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,8 +37,13 @@ from kbert.tasks.finetuning.run_defaults import (
 )
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
+from kbert.tasks.finetuning.user_metrics import Pairs, add_metrics, evaluate_metrics, pair_arrays
 from kbert.tasks.intervals import Scores
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.user_objects import UserFunction
+
+if TYPE_CHECKING:
+    import keras
 
 _logger = logging.getLogger("kbert")
 BATCH_SIZE = 32
@@ -64,6 +69,7 @@ def evaluate(
     label_columns: Sequence[str] | None = None,
     no_header: bool | None = None,
     positive_label: str | None = None,
+    metrics: "Sequence[keras.metrics.Metric | Callable] | None" = None,
 ) -> dict[str, float]:
     """Compute a model's metrics on labelled data.
 
@@ -78,9 +84,11 @@ def evaluate(
         text_column, text_pair_column, label_column, label_columns, no_header, positive_label: see
             `FinetuningSettings`; None: the run's. Rows in memory that are tuples have no names of
             columns, so the run's are not used for them.
+        metrics: further metrics: Keras metrics, or functions of labels and logits, as for
+            `finetune`. Those of a run are not kept: give them again.
 
     Returns:
-        The metrics by name, with "loss" if the data have labels.
+        The metrics by name, with "loss", the task's own, if the data have labels.
 
     Raises:
         OSError, ValueError: data or model do not fit, see `finetune`.
@@ -95,6 +103,7 @@ def evaluate(
         "label_columns": label_columns,
         "no_header": no_header,
         "positive_label": positive_label,
+        "metrics": metrics,
     }
     run = find_run(source)
     bert = source if isinstance(source, Bert) else load(source)
@@ -132,11 +141,11 @@ def evaluate_model(
         return own(bert, records, settings, batch_size=batch_size, precision=precision)
     require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
     require_kind(bert, "evaluate", chosen)
-    return _evaluate_head(bert, chosen, records, settings.max_length, batch_size, precision)
+    return _evaluate_head(bert, chosen, records, settings, batch_size, precision)
 
 
 def _evaluate_head(
-    bert: Bert, task: Task, records: list, max_length: int | None, batch_size: int, precision
+    bert: Bert, task: Task, records: list, settings: FinetuningSettings, batch_size: int, precision
 ) -> dict[str, float]:
     """Compute the metrics of a model's head; log what they are of."""
     from kbert.tasks.running import get_output_function
@@ -144,7 +153,7 @@ def _evaluate_head(
     outputs, labels = list(bert.model.output_names), known_labels(bert)
     if what := task.describe_metrics(labels):  # it refuses a label that the model lacks
         _logger.warning("%s", what)
-    limit = longest(bert, max_length)
+    limit = longest(bert, settings.max_length)
     examples = task.encode(records, bert.tokenizer, labels, max_length=limit)
     function = get_output_function(bert, outputs, precision)
 
@@ -158,6 +167,7 @@ def _evaluate_head(
         task=task,
         records=records,
         labels=labels,
+        metrics=settings.metrics or (),
     )
     metrics = evaluation(predict, outputs)
     warn_of_predictions(evaluation.scores, "data")
@@ -181,6 +191,8 @@ class Evaluation(ABC):
         pad_id: the padding token.
         lengths: allowed sequence lengths of batches, ascending.
         scores: what the last call's metrics were computed from, see `find_intervals`.
+        metrics: of the user, in addition to the task's.
+        user_scores: what the last call's metrics by functions of the user were computed from.
     """
 
     examples: Any  # `Examples`
@@ -188,6 +200,8 @@ class Evaluation(ABC):
     pad_id: int
     lengths: Sequence[int]
     scores: dict[str, Scores] = field(default_factory=dict, init=False)
+    metrics: Sequence[UserFunction | Mapping] = field(default=(), kw_only=True)
+    user_scores: list[Scores] = field(default_factory=list, init=False)
 
     def __post_init__(self):
         require_positive("batch_size", self.batch_size)
@@ -200,6 +214,14 @@ class Evaluation(ABC):
     @abstractmethod
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         """Compute the metrics of `predict`'s named outputs, arrays (B, …), for inputs by name."""
+
+    def add_user_metrics(
+        self, metrics: dict[str, float], functions_of: Pairs | None, keras_of: Pairs | None
+    ) -> dict[str, float]:
+        """Return the metrics, and those of the user; see `evaluate_metrics`."""
+        more, self.user_scores = evaluate_metrics(self.metrics, functions_of, keras_of)
+        add_metrics(metrics, more)
+        return metrics
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, float32; all batches have the same size."""
@@ -227,12 +249,14 @@ class LabelledEvaluation(Evaluation):
         records: the data as read.
         labels: the head's labels.
         packed: whether the model is of the packed graph; its rows then have one text each.
+        loss: a `kbert.training.loss.Loss`; None: the task's own.
     """
 
     task: Task
     records: Sequence
     labels: Sequence[str] | None
     packed: bool = False
+    loss: Any = None
 
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
@@ -246,10 +270,16 @@ class LabelledEvaluation(Evaluation):
             arrays = [[row[: len(sequence)] for row in rows] for rows, sequence in pairs]
         columns = map(self.examples.group_sequences, zip(*arrays, strict=True))
         logits = dict(zip(outputs, columns, strict=True))
-        loss = LOSSES[self.task.loss].compute_mean(self.examples.labels, logits)
-        scores = self.task.scores(self.records, self.examples, logits, self.labels)
+        loss_of = self.loss or LOSSES[self.task.loss]
+        loss = loss_of.compute_mean(self.examples.labels, logits)
+        data = self.records, self.examples, logits, self.labels
+        scores = self.task.scores(*data)
         self.scores = {"": scores}
-        return ({} if loss is None else {"loss": loss}) | scores.metrics()
+        metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
+        if not self.metrics:
+            return metrics
+        arrays = pair_arrays(self.task, self.examples, logits)
+        return self.add_user_metrics(metrics, self.task.pair_predictions(*data) or arrays, arrays)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:

@@ -24,7 +24,7 @@ from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.heads import HEADS
-from kbert.io.wording import first_few
+from kbert.io.wording import check_choice, first_few
 from kbert.model.deferred import build_with, layers_of
 from kbert.tasks.checks import (
     length_of_examples,
@@ -48,13 +48,16 @@ from kbert.tasks.finetuning.evaluate import (
     warn_of_predictions,
 )
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
+from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
+from kbert.tasks.finetuning.user_metrics import list_keras_metrics
 from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.loop.history import History
-from kbert.training.loss import Loss, make_loss
+from kbert.training.loss import LOSSES, Loss, make_loss
 from kbert.training.recipe import Recipe, choose_variant, digest_base, pin_models
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.user_loss import check_losses, make_user_loss
 
 _logger = logging.getLogger("kbert")
 
@@ -127,9 +130,13 @@ class Finetuning(Recipe):
         train, dev = self.sources["train"], self.sources["dev"]
         if dev is None and self.settings.patience is not None:
             raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
+        for name in ("score", "metrics"):
+            if dev is None and getattr(self.settings, name) is not None:
+                raise ValueError(f"{name} must go with dev data: give dev, or leave it out")
         self._train, self._dev, self.labels = read_data(
             self.task, train, dev, self.settings.columns
         )
+        check_class_weights(self.settings.class_weights, self.labels)
         self.classifies_pairs = getattr(self._train[0], "pair", None) is not None
         warn_of_records(self._train, self._dev)
         data = {"train": self._train, "dev": self._dev}
@@ -160,6 +167,7 @@ class Finetuning(Recipe):
             self.settings = dataclasses.replace(self.settings, max_length=limit)
         lengths = self._encode(limit, compiled, shape_cost)
         self.losses = {name: self._make_loss(name) for name in self.spec.outputs}
+        self._try_user_objects()
         if self.has_digest:
             self.fingerprint["source"] = weights_digest(self.bert)
         # a run that goes on has the same
@@ -182,13 +190,30 @@ class Finetuning(Recipe):
 
     def _make_loss(self, name: str) -> Loss:
         """Return the loss of an output."""
-        smoothing = self.settings.label_smoothing
+        loss, smoothing = self.settings.loss, self.settings.label_smoothing
+        if loss is not None and not isinstance(loss, str):
+            return make_user_loss(LOSSES[self.task.loss], loss)
+        loss_name = self.task.loss if self.task.trains_embeddings else loss or self.task.loss
         if not smoothing:
-            return make_loss(self.task.loss)
+            return make_loss(loss_name)
         options: dict = {"smoothing": smoothing}
         if (weights := self.batches.examples.class_weights.get(name)) is not None:
             options["class_weights"] = weights
-        return make_loss(self.task.loss, **options)
+        return make_loss(loss_name, **options)
+
+    def _try_user_objects(self) -> None:
+        """Try the user's loss and metrics before the run begins, on made-up outputs."""
+        settings = self.settings
+        if settings.loss is not None and not isinstance(settings.loss, str):
+            batch = self.batches.batch(0)
+            outputs = make_up_logits(self.spec, batch)
+            check_losses(self.losses, batch.labels, batch.weights, outputs)
+        if self.dev is None or (settings.score is None and settings.metrics is None):
+            return
+        names = self.dev(make_up_predictions(self.spec), self.spec.outputs)
+        if settings.score is not None:
+            check_choice(settings.score.removeprefix("-"), names, "score")
+            self.score = settings.score
 
     def _log_summary(self) -> None:
         """Log what is learned, and how the result is chosen; settings.json has it too."""
@@ -197,9 +222,13 @@ class Finetuning(Recipe):
         if self.dev is None:
             _logger.warning("no dev data: the last weights are the result")
             return
-        weights = f"the best weights by {self.score}" if self.keep_best else "the last weights"
+        lowest = "the lowest " if self.score.startswith("-") else ""
+        best = f"the best weights by {lowest}{self.score.removeprefix('-')}"
+        weights = best if self.keep_best else "the last weights"
         what = self.task.describe_metrics(self.labels)
         _logger.warning("the result has %s on dev%s", weights, f"; {what}" if what else "")
+        if names := list_keras_metrics(self.settings.metrics or ()):
+            _logger.warning("metrics without an interval, as Keras's are: %s", ", ".join(names))
 
     def summarize(self) -> dict[str, Any]:
         what = self.task.describe_metrics(self.labels)
@@ -245,8 +274,10 @@ class Finetuning(Recipe):
     ) -> BucketedBatches:
         """Return the batches of the training data; `lengths` are possible ones."""
         settings = self.settings
-        if settings.class_weights:
+        if settings.class_weights == "balanced":
             train = balance_classes(train, len(self.labels or ()))
+        elif settings.class_weights:
+            train = weigh_classes(train, settings.class_weights, self.labels or ())
         options = {"batch_size": settings.batch_size, "seed": settings.seed}
         options["pad_id"] = self.bert.config.pad_token_id
         if not settings.packing:
@@ -267,6 +298,8 @@ class Finetuning(Recipe):
             records=self._dev or (),
             labels=self.labels,
             packed=self.settings.packing,
+            loss=self._make_loss(self.spec.outputs[0]),
+            metrics=self.settings.metrics or (),
         )
 
     def collect_settings(self) -> dict:
@@ -294,7 +327,7 @@ class Finetuning(Recipe):
     def evaluate(self, engine):
         assert self.dev is not None
         metrics = self.dev(engine.predict, engine.output_names)
-        return metrics, functools.partial(_judge_result, self.dev.scores)
+        return metrics, functools.partial(_judge_result, self.dev.scores, self.dev.user_scores)
 
     def make_bert(self, layers) -> Bert:
         # how the training data of a tagger cut texts into words, see `Bert`
@@ -320,6 +353,8 @@ class Finetuning(Recipe):
         if self.dev is not None:
             dev = f"{len(self.dev):,} {self.units[1]}"
             facts["Dev data"] = _name_file(self.sources["dev"]) + dev
+        if names := list_keras_metrics(self.settings.metrics or ()):
+            facts["No interval"] = f"{', '.join(names)} (Keras metrics)"
         return facts | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
     @staticmethod
@@ -329,10 +364,15 @@ class Finetuning(Recipe):
         return Finetuned(bert, history, result["metrics"], folder, intervals)
 
 
-def _judge_result(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float]]:
+def _judge_result(
+    scores: Mapping[str, Scores], user_scores: Sequence[Scores]
+) -> dict[str, tuple[float, float]]:
     """Return the intervals of the result's metrics; log what its predictions lack."""
     warn_of_predictions(scores, "dev")
-    return find_intervals(scores)
+    intervals = find_intervals(scores)
+    for user_metric in user_scores:
+        intervals |= find_intervals({"": user_metric})
+    return intervals
 
 
 def _name_file(source) -> str:
@@ -391,6 +431,22 @@ def balance_classes(examples: Examples, count: int) -> Examples:
         balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
         weights[name] = np.where(counts, balanced, 0.0)
     return dataclasses.replace(examples, class_weights=weights)
+
+
+def weigh_classes(
+    examples: Examples, class_weights: Mapping[str, float], classes: Sequence[str]
+) -> Examples:
+    """Weight labels by their class; one that has no weight counts once."""
+    weights = np.array([class_weights.get(label, 1.0) for label in classes])
+    return dataclasses.replace(examples, class_weights=dict.fromkeys(examples.labels, weights))
+
+
+def check_class_weights(weights: str | Mapping | None, labels: Sequence[str] | None) -> None:
+    """Raise a ValueError for a weight of a label that the training data do not have."""
+    if weights is None or isinstance(weights, str):
+        return
+    for label in weights:
+        check_choice(label, labels or (), "class_weights: each label")
 
 
 def mean_flops(
