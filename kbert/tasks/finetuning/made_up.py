@@ -22,7 +22,8 @@ def make_up_predictions(spec: GraphSpec) -> Callable:
             "encoder": (rows, spec.config.hidden_size),  # an embedding
         }
         shape = shapes.get(spec.head, (rows, spec.num_labels))
-        return [rng.standard_normal(shape).astype(np.float32) for _ in spec.outputs]
+        count = 1 if spec.head == "encoder" else len(spec.outputs)
+        return [rng.standard_normal(shape).astype(np.float32) for _ in range(count)]
 
     return predict
 
