@@ -49,7 +49,7 @@ _METRICS_SCHEMA = js.fields(
 # settings that the protocol decides on
 _FIXED = (
     *("keep_best", "evaluate_every", "packing", "class_weights", "label_smoothing"),
-    "positive_label",
+    *("positive_label", "sample_weight_column", "loss", "score", "metrics"),
 )
 
 
