@@ -1,4 +1,4 @@
-"""Losses of the user: their weighted sums and gradients equal torch's; Keras's as `fit` has them."""
+"""Losses of the user, functions and Keras's: sums, gradients and means equal torch's."""
 
 import keras
 import numpy as np
@@ -58,7 +58,11 @@ def of_numbers(function):
 
 
 FROM_LOGITS = {"from_logits": True}
-TASK_LOSSES = {"classes": "cross_entropy", "sets": "binary_cross_entropy", "numbers": "squared_error"}
+TASK_LOSSES = {
+    "classes": "cross_entropy",
+    "sets": "binary_cross_entropy",
+    "numbers": "squared_error",
+}
 DATA = {
     "classes": (LOGITS, CLASSES, WEIGHTS),
     "sets": (LOGITS, SETS, SET_WEIGHTS),

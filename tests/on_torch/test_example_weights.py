@@ -138,7 +138,7 @@ def test_weight_that_is_no_number_is_refused_with_its_place(labelled, weight):
     rows[3]["w"] = weight
     with pytest.raises(ValueError, match=r"train\[3\].*\"w\".*weight"):
         kbert.finetune(labelled / "source", "classify", train=rows, sample_weight_column="w")
-    with pytest.raises(ValueError, match="sample_weight_column.*tag"):
+    with pytest.raises(ValueError, match=r"sample_weight_column.*tag"):
         kbert.finetune(labelled / "source", "tag", train=rows, sample_weight_column="w")
 
 

@@ -6,9 +6,9 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies, assert_states_equal
 from helpers.labelled_texts import QUIET, read_texts, tune
-from helpers.command_line import kbert as kbert_command
 from keras import ops
 
 import kbert
@@ -109,7 +109,7 @@ def test_resumed_run_is_bit_equal_with_the_same_functions(whole, tmp_path):
 
 def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
     output = shutil.copytree(whole.folder.parent / "crashed", tmp_path / "run")
-    call = rf"kbert\.resume\(.*run', loss=focal_loss, metrics=\[error_rate, recalls, "
+    call = r"kbert\.resume\(.*run', loss=focal_loss, metrics=\[error_rate, recalls, "
     with pytest.raises(ValueError, match=call):
         kbert.resume(output, **QUIET)
     with pytest.raises(ValueError, match=r"metrics=\["):

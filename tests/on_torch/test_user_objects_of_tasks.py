@@ -20,7 +20,10 @@ ROWS = {
         {"prompt": text, "choices": ["cat", "dog", "sun"][: 2 + n % 2], "label": n % 2}
         for n, text in enumerate(TEXTS)
     ],
-    "tag": [(text.split(), [NAMES[len(word) % 3 - (word == "red")] for word in text.split()]) for text in TEXTS],
+    "tag": [
+        (text.split(), [NAMES[len(word) % 3 - (word == "red")] for word in text.split()])
+        for text in TEXTS
+    ],
     "qa": [
         {"id": str(n), "question": "who", "context": CONTEXT, "answers": answers}
         for n, answers in enumerate(
@@ -178,7 +181,14 @@ def test_what_has_no_meaning_is_refused(labelled, tmp_path, task, rows, options)
 @pytest.mark.parametrize("loss", ["huber", "absolute_error"])
 def test_regression_learns_by_other_losses_and_from_a_teacher(labelled, loss):
     rows = ROWS["regress"]
-    options = {"train": rows, "dev": rows, "loss": loss, **SHORT, "epochs": 30, "learning_rate": 1e-2}
+    options = {
+        "train": rows,
+        "dev": rows,
+        "loss": loss,
+        **SHORT,
+        "epochs": 30,
+        "learning_rate": 1e-2,
+    }
     first = kbert.finetune(labelled / "source", "regress", **options)
     losses = [line["val_loss"] for line in first.history.evaluations]
     assert losses[-1] < 0.7 * losses[0]

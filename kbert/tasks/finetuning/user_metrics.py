@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.data.labelled.length_buckets import IGNORED
+from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.tasks.intervals import Scores
 from kbert.training import user_objects
 from kbert.training.user_objects import UserFunction
