@@ -28,7 +28,7 @@ def resume(
         options: run options of `kbert.training.run_settings.RunOptions`, such as `devices` and
             `callbacks`; new paths of data that have moved: `shards`, `dev` and `teacher` of
             `pretrain`, `source`, `train`, `dev` and `teacher` of `finetune`; settings, which must
-            equal the run's.
+            equal the run's. If its `loss` or `metrics` have functions, they must be given again.
 
     Returns:
         The result of `pretrain` or `finetune`. A finished run is opened, and the log says that it

@@ -1,7 +1,7 @@
 """The settings of runs of every kind, from keyword arguments, and a run's options."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
@@ -17,7 +17,8 @@ _ON_EVERY_CARD = (
     *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
 )
 _ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every", "metrics")
-Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
+# a value of any of `RunSettings`' fields, and of those of a task
+Setting = int | float | str | bool | Sequence | Mapping | Callable | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,12 +145,12 @@ def _sum_losses(compute: Callable, sum_own: Callable, logits, labels, weights):
 
 def check_losses(losses: Mapping[str, Loss], labels: Mapping, weights: Mapping, outputs: Mapping):
     """Raise a ValueError, before a run begins, if a user's loss cannot be computed of a batch."""
-    arrays = [
+    logits, targets, counts = (
         {name: ops.convert_to_tensor(array) for name, array in group.items()}
         for group in (outputs, labels, weights)
-    ]
+    )
     try:
-        compute_objective(*arrays, losses)
+        compute_objective(logits, targets, counts, losses)
     except Exception as error:
         (name, array), *_ = labels.items()
         raise ValueError(

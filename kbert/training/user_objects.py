@@ -96,12 +96,12 @@ def serialize(value, kind: type) -> dict:
     return json
 
 
-def deserialize(json: dict) -> Any:
+def deserialize(json: Mapping[str, Any]) -> Any:
     """Return the Keras object of its JSON."""
     import keras
 
     try:
-        return keras.saving.deserialize_keras_object(json)
+        return keras.saving.deserialize_keras_object(dict(json))
     except TypeError:
         raise RefusedError(
             f"{json['class_name']} must be registered by "

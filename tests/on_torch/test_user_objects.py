@@ -182,3 +182,33 @@ def test_evaluate_takes_metrics(whole, labelled):
     found = kbert.evaluate(whole.folder, "classify", data, metrics=[error_rate, make_auc()])
     assert found["error_rate"] == pytest.approx(whole.metrics["error_rate"])
     assert found["top_1"] == pytest.approx(whole.metrics["top_1"])
+
+
+class Evaluate(keras.callbacks.Callback):
+    """Evaluates the compiled model, as `fit` lets a callback do."""
+
+    def __init__(self, bert, texts, labels):
+        super().__init__()
+        ids = [bert.tokenizer.encode(text).ids for text in texts]
+        length = max(map(len, ids))
+        self.ids = np.array([row + [0] * (length - len(row)) for row in ids])
+        self.labels, self.losses = np.array(labels), []
+
+    def on_epoch_end(self, epoch, logs=None):
+        inputs = dict.fromkeys(self.model.input_names, np.zeros_like(self.ids))
+        inputs[self.model.input_names[0]] = self.ids
+        loss, _ = self.model.evaluate(inputs, self.labels, verbose=0, batch_size=50)
+        self.losses.append((loss, logs["val_loss"]))
+
+
+def test_callbacks_see_the_users_loss(labelled, tmp_path):
+    texts, gold = read_texts(labelled / "dev.tsv")
+    bert = kbert.load(labelled / "source")
+    evaluate = Evaluate(bert, texts, [("bad", "good").index(label) for label in gold])
+    best = keras.callbacks.ModelCheckpoint(
+        tmp_path / "best.keras", monitor="val_error_rate", mode="min", save_best_only=True
+    )
+    tune(labelled, **OWN, callbacks=[evaluate, best], epochs=2, warmup_ratio=0.0)
+    for found, expected in evaluate.losses:
+        assert found == pytest.approx(expected, rel=1e-4)
+    assert kbert.load(tmp_path / "best.keras").head == "classifier"

@@ -278,8 +278,8 @@ class LabelledEvaluation(Evaluation):
         metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
         if not self.metrics:
             return metrics
-        arrays = pair_arrays(self.task, self.examples, logits)
-        return self.add_user_metrics(metrics, self.task.pair_predictions(*data) or arrays, arrays)
+        pairs = pair_arrays(self.task, self.examples, logits)
+        return self.add_user_metrics(metrics, self.task.pair_predictions(*data) or pairs, pairs)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:

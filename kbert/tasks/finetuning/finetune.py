@@ -38,7 +38,7 @@ def finetune(
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
-    **options: "Setting | keras.optimizers.Optimizer",
+    **options: "Setting | keras.optimizers.Optimizer | keras.losses.Loss",
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).
 
@@ -70,7 +70,8 @@ def finetune(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
             `kbert.training.run_settings.RunOptions`.
         options: hyperparameters, such as epochs, batch_size, learning_rate and optimizer ("adamw"
-            or one of Keras's, such as `keras.optimizers.Lion()`); see `FinetuningSettings`.
+            or one of Keras's, such as `keras.optimizers.Lion()`); `loss`, `metrics` and `score` of
+            your own; see `FinetuningSettings`.
 
     Returns:
         A `Finetuned`.

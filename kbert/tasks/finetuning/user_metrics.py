@@ -12,7 +12,8 @@ from kbert.tasks.intervals import Scores
 from kbert.training import user_objects
 from kbert.training.user_objects import UserFunction
 
-Pairs = tuple[Sequence, Sequence]  # of all examples, labels and predictions
+Column = Sequence | np.ndarray
+Pairs = tuple[Column, Column]  # of all examples, labels and predictions
 
 
 def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
@@ -111,7 +112,7 @@ def _compute_keras(json: Mapping, labels, logits) -> dict[str, float]:
     """Return the result of a Keras metric over all examples at once."""
     import keras
 
-    metric = user_objects.deserialize(dict(json))
+    metric = user_objects.deserialize(json)
     one_hot = (
         keras.metrics.CategoricalAccuracy,
         keras.metrics.CategoricalCrossentropy,
@@ -145,6 +146,6 @@ def _name_values(name: str, value) -> dict[str, float]:
     return {str(key): float(number) for key, number in values.items()}
 
 
-def _describe(values: Sequence) -> str:
+def _describe(values: Column) -> str:
     """Return the shape of an array, or the length of a list."""
     return str(values.shape) if isinstance(values, np.ndarray) else f"{len(values):,} examples"
