@@ -90,7 +90,7 @@ def _drop_derived(settings: dict) -> dict:
 @runs.RESUME
 @add_settings_file(FinetuningSettings, _drop_derived)
 @option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
-@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer"))
+@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer", "metrics"))
 @add_run_options
 @_list_tasks
 def finetune(source, task, train, dev, teacher, output, run, run_options, **settings):

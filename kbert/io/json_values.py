@@ -8,7 +8,8 @@ from fractions import Fraction
 def as_json(value):
     """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to None.
 
-    Dataclasses become objects, fractions numbers.
+    Dataclasses become objects, fractions numbers; an object with `as_json` becomes what that
+    returns.
     """
     return json.loads(_dump(value), parse_constant=lambda name: None)
 
@@ -25,6 +26,8 @@ def _dump(value) -> str:
 
 
 def _make_plain(value):
+    if hasattr(value, "as_json"):
+        return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Fraction):

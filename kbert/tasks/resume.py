@@ -1,7 +1,7 @@
 """Resuming of a run of any kind."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ def resume(
     label_column: str | None = None,
     label_columns: Sequence[str] | None = None,
     no_header: bool | None = None,
+    sample_weight_column: str | None = None,
     lowercase: bool | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
@@ -47,8 +48,10 @@ def resume(
     packing: bool | None = None,
     positive_label: str | None = None,
     label_smoothing: float | None = None,
-    class_weights: str | None = None,
-    loss: str | None = None,
+    class_weights: str | Mapping[str, float] | None = None,
+    loss: "str | keras.losses.Loss | Callable | None" = None,
+    score: str | None = None,
+    metrics: "Sequence[keras.metrics.Metric | Callable] | None" = None,
     pooling: str | None = None,
     scale: float | None = None,
     margin: float | None = None,
@@ -146,7 +149,7 @@ def resume(
     settings = {
         name: value for name, value in arguments.items() if name not in others and value is not None
     }
-    settings = check_settings(settings)  # an object of Keras as its configuration, as a run has it
+    settings = check_settings(settings)  # objects and functions as a run keeps them
 
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints
@@ -156,7 +159,5 @@ def resume(
         return kind.from_outcome(runner.open_finished(run, result))
 
     run.check_computation()
-    request = planning.request_resumed(run, moved)
-    type(request.settings).from_options(request.settings.as_dict() | settings)
-    run.check(run.fingerprint, run.settings | settings)
+    request = planning.request_resumed(run, moved, settings)
     return kind.from_outcome(runner.resume(request, run_options))

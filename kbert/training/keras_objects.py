@@ -4,9 +4,10 @@ Keras is imported where an object is read: the command line, whose settings are 
 """
 
 import math
-from typing import Any
 
 from kbert.ops import keras_internals
+from kbert.training import user_objects
+from kbert.training.user_objects import RefusedError, UserFunction
 
 # Settings of Keras's optimizers, and the setting of a run that takes their place.
 _RUN_SETTINGS = {
@@ -21,42 +22,16 @@ _RUN_SETTINGS = {
 }
 
 
-class RefusedError(ValueError):
-    """A value that is refused for a reason that the rule's text does not say."""
-
-
-def _read_keras_object(value, kind: type, call: str) -> tuple[dict, Any]:
-    """Return the JSON of an object of Keras's, which may be given in its place, and the object."""
-    import keras
-
-    if isinstance(value, type) and issubclass(value, kind):
-        raise RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({call})")
-    name = type(value).__name__
-    if isinstance(value, dict):  # what somebody who writes it by hand leaves out
-        value = {"module": kind.__module__, "config": {}} | value
-    try:
-        json = keras.saving.serialize_keras_object(value) if isinstance(value, kind) else value
-        if isinstance(json, dict) and "class_name" in json:
-            name = json["class_name"]
-            value = keras.saving.deserialize_keras_object(json)
-    except (NotImplementedError, TypeError):
-        raise RefusedError(
-            f"{name} must be registered by keras.saving.register_keras_serializable, and take its "
-            "configuration"
-        ) from None
-    if not isinstance(value, kind):
-        raise TypeError
-    return json, value
-
-
 def read_optimizer(value) -> str | dict:
     """Return an optimizer's name, or the JSON of one of Keras's; refuse what a run cannot use."""
     if isinstance(value, str):
         return value
+    user_objects.require_object(value)
     import keras
 
     kind = keras.optimizers.Optimizer
-    json, value = _read_keras_object(value, kind, "")
+    json = user_objects.serialize(value, kind)
+    value = user_objects.deserialize(json)
     name = type(value).__name__
     if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
         raise RefusedError(
@@ -79,13 +54,58 @@ def read_schedule(value) -> str | dict:
     """Return a schedule's name, or the JSON of one of Keras's; refuse one that gives no rate."""
     if isinstance(value, str):
         return value
+    user_objects.require_object(value)
     import keras
 
-    kind = keras.optimizers.schedules.LearningRateSchedule
-    json, schedule = _read_keras_object(value, kind, "…")
+    json = user_objects.serialize(value, keras.optimizers.schedules.LearningRateSchedule, "…")
+    schedule = user_objects.deserialize(json)
     first = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(0, "int"))))
     if not (math.isfinite(first) and first >= 0):
         raise RefusedError(
             f"{json['class_name']} must give finite rates of at least 0, got {first:g} for step 0"
         )
     return json
+
+
+def read_loss(value) -> str | dict | UserFunction:
+    """Return a loss's name, or what a run keeps of one of Keras's, or of a function."""
+    if isinstance(value, str):
+        return value
+    user_objects.require_object(value)
+    import keras
+
+    json = user_objects.read_object(value, keras.losses.Loss)
+    if isinstance(json, dict) and json["config"].get("reduction") == "sum":
+        raise RefusedError(
+            f"{json['class_name']} has reduction='sum': the loss is the mean over a step's "
+            "examples: leave reduction out"
+        )
+    return json
+
+
+def read_metrics(values) -> tuple | None:
+    """Return what a run keeps of Keras's metrics and of functions; None: there are none."""
+    if isinstance(values, (str, set, dict)):
+        raise TypeError
+    for value in values:
+        user_objects.require_object(value)
+    import keras
+
+    metrics = tuple(user_objects.read_object(value, keras.metrics.Metric) for value in values)
+    for metric in metrics:
+        if isinstance(metric, dict) and _compares_with_probability(metric["config"]):
+            raise RefusedError(
+                f"{metric['class_name']} compares probabilities with a threshold, and the model's "
+                "outputs are logits: give a threshold of 0.0, if it takes one (a probability of "
+                "0.5), or write a function"
+            )
+    return metrics or None
+
+
+def _compares_with_probability(config: dict) -> bool:
+    """Return whether a metric would compare logits with a probability, such as 0.5."""
+    if "from_logits" in config:
+        return False
+    if "num_thresholds" in config or config.get("threshold") not in (None, 0):
+        return True
+    return config.get("top_k") is None and config.get("thresholds", 0) != 0

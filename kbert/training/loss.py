@@ -125,6 +125,29 @@ def sum_squared_error(logits, labels, weights):
     return weighted_sums(weights, ops.square(errors), ops.abs(errors))
 
 
+def sum_absolute_error(logits, labels, weights):
+    """Compute the sums of the absolute error, twice; shapes as of `sum_squared_error`."""
+    errors = ops.abs(ops.squeeze(mask_logits(logits, weights), -1) - labels)
+    return weighted_sums(weights, errors, errors)
+
+
+def sum_huber(logits, labels, weights):
+    """Compute the sums of Huber's loss (1964) and the absolute error; as of `sum_squared_error`.
+
+    It is half the squared error up to an error of 1, and linear above.
+    """
+    errors = ops.abs(ops.squeeze(mask_logits(logits, weights), -1) - labels)
+    near = ops.minimum(errors, 1.0)
+    return weighted_sums(weights, near * (errors - near / 2), errors)
+
+
+def compute_huber(logits: np.ndarray, labels) -> np.ndarray:
+    """Return Huber's loss of each number."""
+    errors = np.abs(logits - labels)
+    near = np.minimum(errors, 1.0)
+    return near * (errors - near / 2)
+
+
 def weighted_sums(weights, losses, hits):
     """Return the sums that a loss returns, of losses and hits in the weights' shape."""
     hits = ops.cast(hits, "float32")
@@ -230,6 +253,22 @@ LOSSES = {
             sum_squared_error,
             metric="absolute_error",
             compute=lambda logits, labels: (logits - labels) ** 2,
+            make_keras=make_keras_numbers,
+            teacher="squared_error",
+        ),
+        Loss(
+            "absolute_error",
+            sum_absolute_error,
+            metric="absolute_error",
+            compute=lambda logits, labels: np.abs(logits - labels),
+            make_keras=make_keras_numbers,
+            teacher="squared_error",
+        ),
+        Loss(
+            "huber",
+            sum_huber,
+            metric="absolute_error",
+            compute=compute_huber,
             make_keras=make_keras_numbers,
             teacher="squared_error",
         ),

@@ -1,7 +1,7 @@
 """The settings of runs of every kind, from keyword arguments, and a run's options."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
@@ -9,12 +9,13 @@ from kbert.graph import aliases
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_together
+from kbert.training.user_objects import UserFunction, refuse_lost_functions
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
     *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
 )
-_ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every")
+_ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every", "metrics")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +111,30 @@ class RunSettings:
         return cls(**aliases.rename_options(command or cls.command, options, names))
 
     @classmethod
-    def from_run(cls, run) -> Self:
-        """Return a run's settings; raise a ValueError if `setting_rules` refuses its file."""
+    def from_run(cls, run, given: Mapping[str, Any]) -> Self:
+        """Return the settings of a run that is resumed.
+
+        Args:
+            run: its `RunFolder`.
+            given: settings that the user gives again; functions, of which a run has only the names.
+
+        Raises:
+            ValueError: the rules refuse the run's file; or a setting is not the run's; or a
+                function is not given.
+        """
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
         try:
-            return cls(**{name: run.settings[name] for name in names})
+            settings = cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
+
+        settings = cls.from_options(settings.as_dict() | dict(given))
+        run.check(run.fingerprint, run.settings | dict(given))
+        refuse_lost_functions(run.path, settings.as_dict())
+        return settings
 
     @classmethod
     def fields(cls) -> list[dataclasses.Field]:
@@ -142,9 +157,12 @@ class RunSettings:
         }
         if isinstance(self.schedule, dict):
             settings = {name: settings[name] for name in settings if name not in RATE_SETTINGS}
-        for name in ("optimizer", "schedule"):
-            if isinstance(settings[name], dict):
-                settings[name] = settings[name]["class_name"]
+        for name in ("optimizer", "schedule", "loss"):
+            value = settings.get(name)
+            if isinstance(value, dict):
+                settings[name] = value["class_name"]
+            elif isinstance(value, UserFunction):
+                settings[name] = value.name
         return settings
 
     def __post_init__(self):

@@ -7,7 +7,8 @@ from numbers import Integral, Real
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 from kbert.io.wording import hint
-from kbert.training.keras_objects import RefusedError, read_optimizer, read_schedule
+from kbert.training.keras_objects import read_loss, read_metrics, read_optimizer, read_schedule
+from kbert.training.user_objects import RefusedError
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
@@ -23,6 +24,7 @@ RATE_SETTINGS = ("learning_rate", "warmup_steps", "warmup_ratio", "head_learning
 _OF_ADAM = ("beta_1", "beta_2", "epsilon")  # of the optimizers that are names
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 CLASS_WEIGHTS = ("balanced",)
+LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "absolute_error", "huber")
 HIDDEN_LOSSES = ("mse", "cosine")
 EMBEDDING_LOSSES = ("infonce", "triplet", "cosine", "cosent")
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
@@ -78,11 +80,27 @@ def _label(value) -> str:
     return value.strip()
 
 
+def _score(value) -> str:
+    if not isinstance(value, str) or not value.removeprefix("-").strip():
+        raise TypeError
+    return value
+
+
 def _lengths(values) -> tuple[int, ...]:
     lengths = tuple(map(_whole, values))
     if isinstance(values, (str, set, dict)) or not lengths:
         raise ValueError
     return lengths
+
+
+def _read_class_weights(value) -> str | dict[str, float]:
+    """Return "balanced", or the weights by label."""
+    if isinstance(value, str):
+        return value
+    weights = {_label(label): _number(weight) for label, weight in dict(value).items()}
+    if len(weights) < len(value) or min(weights.values()) < 0 or max(weights.values()) == 0:
+        raise ValueError
+    return weights
 
 
 def _freeze(text) -> str:
@@ -135,7 +153,7 @@ RULES = {
     ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
     **_rules("whole_word mlm_only keep_best progress", _TRUTH),
-    **_rules("text_column text_pair_column label_column", _COLUMN),
+    **_rules("text_column text_pair_column label_column sample_weight_column", _COLUMN),
     "label_columns": Rule(
         "be a list of different names or numbers of columns, two or more",
         _columns,
@@ -155,9 +173,25 @@ RULES = {
     "freeze": Rule(FREEZE, _freeze),
     # in one order, however it is said
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
-    "class_weights": _names_rule(CLASS_WEIGHTS),
+    "class_weights": Rule(
+        "be balanced, or in Python a dict of labels and weights, numbers of at least 0",
+        _read_class_weights,
+        lambda value: isinstance(value, dict) or value in CLASS_WEIGHTS,
+        CLASS_WEIGHTS,
+    ),
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
-    "loss": _names_rule(EMBEDDING_LOSSES),
+    "loss": Rule(
+        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; or in Python a keras.losses.Loss or a "
+        "function of labels and logits",
+        read_loss,
+        lambda value: not isinstance(value, str) or value in LOSSES + EMBEDDING_LOSSES,
+        LOSSES + EMBEDDING_LOSSES,
+    ),
+    "metrics": Rule(
+        "be a list of Keras metrics, or functions of labels and logits",
+        read_metrics,
+    ),
+    "score": Rule("be the name of a metric, with - before it if lower is better", _score),
     "pooling": _names_rule(VECTOR_POOLINGS),
     "schedule": Rule(
         f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules from Python, such as "
@@ -175,6 +209,12 @@ RULES = {
         OPTIMIZERS,
     ),
 }
+
+
+def read_settings(options: dict) -> dict:
+    """Return the options with what a run keeps of objects; those without a rule are unchanged."""
+    known = {name: value for name, value in options.items() if name in RULES}
+    return options | check_settings(known, known)
 
 
 def check_settings(values: dict, optional: Collection[str] = ()) -> dict:

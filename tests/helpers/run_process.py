@@ -126,9 +126,42 @@ def finetune(folder: Path, run: Path, together: int) -> None:
             raise
 
 
+def squared_margin(labels, logits):
+    """A loss of a user: the squared margin loss of two classes."""
+    from keras import ops
+
+    margins = logits[:, 1] - logits[:, 0]
+    signs = 2.0 * ops.cast(labels, "float32") - 1.0
+    return ops.square(ops.relu(1.0 - signs * margins))
+
+
+def error_rate(labels, logits):
+    """A metric of a user."""
+    return (logits.argmax(1) != labels).mean()
+
+
+def finetune_with_functions(folder: Path, run: Path, together: int) -> None:
+    """Train with a loss and a metric of the user; lower is better."""
+    import keras
+
+    import kbert
+
+    top_1 = keras.metrics.SparseTopKCategoricalAccuracy(1, name="top_1")
+    options = {"loss": squared_margin, "metrics": [error_rate, top_1]}
+    options |= {"progress": False, "peak_flops": 1e9, "steps_per_execution": together}
+    if (run / "settings.json").exists():
+        kbert.resume(run, **options)
+        return
+    options |= {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": run}
+    options |= {"epochs": 2, "batch_size": 5, "learning_rate": 5e-3, "score": "-error_rate"}
+    options |= {"save_every": 3, "keep_checkpoints": True}
+    kbert.finetune(folder / "source", "classify", **options)
+
+
 def start(folder: str, run: str, kill: list | None, together: int) -> None:
-    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning."""
+    """Train in FOLDER/run: how, the beginning of its name says."""
     if kill:
         kill_at(*kill)
-    train = finetune if run.startswith("finetune") else pretrain
+    kinds = {"finetune": finetune, "functions": finetune_with_functions}
+    train = kinds.get(run.partition("_")[0], pretrain)
     train(Path(folder), Path(folder) / run, together)

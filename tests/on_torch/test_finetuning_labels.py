@@ -180,7 +180,7 @@ def test_bad_options_are_one_line(source, tmp_path):
         kbert.finetune(source, "regress", train=[("a", [1]), ("b", 2)])
     with pytest.raises(ValueError, match="label_smoothing must be for the task classify or tag"):
         kbert.finetune(source, "regress", train=rows, label_smoothing=0.1)
-    with pytest.raises(ValueError, match="class_weights must be balanced, got 'most'"):
+    with pytest.raises(ValueError, match=r"class_weights must be balanced.*, got 'most'"):
         kbert.finetune(source, "classify", train=rows, class_weights="most")
     with pytest.raises(ValueError, match="must have labels, got none at all"):
         kbert.finetune(source, "multilabel", train=[("a", []), ("b", [])])

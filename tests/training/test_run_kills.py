@@ -12,7 +12,8 @@ from helpers.run_shards import SETTINGS, make_shards, without_times
 
 from kbert.training.run.records import read_records
 
-STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10}  # 2 epochs of 23 examples, 5 a batch
+# 2 epochs of 23 examples, 5 a batch; "functions": with a loss and metrics of the user
+STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10, "functions": 10}
 
 # Where a process is killed: [point, step], one start after the other. A start takes a second on
 # torch, and several on TensorFlow and JAX, which compile.
@@ -40,6 +41,7 @@ CASES = {
     "full": {
         ("pretrain", "torch"): EVERY,
         ("finetune", "torch"): FINETUNE,
+        ("functions", "torch"): [["update", 2], ["within the write", 6]],
         ("pretrain", "tensorflow"): [["two updates later", 12]],  # after the rename, too
         ("pretrain", "jax"): [["within the write", 8]],
     },
@@ -48,6 +50,8 @@ CASES = {
         ("pretrain", "jax"): EVERY,
         ("finetune", "tensorflow"): FINETUNE,
         ("finetune", "jax"): FINETUNE,
+        ("functions", "tensorflow"): FINETUNE,
+        ("functions", "jax"): FINETUNE,
     },
 }
 

@@ -39,6 +39,7 @@ NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patie
 NOT_ZERO |= {"temperature", "hidden_loss_weight", "schedule_power", "schedule_timescale", "ema"}
 # any text or whole number
 NAMES = {"text_column", "text_pair_column", "label_column", "positive_label"}
+NAMES |= {"sample_weight_column", "score"}
 ANY_ORDER = {"dimensions", "label_columns"}  # of the others they ascend
 SHARES = {
     "alpha",
@@ -67,6 +68,7 @@ def cases(names: dict[str, object]) -> list[tuple[str, object]]:
         kind, may_be_none = kind_of(annotation)
         bad = BAD[kind] + [None] * (not may_be_none)
         bad = [value for value in bad if not (name in ANY_ORDER and value == (8, 4))]
+        bad = [value for value in bad if not (name == "metrics" and value == ())]  # none
         bad = [
             value
             for value in bad

@@ -29,6 +29,13 @@ FIELDS = [*IN_RESUME, *RUN_OPTION_NAMES]
 CLASSES = (FinetuningSettings, PretrainingSettings, DistillationSettings, RunSettings, RunOptions)
 ENTRY = re.compile(r" {8}(\w+) \((.*)\): (.+)")
 KEPT_AS = {"tuple[str, ...]": "Sequence[str]", "tuple[int, ...]": "Sequence[int]"}
+GIVEN_AS = {  # settings that are kept as JSON, or by a name
+    "optimizer": "str | keras.optimizers.Optimizer",
+    "schedule": "str | keras.optimizers.schedules.LearningRateSchedule",
+    "class_weights": "str | Mapping[str, float] | None",
+    "loss": "str | keras.losses.Loss | Callable | None",
+    "metrics": "Sequence[keras.metrics.Metric | Callable] | None",
+}
 
 
 def write_type(annotation) -> str:
@@ -36,7 +43,12 @@ def write_type(annotation) -> str:
     text = inspect.formatannotation(annotation).strip("'").replace("collections.abc.", "")
     for kept, given in KEPT_AS.items():
         text = text.replace(kept, given)
-    return re.sub(r"\bdict\b(?!\[)", "keras.optimizers.Optimizer", text)  # the JSON of an object
+    return text
+
+
+def write_field_type(field: dataclasses.Field) -> str:
+    """Return the type of a setting as source text, as a caller gives it."""
+    return GIVEN_AS.get(field.name) or write_type(field.type)
 
 
 def find_arguments(name: str) -> dict[str, inspect.Parameter]:
@@ -46,11 +58,11 @@ def find_arguments(name: str) -> dict[str, inspect.Parameter]:
 def write_line(field: dataclasses.Field) -> str:
     """Return the line of a signature for a setting."""
     default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-    return f"{field.name}: {write_type(field.type)}{default},"
+    return f"{field.name}: {write_field_type(field)}{default},"
 
 
 def write_line_of_resume(field: dataclasses.Field) -> str:
-    return f"{field.name}: {write_type(field.type).removesuffix(' | None')} | None = None,"
+    return f"{field.name}: {write_field_type(field).removesuffix(' | None')} | None = None,"
 
 
 def find_missing(arguments: dict, fields: list, write=write_line) -> list[str]:
@@ -80,7 +92,7 @@ def test_arguments_have_the_types_and_defaults_of_settings(name):
         required = field.default is dataclasses.MISSING
         assert argument.default == (argument.empty if required else field.default), field.name
         if field.name != "callbacks":  # of any type in the dataclass
-            assert write_type(argument.annotation) == write_type(field.type), field.name
+            assert write_type(argument.annotation) == write_field_type(field), field.name
 
 
 def test_resume_takes_every_setting_and_none_means_the_run_has_it():
@@ -90,7 +102,7 @@ def test_resume_takes_every_setting_and_none_means_the_run_has_it():
     for name, field in IN_RESUME.items():
         assert arguments[name].default is None
         kinds = write_type(arguments[name].annotation).split(" | ")
-        assert set(kinds) == {*write_type(field.type).split(" | "), "None"}, name
+        assert set(kinds) == {*write_field_type(field).split(" | "), "None"}, name
     for field in RUN_OPTIONS:
         assert arguments[field.name] == find_arguments("finetune")[field.name]
 

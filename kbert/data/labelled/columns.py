@@ -41,6 +41,7 @@ class ColumnOptions:
         labels: names of columns of 0 and 1, one for each label, in place of one column of labels.
         known_labels: labels of the model or of the training data; a first line with one of them is
             no header.
+        weight: name or number of the column of the examples' weights; None: there is none.
         multi_hot: whether the label cells of the training data are rows of 0 and 1; None: unknown.
 
     Raises:
@@ -54,9 +55,10 @@ class ColumnOptions:
     known_labels: Collection[str] = ()
     labels: Sequence[str] = ()
     multi_hot: bool | None = None
+    weight: str | None = None
 
     def __post_init__(self):
-        for role in ("text", "text_pair", "label"):
+        for role in ("text", "text_pair", "label", "weight"):
             if type(number := getattr(self, role)) is int:
                 object.__setattr__(self, role, str(number))
         object.__setattr__(self, "labels", tuple(str(name) for name in self.labels or ()))
@@ -81,18 +83,19 @@ class ColumnOptions:
     @property
     def names(self) -> list[str]:
         """Columns that the user names."""
-        names = (self.text, self.text_pair, self.label, *self.labels)
+        names = (self.text, self.text_pair, self.label, *self.labels, self.weight)
         return [name for name in names if name is not None]
 
     def rename(self, header: Sequence[str], location: str) -> list[str]:
-        """Name the user's columns text, pair and label; hide the others of their kind.
+        """Name the user's columns text, pair, label and weight; hide the others of their kind.
 
         Raises:
             ValueError: a column that is not in the header.
         """
         names = [str(name).strip().lower() for name in header]
         indices = {}
-        for role, name in (("text", self.text), ("pair", self.text_pair), ("label", self.label)):
+        roles = {"text": self.text, "pair": self.text_pair, "label": self.label}
+        for role, name in (roles | {"weight": self.weight}).items():
             if name is not None:
                 indices[role] = _index_of(name, header, location)
         hidden = {*_TEXT_NAMES} if self.text is not None else set()

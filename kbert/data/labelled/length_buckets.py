@@ -38,6 +38,7 @@ class Examples:
         class_weights: weights of the classes, by output; without them all labels have the same
             weight.
         counts: the number of sequences of each example, one after the other in `ids`; (): one each.
+        weights: the weight of each example, times that of its labels; (): all weigh the same.
 
     Raises:
         ValueError: lists of different lengths.
@@ -49,12 +50,15 @@ class Examples:
     notes: Sequence = ()
     class_weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     counts: Sequence[int] = ()
+    weights: Sequence[float] = ()
 
     def __post_init__(self):
         pairs = {"segment_ids": (len(self.segment_ids), len(self.ids))}
         pairs |= {f"labels of {name}": (len(each), len(self)) for name, each in self.labels.items()}
         if self.notes:
             pairs["notes"] = len(self.notes), len(self)
+        if self.weights:
+            pairs["weights"] = len(self.weights), len(self)
         if self.counts:
             pairs["sequences"] = sum(self.counts), len(self.ids)
         for name, (count, expected) in pairs.items():
@@ -86,7 +90,7 @@ class Examples:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256()
         groups = [self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values()]
-        for group in groups + [[self.counts]] * bool(self.counts):
+        for group in (*groups, *[[each] for each in (self.counts, self.weights) if each]):
             for values in group:
                 array = np.asarray(values, np.float32 if _is_float(values) else np.int32)
                 sha256.update(np.int32(array.size).tobytes() + array.tobytes())
@@ -134,6 +138,7 @@ class BucketedBatches:
             raise ValueError("examples must be one or more, got none")
         self.seed, self.pad_id = int(seed), pad_id
         self._sequences, self._mask = examples.index_sequences()
+        self._weights = np.array(examples.weights or np.ones(len(examples)))
         self._sequence_tokens = np.array([len(ids) for ids in examples.ids])
         tokens = self._sequence_tokens[self._sequences]
         self._tokens = tokens.reshape(len(examples), -1).max(1)
@@ -163,12 +168,15 @@ class BucketedBatches:
         chosen = indices[part]
         length = pick_length(self.lengths, int(self._tokens[indices].max()))
         real = (np.arange(len(indices)) < count)[part]
+        counted = self._weights[chosen] * real
         labels, weights = {}, {}
         for name, values in self.examples.labels.items():
             class_weights = self.examples.class_weights.get(name)
-            total = sum(_weigh(values[n], class_weights).sum() for n in indices[:count])
+            total = sum(
+                _weigh(values[n], class_weights).sum() * self._weights[n] for n in indices[:count]
+            )
             array = _stack_labels([values[n] for n in chosen], length)
-            own = _weigh(array, class_weights) * real.reshape(-1, *[1] * (array.ndim - 1))
+            own = _weigh(array, class_weights) * counted.reshape(-1, *[1] * (array.ndim - 1))
             labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
             share = 1 / len(self.examples.labels) / (total or 1)
             weights[name] = (own * share).astype(np.float32)

@@ -25,6 +25,7 @@ class Columns:
         label, score: one column each; None: there is none.
         choices: a column of lists, or a column per choice.
         labels: columns of 0 and 1, one per label.
+        weight: the column of the examples' weights; None: there is none.
     """
 
     texts: tuple[int, ...]
@@ -32,6 +33,7 @@ class Columns:
     score: int | None = None
     choices: tuple[int, ...] = ()
     labels: tuple[int, ...] = ()
+    weight: int | None = None
 
     def list_indices(self) -> list[int]:
         """Return the indices of all columns that are read."""

@@ -172,5 +172,17 @@ class Answering(Task):
         compared = metrics.compare_answers(answers, [span.text for span in spans], odds)
         return Scores(compared, metrics.compute_squad)
 
+    def pair_predictions(self, records, examples, outputs, labels) -> tuple[list, list]:
+        """Return each question's right answers, and the predicted one; "": no answer.
+
+        None is predicted where it fits better than the best span, if some questions have none.
+        """
+        logits = outputs[SPAN_START], outputs[SPAN_END]
+        spans = find_best_answers(records, examples.notes, *logits)
+        answers = [[text for text, _ in record.answers] for record in records]
+        always = all(answers)
+        texts = [span.text if always or span.odds <= 0 else "" for span in spans]
+        return answers, texts
+
 
 TASK = Answering()

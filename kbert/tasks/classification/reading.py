@@ -42,12 +42,14 @@ class Labelled(NamedTuple):
         label: as it is in the file; a float for numbers, a tuple for several labels.
         pair: the second text, if there is one.
         location: file and line, for errors.
+        weight: of the example in the loss.
     """
 
     text: str
     label: Any
     pair: str | None = None
     location: str = "a record"
+    weight: float = 1.0
 
 
 def find_columns(
@@ -80,9 +82,10 @@ def find_columns(
         )
 
     indices = tuple(map(roles.index, texts[0]))
+    weight = roles.index("weight") if options.weight is not None else None
     if label_columns:
-        return Columns(indices, labels=label_columns)
-    return Columns(indices, roles.index(labels[0]))
+        return Columns(indices, labels=label_columns, weight=weight)
+    return Columns(indices, roles.index(labels[0]), weight=weight)
 
 
 def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
@@ -184,6 +187,20 @@ def read_texts(row: TableRow) -> tuple[str, str | None]:
         return text, None
     second = others[0]
     return text, text_of(row.cells[second], titles[second], location)
+
+
+def read_weight(row: TableRow) -> float:
+    """Return the weight of a row's example, 1 where there is no column of weights."""
+    column = row.layout.columns.weight
+    if column is None:
+        return 1.0
+    weight = parse_number(row.cells[column])
+    if weight is None or weight < 0:
+        raise ValueError(
+            f'{row.location}: "{row.layout.titles[column]}" must be a weight, a number of at least '
+            f"0, got {row.cells[column]!r:.60}"
+        )
+    return weight
 
 
 def read_flags(row: TableRow) -> list[str]:

@@ -26,6 +26,7 @@ from kbert.tasks.classification.reading import (
     number_columns,
     read_flags,
     read_texts,
+    read_weight,
 )
 
 _FEW = 10  # examples: so few may have a label of their own each
@@ -44,7 +45,7 @@ def make_classified(row: TableRow) -> Labelled | None:
         return None
     text, pair = read_texts(row)
     label = _read_one_flag(row) if row.layout.columns.labels else _read_class(row)
-    return Labelled(text, label, pair, row.location)
+    return Labelled(text, label, pair, row.location, read_weight(row))
 
 
 def _read_class(row: TableRow) -> str:
@@ -98,7 +99,7 @@ def make_numbered(row: TableRow) -> Labelled | None:
     if has_no_consensus(row):
         return None
     text, pair = read_texts(row)
-    return Labelled(text, _read_number(row), pair, row.location)
+    return Labelled(text, _read_number(row), pair, row.location, read_weight(row))
 
 
 def _read_number(row: TableRow) -> float:
@@ -140,9 +141,9 @@ def make_with_cell(row: TableRow) -> Labelled | None:
     text, pair = read_texts(row)
     column = row.layout.columns.label
     if column is None:
-        return Labelled(text, tuple(read_flags(row)), pair, row.location)
+        return Labelled(text, tuple(read_flags(row)), pair, row.location, read_weight(row))
     cell = Cell(row.cells[column], row.layout.titles[column], row.location)
-    return Labelled(text, cell, pair, row.location)
+    return Labelled(text, cell, pair, row.location, read_weight(row))
 
 
 def finish_label_sets(

@@ -28,7 +28,7 @@ class Classification(Task):
     name, head, score = "classify", "classifier", "accuracy"
     title, has_classes = "a classifier", True
     problem_type = "single_label_classification"
-    takes_label_columns = True
+    takes_label_columns = takes_sample_weights = True
     read = staticmethod(functools.partial(read_table, CLASSES))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
@@ -96,6 +96,8 @@ class Regression(Task):
     name, head, score = "regress", "classifier", "spearman"
     title, problem_type = "a regression", "regression"
     loss = "squared_error"
+    losses = ("squared_error", "absolute_error", "huber")
+    takes_sample_weights = True
     read = staticmethod(functools.partial(read_table, NUMBERS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
@@ -134,7 +136,7 @@ class MultiLabel(Task):
     name, head, score = "multilabel", "classifier", "f1"
     title = "a classifier of several labels"
     problem_type, loss = "multi_label_classification", "binary_cross_entropy"
-    takes_label_columns = True
+    takes_label_columns = takes_sample_weights = True
     read = staticmethod(functools.partial(read_table, LABEL_SETS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
@@ -222,7 +224,17 @@ def encode_texts(
     second = [record.pair for record in records if record.pair is not None]
     texts = [record.text for record in records]
     ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
-    return Examples(ids, segments, {CLASSIFIER: labels})
+    return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
+
+
+def list_weights(records: Sequence[Labelled]) -> list[float]:
+    """Return the weights of records; []: all weigh the same."""
+    weights = [record.weight for record in records]
+    if set(weights) == {1.0}:
+        return []
+    if not any(weights):
+        raise ValueError(f"{data_of(records[0].location)} must have weights above 0, got only 0")
+    return weights
 
 
 TASK, REGRESSION, MULTI_LABEL = Classification(), Regression(), MultiLabel()

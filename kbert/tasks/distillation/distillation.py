@@ -91,7 +91,7 @@ class DistilledBatches:
 
     def _select_labels(self, logits: np.ndarray, loss: Loss) -> np.ndarray:
         """Return the teacher's logits in the order of the student's labels; or its numbers."""
-        if loss.name == "squared_error":
+        if loss.teacher == "squared_error":
             logits = logits[:, 0]
         return logits if self.order is None else logits[..., self.order]
 
@@ -129,7 +129,8 @@ def plan_distillation(
     for name, loss in compared.items():
         assert loss.teacher is not None
         # the logits of classes are divided by the temperature; numbers have none
-        options = {} if loss.teacher == loss.name else {"temperature": settings.temperature}
+        is_number = loss.teacher == "squared_error"
+        options = {} if is_number else {"temperature": settings.temperature}
         losses[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
     for block in states:
         losses[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]

@@ -7,7 +7,8 @@ import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks import metrics
-from kbert.tasks.finetuning.evaluate import Evaluation
+from kbert.tasks.finetuning.evaluate import Evaluation, Measured
+from kbert.tasks.finetuning.user_metrics import Pairs
 from kbert.tasks.intervals import Scores
 
 NEAREST = (1, 5, 10)  # k of recall@k
@@ -32,11 +33,28 @@ class EmbeddingEvaluation(Evaluation):
     kind: str
     dimensions: Sequence[int] | None = None
 
-    def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
+    def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> Measured:
         """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix."""
         embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
-        self.scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)
-        return collect_metrics(self.scores)
+        scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)
+        pairs = pair_cosines(self.kind, self.examples, embeddings)
+        return self.measure_user_metrics(collect_metrics(scores), scores, pairs, pairs)
+
+
+def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pairs | None:
+    """Return the scores of pairs of texts and the cosines of their embeddings, (N,) each.
+
+    None: the records have no scores.
+    """
+    if kind != "scored pairs":
+        return None
+    unit = _scale_to_one(embeddings)
+    first, second = examples.columns.T
+    return examples.scores, np.sum(unit[first] * unit[second], 1)
+
+
+def _scale_to_one(embeddings: np.ndarray) -> np.ndarray:
+    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
 
 
 def score_lengths(
@@ -68,8 +86,7 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
     accuracy, the fraction with the positive nearer than every negative. Labelled sentences have
     recall@k, the fraction with a sentence of the same label among the k nearest.
     """
-    unit = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-    columns = examples.columns
+    unit, columns = _scale_to_one(embeddings), examples.columns
     if kind == "scored pairs":
         cosines = np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1)
         metrics.warn_of_constant(scores=examples.scores, predictions=cosines)

@@ -88,6 +88,7 @@ def plan_embeddings(request: Request, data: LabelledData, device: Device) -> Run
             dev_lengths,
             kind=dev_kind,
             dimensions=settings.dimensions,
+            metrics=settings.metrics or (),
         )
     plan = make_plan(
         request,

@@ -13,13 +13,20 @@ from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.table_reading import read_table
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.io.wording import data_of
-from kbert.tasks.embedding.evaluation import collect_metrics, score_embeddings, score_lengths
+from kbert.tasks.embedding.evaluation import (
+    collect_metrics,
+    pair_cosines,
+    score_embeddings,
+    score_lengths,
+)
 from kbert.tasks.embedding.tables import KINDS, TEXT_RECORDS, TextRecord
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import summarize_numbers
 from kbert.tasks.finetuning.task import Task
+from kbert.tasks.finetuning.user_metrics import add_metrics, evaluate_metrics
 from kbert.tasks.intervals import Scores
+from kbert.training.setting_rules import EMBEDDING_LOSSES
 
 _logger = logging.getLogger("kbert")
 
@@ -36,6 +43,7 @@ class SentenceEmbeddings(Task):
     read_step = "kbert.tasks.embedding.planning:read_texts"
     plan_step = "kbert.tasks.embedding.planning:plan_embeddings"
     takes_teacher = False
+    losses = EMBEDDING_LOSSES
     read = staticmethod(functools.partial(read_table, TEXT_RECORDS))
 
     def labels(self, records: Sequence[TextRecord]) -> None:
@@ -92,8 +100,11 @@ class SentenceEmbeddings(Task):
         limit = longest(bert, settings.max_length or own.max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
-        scores = score_lengths(records[0].kind, examples, embeddings, settings.dimensions)
-        return collect_metrics(scores)
+        kind = records[0].kind
+        found = collect_metrics(score_lengths(kind, examples, embeddings, settings.dimensions))
+        pairs = pair_cosines(kind, examples, embeddings)
+        add_metrics(found, evaluate_metrics(settings.metrics or (), pairs, pairs)[0])
+        return found
 
 
 def check_prompt(settings: SentenceSettings) -> None:

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,8 +37,13 @@ from kbert.tasks.finetuning.run_defaults import (
 )
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
-from kbert.tasks.intervals import Scores
+from kbert.tasks.finetuning.user_metrics import Pairs, add_metrics, evaluate_metrics, pair_arrays
+from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.user_objects import UserFunction
+
+if TYPE_CHECKING:
+    import keras
 
 _logger = logging.getLogger("kbert")
 BATCH_SIZE = 32
@@ -64,6 +69,7 @@ def evaluate(
     label_columns: Sequence[str] | None = None,
     no_header: bool | None = None,
     positive_label: str | None = None,
+    metrics: "Sequence[keras.metrics.Metric | Callable] | None" = None,
 ) -> dict[str, float]:
     """Compute a model's metrics on labelled data.
 
@@ -78,9 +84,11 @@ def evaluate(
         text_column, text_pair_column, label_column, label_columns, no_header, positive_label: see
             `FinetuningSettings`; None: the run's. Rows in memory that are tuples have no names of
             columns, so the run's are not used for them.
+        metrics: further metrics: Keras metrics, or functions of labels and logits, as for
+            `finetune`. Those of a run are not kept: give them again.
 
     Returns:
-        The metrics by name, with "loss" if the data have labels.
+        The metrics by name, with "loss", the task's own, if the data have labels.
 
     Raises:
         OSError, ValueError: data or model do not fit, see `finetune`.
@@ -95,6 +103,7 @@ def evaluate(
         "label_columns": label_columns,
         "no_header": no_header,
         "positive_label": positive_label,
+        "metrics": metrics,
     }
     run = find_run(source)
     bert = source if isinstance(source, Bert) else load(source)
@@ -132,11 +141,11 @@ def evaluate_model(
         return own(bert, records, settings, batch_size=batch_size, precision=precision)
     require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
     require_kind(bert, "evaluate", chosen)
-    return _evaluate_head(bert, chosen, records, settings.max_length, batch_size, precision)
+    return _evaluate_head(bert, chosen, records, settings, batch_size, precision)
 
 
 def _evaluate_head(
-    bert: Bert, task: Task, records: list, max_length: int | None, batch_size: int, precision
+    bert: Bert, task: Task, records: list, settings: FinetuningSettings, batch_size: int, precision
 ) -> dict[str, float]:
     """Compute the metrics of a model's head; log what they are of."""
     from kbert.tasks.running import get_output_function
@@ -144,7 +153,7 @@ def _evaluate_head(
     outputs, labels = list(bert.model.output_names), known_labels(bert)
     if what := task.describe_metrics(labels):  # it refuses a label that the model lacks
         _logger.warning("%s", what)
-    limit = longest(bert, max_length)
+    limit = longest(bert, settings.max_length)
     examples = task.encode(records, bert.tokenizer, labels, max_length=limit)
     function = get_output_function(bert, outputs, precision)
 
@@ -158,17 +167,39 @@ def _evaluate_head(
         task=task,
         records=records,
         labels=labels,
+        metrics=settings.metrics or (),
     )
-    metrics = evaluation(predict, outputs)
-    warn_of_predictions(evaluation.scores, "data")
-    return metrics
+    measured = evaluation(predict, outputs)
+    measured.warn_of_predictions("data")
+    return measured.metrics
 
 
-def warn_of_predictions(scores: Mapping[str, Scores], name: str) -> None:
-    """Log what is wrong with predictions for data of a name, such as that all are one label."""
-    for each in scores.values():
-        if each.warning:
-            _logger.warning("%s: %s", name, each.warning)
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of a model on some data.
+
+    Attributes:
+        metrics: by name.
+        scores: what the task's own metrics were computed from, by the suffix of their names.
+        user_scores: the same of the user's functions.
+    """
+
+    metrics: dict[str, float]
+    scores: Mapping[str, Scores]
+    user_scores: Sequence[Scores] = ()
+
+    def find_intervals(self) -> dict[str, tuple[float, float]]:
+        """Return the 95 % intervals of the metrics that have one."""
+        intervals = find_intervals(self.scores)
+        for scores in self.user_scores:
+            intervals |= find_intervals({"": scores})
+        return intervals
+
+    def warn_of_predictions(self, name: str) -> None:
+        """Log what is wrong with predictions for data of a name, such as that all are one label."""
+        for scores in self.scores.values():
+            if scores.warning:
+                _logger.warning("%s: %s", name, scores.warning)
 
 
 @dataclass(eq=False)
@@ -180,14 +211,14 @@ class Evaluation(ABC):
         batch_size: sequences per batch.
         pad_id: the padding token.
         lengths: allowed sequence lengths of batches, ascending.
-        scores: what the last call's metrics were computed from, see `find_intervals`.
+        metrics: of the user, in addition to the task's.
     """
 
     examples: Any  # `Examples`
     batch_size: int
     pad_id: int
     lengths: Sequence[int]
-    scores: dict[str, Scores] = field(default_factory=dict, init=False)
+    metrics: Sequence[UserFunction | Mapping] = field(default=(), kw_only=True)
 
     def __post_init__(self):
         require_positive("batch_size", self.batch_size)
@@ -198,8 +229,20 @@ class Evaluation(ABC):
         return len(self.examples)
 
     @abstractmethod
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> Measured:
         """Compute the metrics of `predict`'s named outputs, arrays (B, …), for inputs by name."""
+
+    def measure_user_metrics(
+        self,
+        metrics: dict[str, float],
+        scores: Mapping[str, Scores],
+        functions_of: Pairs | None,
+        keras_of: Pairs | None,
+    ) -> Measured:
+        """Return the task's metrics and those of the user; see `evaluate_metrics`."""
+        more, user_scores = evaluate_metrics(self.metrics, functions_of, keras_of)
+        add_metrics(metrics, more)
+        return Measured(metrics, scores, user_scores)
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, float32; all batches have the same size."""
@@ -227,14 +270,16 @@ class LabelledEvaluation(Evaluation):
         records: the data as read.
         labels: the head's labels.
         packed: whether the model is of the packed graph; its rows then have one text each.
+        loss: a `kbert.training.loss.Loss`; None: the task's own.
     """
 
     task: Task
     records: Sequence
     labels: Sequence[str] | None
     packed: bool = False
+    loss: Any = None
 
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> Measured:
         from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
 
         ids, pad_id = self.examples.ids, self.pad_id
@@ -242,14 +287,22 @@ class LabelledEvaluation(Evaluation):
             (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
         )
         if HEADS[self.task.head].reads != "first":  # logits of tokens, without padding
-            pairs = zip(arrays, ids, strict=True)
-            arrays = [[row[: len(sequence)] for row in rows] for rows, sequence in pairs]
+            arrays = [
+                [row[: len(sequence)] for row in rows]
+                for rows, sequence in zip(arrays, ids, strict=True)
+            ]
         columns = map(self.examples.group_sequences, zip(*arrays, strict=True))
         logits = dict(zip(outputs, columns, strict=True))
-        loss = LOSSES[self.task.loss].compute_mean(self.examples.labels, logits)
-        scores = self.task.scores(self.records, self.examples, logits, self.labels)
-        self.scores = {"": scores}
-        return ({} if loss is None else {"loss": loss}) | scores.metrics()
+        loss_of = self.loss or LOSSES[self.task.loss]
+        loss = loss_of.compute_mean(self.examples.labels, logits)
+        data = self.records, self.examples, logits, self.labels
+        scores = self.task.scores(*data)
+        metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
+        if not self.metrics:
+            return Measured(metrics, {"": scores})
+        pairs = pair_arrays(self.task, self.examples, logits)
+        predictions = self.task.pair_predictions(*data) or pairs
+        return self.measure_user_metrics(metrics, {"": scores}, predictions, pairs)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:

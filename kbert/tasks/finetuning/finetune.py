@@ -6,7 +6,7 @@ kbert.classify(tuned.bert, "a fine film")
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
@@ -42,6 +42,7 @@ def finetune(
     label_column: str | None = None,
     label_columns: Sequence[str] | None = None,
     no_header: bool = False,
+    sample_weight_column: str | None = None,
     lowercase: bool | None = None,
     epochs: int = 3,
     batch_size: int = 32,
@@ -50,8 +51,10 @@ def finetune(
     packing: bool = False,
     positive_label: str | None = None,
     label_smoothing: float = 0.0,
-    class_weights: str | None = None,
-    loss: str | None = None,
+    class_weights: str | Mapping[str, float] | None = None,
+    loss: "str | keras.losses.Loss | Callable | None" = None,
+    score: str | None = None,
+    metrics: "Sequence[keras.metrics.Metric | Callable] | None" = None,
     pooling: str | None = None,
     scale: float = 20.0,
     margin: float = 5.0,

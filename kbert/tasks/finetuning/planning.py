@@ -28,6 +28,7 @@ from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
+from kbert.io.wording import check_choice
 from kbert.tasks.checks import length_of_examples, require_tokenizer, require_two_segments
 from kbert.tasks.distillation.distillation import plan_distillation
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
@@ -36,15 +37,16 @@ from kbert.tasks.finetuning.data_summary import (
     describe_records,
     summarize_records,
 )
-from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation, warn_of_predictions
+from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
+from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.tasks.finetuning.teacher import open_teacher_of_labels
-from kbert.tasks.intervals import find_intervals
+from kbert.tasks.finetuning.user_metrics import list_keras_metrics
 from kbert.training.best_weights import Evaluated
-from kbert.training.loss import Loss, make_loss
+from kbert.training.loss import LOSSES, Loss, make_loss
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import (
     Device,
@@ -58,6 +60,7 @@ from kbert.training.run_plan import (
     make_optimizer,
     pin_models,
 )
+from kbert.training.user_loss import check_losses, make_user_loss
 
 _logger = logging.getLogger("kbert")
 
@@ -126,9 +129,12 @@ def request_finetuning(
     )
 
 
-def request_resumed(run: RunFolder, moved: Mapping[str, Any]) -> Request:
-    """Return the request of a run that is resumed; `moved` are sources that are elsewhere now."""
-    settings = FinetuningSettings.from_run(run)
+def request_resumed(run: RunFolder, moved: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
+    """Return the request of a run that is resumed.
+
+    `moved` are sources that are elsewhere now, `given` settings, which must be the run's.
+    """
+    settings = FinetuningSettings.from_run(run, given)
     sources = find_sources(run, moved, MOVABLE, _NEEDED)
     for name in ("train", "dev"):
         path = run.data_paths.get(name)
@@ -143,10 +149,12 @@ def request_resumed(run: RunFolder, moved: Mapping[str, Any]) -> Request:
 def read_labelled(request: Request) -> LabelledData:
     """Read the training and the dev data of a task."""
     task, settings, sources = request.task, request.settings, request.sources
-    if sources["dev"] is None and settings.patience is not None:
-        raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
+    for name in ("patience", "score", "metrics"):
+        if sources["dev"] is None and getattr(settings, name) is not None:
+            raise ValueError(f"{name} must go with dev data, got none: give dev, or leave it out")
 
     train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
+    check_class_weights(settings.class_weights, labels)
     warn_of_records(train, dev)
     return LabelledData(train, dev, labels, summarize_data(task, train, dev))
 
@@ -175,14 +183,22 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
     limit = length_of_examples(bert, settings.max_length)
     train = _encode(task, data.train, bert, labels, limit)
     dev = None if data.dev is None else _encode(task, data.dev, bert, labels, limit)
-    if settings.class_weights:
+    if settings.class_weights == "balanced":
         train = balance_classes(train, len(labels or ()))
+    elif settings.class_weights:
+        train = weigh_classes(train, settings.class_weights, labels or ())
 
     def make_batches(lengths: Sequence[int]) -> BucketedBatches:
         return _make_batches(train, settings, bert, lengths, device)
 
     batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, make_batches)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
+    losses = {
+        name: _make_loss(task, settings, train.class_weights.get(name))
+        for name in model.spec.outputs
+    }
+    if settings.loss is not None and not isinstance(settings.loss, str):
+        _try_loss(losses, batches, model.spec)
     evaluation = None
     if dev is not None:
         evaluation = LabelledEvaluation(
@@ -194,8 +210,9 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
             records=data.dev or (),
             labels=labels,
             packed=settings.packing,
+            loss=losses[model.spec.outputs[0]],
+            metrics=settings.metrics or (),
         )
-    class_weights = train.class_weights
     plan = make_plan(
         request,
         data,
@@ -204,9 +221,7 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
         labels=labels,
         model=model,
         batches=batches,
-        losses={
-            name: _make_loss(task, settings, class_weights.get(name)) for name in model.spec.outputs
-        },
+        losses=losses,
         evaluation=evaluation,
         score=score,
         units=("examples", "examples"),
@@ -278,9 +293,13 @@ def make_plan(
     `RunPlan`.
     """
     task, sources = request.task, source.sources
+    if evaluation is not None:
+        score = choose_score(settings, evaluation, model.spec, score)
     epoch = batches.steps_per_epoch
     steps = settings.epochs * epoch
     data_facts = _describe_data(data, labels, sources, batches, evaluation, units)
+    if names := list_keras_metrics(settings.metrics or ()):
+        data_facts["No interval"] = f"{', '.join(names)} (Keras metrics)"
     recorded = {"task": task.name, **settings.as_dict(), "labels": labels and list(labels)}
     fingerprint = {
         "train": batches.fingerprint,
@@ -407,24 +426,47 @@ def _make_batches(
 
 def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarray | None) -> Loss:
     """Return the loss of an output."""
-    smoothing = settings.label_smoothing
+    loss, smoothing = settings.loss or task.loss, settings.label_smoothing
+    if not isinstance(loss, str):
+        return make_user_loss(LOSSES[task.loss], loss)
     if not smoothing:
-        return make_loss(task.loss)
+        return make_loss(loss)
     if class_weights is None:
-        return make_loss(task.loss, smoothing=smoothing)
-    return make_loss(task.loss, smoothing=smoothing, class_weights=class_weights)
+        return make_loss(loss, smoothing=smoothing)
+    return make_loss(loss, smoothing=smoothing, class_weights=class_weights)
+
+
+def _try_loss(losses: Mapping[str, Loss], batches: BucketedBatches, spec: GraphSpec) -> None:
+    """Try the user's loss on made-up logits: an error is raised before the run begins."""
+    batch = batches.batch(0)
+    check_losses(losses, batch.labels, batch.weights, make_up_logits(spec, batch))
+
+
+def choose_score(
+    settings: FinetuningSettings, evaluation: Evaluation, spec: GraphSpec, score: str
+) -> str:
+    """Return the metric that says what is best: the user's, else `score`, the task's.
+
+    The user's metrics are tried on made-up outputs: an error is raised before the run begins.
+    """
+    if settings.score is None and settings.metrics is None:
+        return score
+    measured = evaluation(make_up_predictions(spec), spec.outputs)
+    if settings.score is None:
+        return score
+    check_choice(settings.score.removeprefix("-"), measured.metrics, "score")
+    return settings.score
 
 
 def _evaluate(evaluation: Evaluation, engine) -> Evaluated:
     """Return the metrics of an engine's weights, and a function that returns their intervals."""
-    metrics = evaluation(engine.predict, engine.output_names)
-    scores = evaluation.scores
+    measured = evaluation(engine.predict, engine.output_names)
 
     def judge() -> dict[str, tuple[float, float]]:
-        warn_of_predictions(scores, "dev")
-        return find_intervals(scores)
+        measured.warn_of_predictions("dev")
+        return measured.find_intervals()
 
-    return metrics, judge
+    return measured.metrics, judge
 
 
 def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | None) -> None:
@@ -434,9 +476,13 @@ def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | Non
     if plan.evaluate is None:
         _logger.warning("no dev data: the last weights are the result")
         return
-    weights = f"the best weights by {plan.score}" if plan.keep_best else "the last weights"
+    lowest = "the lowest " if plan.score.startswith("-") else ""
+    best = f"the best weights by {lowest}{plan.score.removeprefix('-')}"
+    weights = best if plan.keep_best else "the last weights"
     metrics = plan.summary["metrics"]
     _logger.warning("the result has %s on dev%s", weights, f"; {metrics}" if metrics else "")
+    if names := list_keras_metrics(plan.settings.metrics or ()):
+        _logger.warning("metrics without an interval, as Keras's are: %s", ", ".join(names))
 
 
 def _describe_data(
@@ -476,6 +522,22 @@ def balance_classes(examples: Examples, count: int) -> Examples:
         balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
         weights[name] = np.where(counts, balanced, 0.0)
     return dataclasses.replace(examples, class_weights=weights)
+
+
+def weigh_classes(
+    examples: Examples, class_weights: Mapping[str, float], classes: Sequence[str]
+) -> Examples:
+    """Weight labels by their class; one that has no weight counts once."""
+    weights = np.array([class_weights.get(label, 1.0) for label in classes])
+    return dataclasses.replace(examples, class_weights=dict.fromkeys(examples.labels, weights))
+
+
+def check_class_weights(weights: str | Mapping | None, labels: Sequence[str] | None) -> None:
+    """Raise a ValueError for a weight of a label that the training data do not have."""
+    if weights is None or isinstance(weights, str):
+        return
+    for label in weights:
+        check_choice(label, labels or (), "class_weights: each label")
 
 
 def mean_flops(

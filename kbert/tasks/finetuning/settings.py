@@ -8,6 +8,7 @@ from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings, check_teacher
 from kbert.training.run_settings import RunSettings
+from kbert.training.user_objects import UserFunction, name_object
 
 if TYPE_CHECKING:
     from kbert.tasks.finetuning.task import Task
@@ -51,11 +52,24 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             share has that label's weight.
         class_weights: give rare labels more weight in the loss, for classify and tag. None: all
             labels weigh the same. "balanced" weights each label by the number of labels divided by
-            the number of classes and the label's own count (as scikit-learn does). Losses of
-            evaluations have neither.
-        loss: loss of the task embed. None: infonce; cosent for scored pairs. "infonce", "triplet",
-            "cosine" or "cosent". With infonce each text must find its partner among all texts of
-            the batch: in-batch negatives. See `kbert.training.embedding_loss`.
+            the number of classes and the label's own count (as scikit-learn does). In Python also a
+            dict of labels and their weights; others weigh 1. Losses of evaluations have neither.
+        sample_weight_column: column of the examples' weights in the loss, for classify, multilabel
+            and regress. None: all examples weigh the same. The weights are numbers of at least 0;
+            in a step they are divided by their sum. Only the training data need it: metrics of
+            evaluations have no weights.
+        loss: loss that the training minimizes. None: the task's own. "squared_error",
+            "absolute_error" or "huber" for regress; "infonce", "triplet", "cosine" or "cosent" for
+            embed; in Python also a `keras.losses.Loss`, or a function of labels and logits that
+            returns a loss per example, in `keras.ops`. See `kbert.training.user_loss`. With
+            infonce, embed's own, each text must find its partner among all texts of the batch;
+            scored pairs have cosent. See `kbert.training.embedding_loss`.
+        score: metric that chooses the best weights and ends the run with `patience`; higher is
+            better, with - before it lower is. None: the task's own.
+        metrics: further metrics of the dev data, in Python: a list of `keras.metrics.Metric`
+            objects, and of functions of the labels and logits of all examples that return a number
+            or a dict of numbers. None: the task's own alone. See
+            `kbert.tasks.finetuning.user_metrics`.
         pooling: pooling of the task embed. None: the checkpoint's own, else mean. "mean", "cls" or
             "max": it turns token vectors into one.
         scale: factor of the cosines in the losses infonce and cosent: 1 / temperature.
@@ -82,10 +96,10 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
         *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
-        *("lowercase",),
+        *("sample_weight_column", "lowercase"),
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("positive_label", "label_smoothing", "class_weights"),
-        *("loss", "pooling", "scale", "margin", "dimensions"),
+        *("loss", "score", "metrics", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_ratio", "optimizer"),
         *("freeze", "head_learning_rate", "layer_decay"),
         *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
@@ -109,8 +123,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     packing: bool = False
     positive_label: str | None = None
     label_smoothing: float = 0.0
-    class_weights: str | None = None
-    loss: str | None = None
+    class_weights: str | dict | None = None
+    sample_weight_column: str | None = None
+    loss: str | dict | UserFunction | None = None
+    score: str | None = None
+    metrics: tuple | None = None
     pooling: str | None = None
     scale: float = 20.0
     margin: float = 5.0
@@ -142,6 +159,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             self.label_column,
             self.no_header,
             labels=self.label_columns or (),
+            weight=self.sample_weight_column,
         )
 
     def check_for(self, task: "Task", has_teacher: bool = False) -> None:
@@ -150,6 +168,12 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         for name in ("label_smoothing", "class_weights"):
             if getattr(self, name) and not task.has_classes:
                 raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
+        self._check_loss(task)
+        if self.sample_weight_column is not None and not task.takes_sample_weights:
+            raise ValueError(
+                "sample_weight_column must be for the task classify, multilabel or regress, got "
+                f"{task.name}"
+            )
         if has_teacher and not task.takes_teacher:
             raise ValueError(f"teacher does not go with the task {task.name}: leave it out")
         if self.packing and has_teacher:
@@ -165,6 +189,26 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             raise ValueError(
                 f"head_learning_rate must be for a task with a head, got it for {task.name}"
             )
-        for name in ("loss", "pooling", "scale", "margin", "dimensions"):
+        for name in ("pooling", "scale", "margin", "dimensions"):
             if not task.trains_embeddings and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(f"{name} must be for the task embed, got {task.name}")
+
+    def _check_loss(self, task: "Task") -> None:
+        """Raise a ValueError for a loss that the task does not have."""
+        if isinstance(self.loss, str) and self.loss not in task.losses:
+            raise ValueError(
+                f"loss must be {' or '.join(task.losses)} for the task {task.name}, got {self.loss}"
+            )
+        if self.loss is None or isinstance(self.loss, str):
+            return
+        name = name_object(self.loss)
+        if task.trains_embeddings:
+            raise ValueError(
+                f"loss must be one of {', '.join(task.losses)} for the task {task.name}, got "
+                f"{name}: a loss of sentence embeddings compares all texts of a batch"
+            )
+        if self.label_smoothing:
+            raise ValueError(
+                f"label_smoothing must go with the loss cross_entropy, got {name}: leave one of "
+                "them out"
+            )

@@ -70,6 +70,7 @@ class Task(Protocol):
             `kbert.training.run_plan.Request`.
         takes_teacher: whether a teacher's outputs can be learned.
         takes_label_columns: whether the labels may be columns of 0 and 1.
+        takes_sample_weights: whether examples may have weights.
         positive_label: the label that a classifier's f1 is of; None: the second one of two.
     """
 
@@ -83,12 +84,18 @@ class Task(Protocol):
     plan_step: str = "kbert.tasks.finetuning.planning:plan_finetuning"
     takes_teacher: bool = True
     takes_label_columns: bool = False
+    takes_sample_weights: bool = False
     positive_label: str | None = None
 
     @property
     def loss(self) -> str:
         """The loss of its outputs, as in `kbert.training.loss.LOSSES`: its head's or its own."""
         return HEADS[self.head].loss
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The losses that a run may have, by name; the first is the default."""
+        return (self.loss,)
 
     @property
     def trains_embeddings(self) -> bool:
@@ -150,6 +157,15 @@ class Task(Protocol):
         those over tokens are as long as the example. `labels` are the head's, or None.
         """
 
+    def pair_predictions(
+        self, records: Sequence, examples, outputs: dict[str, list], labels
+    ) -> tuple[list, list] | None:
+        """Return the answers of the data and of a model, where these are not classes or numbers.
+
+        They are for the user's functions. None: these get `user_metrics.pair_arrays`.
+        """
+        return None
+
 
 def task_of(name: str) -> Task:
     """Return the task of a name or an alias; a ValueError lists those that there are."""
@@ -196,7 +212,8 @@ def read_data(
     if dev is None:
         return records, None, labels
     columns = with_known_labels(columns, task, labels)
-    columns = dataclasses.replace(columns, multi_hot=getattr(records, "multi_hot", None))
+    multi_hot = getattr(records, "multi_hot", None)
+    columns = dataclasses.replace(columns, multi_hot=multi_hot, weight=None)
     dev_records = records_of(task, dev, "dev", columns)
     kinds = [
         "single texts" if getattr(record, "pair", None) is None else "pairs"

@@ -97,9 +97,12 @@ def request_pretraining(
     )
 
 
-def request_resumed(run: RunFolder, moved: Mapping[str, Any]) -> Request:
-    """Return the request of a run that is resumed; `moved` are sources that are elsewhere now."""
-    settings = PretrainingSettings.from_run(run)
+def request_resumed(run: RunFolder, moved: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
+    """Return the request of a run that is resumed.
+
+    `moved` are sources that are elsewhere now, `given` settings, which must be the run's.
+    """
+    settings = PretrainingSettings.from_run(run, given)
     sources = find_sources(run, moved, MOVABLE, _NEEDED)
     shards = sources["shards"]
     if shards == run.data_paths["shards"] and not Path(shards).exists():

@@ -80,12 +80,7 @@ class Tagging(Task):
 
         A word that the tokenizer drops counts as O, or as the first label where there is none.
         """
-        outside = OUTSIDE if OUTSIDE in labels else labels[0]
-        predicted = [[outside] * len(record.words) for record in records]
-        for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
-            for word, token in zip(note.words, note.tokens, strict=True):
-                predicted[note.record][word] = labels[int(logits[token].argmax())]
-        gold = [list(record.labels) for record in records]
+        gold, predicted = self.pair_predictions(records, examples, outputs, labels)
         numbers = {label: number for number, label in enumerate(labels)}
         columns = [
             np.fromiter(
@@ -107,6 +102,15 @@ class Tagging(Task):
             "words",
         )
         return Scores(tuple(columns), _compute, warning=warning)
+
+    def pair_predictions(self, records, examples, outputs, labels) -> tuple[list, list]:
+        """Return the labels of each sentence's words, and the predicted ones."""
+        outside = OUTSIDE if OUTSIDE in labels else labels[0]
+        predicted = [[outside] * len(record.words) for record in records]
+        for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
+            for word, token in zip(note.words, note.tokens, strict=True):
+                predicted[note.record][word] = labels[int(logits[token].argmax())]
+        return [list(record.labels) for record in records], predicted
 
     def choose_score(self, labels: Sequence[str] | None) -> str:
         """Return "f1" where the labels are tags of entities, else "macro_f1"."""

@@ -31,6 +31,7 @@ from kbert.io.wording import first_few, hint_of_path, way_to_resume
 from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
+from kbert.training.user_objects import write_resume_call
 
 try:
     import fcntl
@@ -160,7 +161,9 @@ class RunFolder:
     @property
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
-        return way_to_resume(self.task, self.current_path or "FOLDER")
+        folder = self.current_path or "FOLDER"
+        call = write_resume_call(folder, self.settings)
+        return call or way_to_resume(self.task, folder)
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

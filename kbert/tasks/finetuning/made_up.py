@@ -1,0 +1,44 @@
+"""Made-up outputs of a model, with which a user's loss and metrics are tried before a run."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph.names import SEQUENCE_MASK, TOKEN_IDS
+from kbert.graph.spec import GraphSpec
+
+
+def make_up_predictions(spec: GraphSpec) -> Callable:
+    """Return a function that stands for a model: random outputs of its shapes, for inputs."""
+    rng = np.random.default_rng(0)
+
+    def predict(inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        rows, length = inputs[TOKEN_IDS].shape
+        shapes = {
+            "tokens": (rows, length, spec.num_labels),
+            "qa": (rows, length),
+            "choice": (rows, 1),
+            "encoder": (rows, spec.config.hidden_size),  # an embedding
+        }
+        shape = shapes.get(spec.head, (rows, spec.num_labels))
+        count = 1 if spec.head == "encoder" else len(spec.outputs)
+        return [rng.standard_normal(shape).astype(np.float32) for _ in range(count)]
+
+    return predict
+
+
+def make_up_logits(spec: GraphSpec, batch: TrainingBatch) -> dict[str, np.ndarray]:
+    """Return random logits for the labels of a batch, by output."""
+    rng, outputs = np.random.default_rng(0), {}
+    for name, labels in batch.labels.items():
+        if SEQUENCE_MASK in batch.inputs:
+            shape = batch.inputs[SEQUENCE_MASK].shape
+        elif spec.head == "qa":
+            shape = batch.inputs[TOKEN_IDS].shape
+        elif spec.head == "tokens":
+            shape = (*labels.shape, spec.num_labels)
+        else:
+            shape = (len(labels), spec.num_labels)
+        outputs[name] = rng.standard_normal(shape).astype(np.float32)
+    return outputs

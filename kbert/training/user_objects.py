@@ -1,0 +1,228 @@
+"""Losses and metrics of the user: Keras objects, which a run keeps, and functions, which it names.
+
+A Keras object is kept as its serialized JSON. A function cannot be kept: the run records its name,
+and a resumed run must be given the same function again.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_FUNCTION = "function"  # the key of a function's name in settings.json
+_LOGITS_WAY = "the model's outputs are logits, not probabilities"
+_PLAIN = (bool, int, float, str, tuple, dict, type(None))
+
+
+class RefusedError(ValueError):
+    """A value that is refused for a reason that the rule's text does not say."""
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of the user.
+
+    Attributes:
+        function: its module and name, by which a resumed run knows it.
+        call: the function; None after it was read from a run's settings.
+    """
+
+    function: str
+    call: Callable | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The function's own name, which is its metric's too."""
+        return self.function.rpartition(".")[2]
+
+    @classmethod
+    def from_callable(cls, function: Callable) -> "UserFunction":
+        """Return a function with its name; refuse one without a name of its own."""
+        name = getattr(function, "__qualname__", None)
+        if not name or name.endswith("<lambda>"):
+            raise RefusedError(
+                f"a function must have a name, by which a resumed run knows it, got {function!r}: "
+                "write it with def"
+            )
+        if _expects_probabilities(function):
+            raise RefusedError(f"{name} has from_logits=False: {_LOGITS_WAY}")
+        return cls(f"{_name_module(function)}.{name}", function)
+
+    def as_json(self) -> dict[str, str]:
+        """Return what settings.json has of it."""
+        return {_FUNCTION: self.function}
+
+
+def read_object(value, kind: type) -> UserFunction | dict:
+    """Return a function with its name, or the JSON of a Keras object of a class.
+
+    What settings.json has is read too. A value of another type raises a TypeError, and one that
+    cannot be used a RefusedError.
+    """
+    if isinstance(value, UserFunction):
+        return value
+    if isinstance(value, Mapping) and set(value) == {_FUNCTION}:
+        return UserFunction(str(value[_FUNCTION]))
+    if inspect.isroutine(value):
+        return UserFunction.from_callable(value)
+    json = serialize(value, kind)
+    config = json["config"]
+    if config.get("from_logits") is False:
+        raise RefusedError(
+            f"{json['class_name']} has from_logits=False: {_LOGITS_WAY}: give from_logits=True"
+        )
+    return json
+
+
+def require_object(value) -> None:
+    """Raise a TypeError for what is no object, class, function or JSON of one, before Keras starts.
+
+    Keras takes seconds to start, and a mistake on the command line is said at once.
+    """
+    is_json = isinstance(value, Mapping) and ("class_name" in value or set(value) == {_FUNCTION})
+    is_object = hasattr(value, "get_config") or isinstance(value, (type, UserFunction))
+    if not (is_json or is_object or inspect.isroutine(value)):
+        raise TypeError
+
+
+def serialize(value, kind: type, arguments: str = "") -> dict:
+    """Return the JSON of a Keras object of a class, or such JSON; see `read_object`.
+
+    JSON that somebody has written may lack "module" and "config". `arguments` stand in the call
+    that an error names.
+    """
+    import keras
+
+    if isinstance(value, type) and issubclass(value, kind):
+        raise RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({arguments})")
+    json = value
+    if isinstance(value, kind):
+        try:
+            json = keras.saving.serialize_keras_object(value)
+        except NotImplementedError:
+            raise _make_refusal(type(value).__name__) from None
+    if not isinstance(json, dict) or "class_name" not in json:
+        raise TypeError
+    json = {"module": kind.__module__, "config": {}} | json
+    if not isinstance(json["config"], dict):
+        raise TypeError
+    rebuilt = deserialize(json)
+    if not isinstance(rebuilt, kind):
+        raise TypeError
+    if isinstance(value, kind) and not _has_equal_settings(value, rebuilt):
+        raise RefusedError(
+            f"{json['class_name']} does not keep all its arguments in its configuration: write a "
+            "function, or a subclass with get_config"
+        )
+    return json
+
+
+def deserialize(json: Mapping[str, Any]) -> Any:
+    """Return the Keras object of its JSON."""
+    import keras
+
+    try:
+        return keras.saving.deserialize_keras_object(dict(json))
+    except (AttributeError, TypeError):
+        raise _make_refusal(json["class_name"]) from None
+
+
+def _make_refusal(class_name: str) -> RefusedError:
+    return RefusedError(
+        f"{class_name} must be registered by keras.saving.register_keras_serializable, and take "
+        "its configuration"
+    )
+
+
+def name_object(value) -> str:
+    """Return the short name of a kept function or Keras object, or of a loss by name."""
+    if isinstance(value, UserFunction):
+        return value.name
+    if isinstance(value, Mapping):
+        return str(value.get("config", {}).get("name") or value["class_name"])
+    return str(value)
+
+
+def name_lost_functions(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments of `kbert.resume` for functions in settings, as they are written.
+
+    `settings` are as in settings.json, or read from there. Functions that are given are left out.
+    """
+    arguments = {}
+    for name, value in settings.items():
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        if any(_is_lost(each) for each in values):
+            written = ", ".join(_write_object(each) for each in values)
+            arguments[name] = f"[{written}]" if isinstance(value, (list, tuple)) else written
+    return arguments
+
+
+def write_resume_call(folder, settings: Mapping[str, Any]) -> str | None:
+    """Return the call in Python that resumes a run with functions; None: it has none."""
+    arguments = name_lost_functions(settings)
+    if not arguments:
+        return None
+    listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return f"kbert.resume({str(folder)!r}, {listed})"
+
+
+def refuse_lost_functions(folder, settings: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a resumed run was not given a function that it began with."""
+    if call := write_resume_call(folder, settings):
+        raise ValueError(
+            f"{folder} was started with functions of yours, which must be given again, in Python: "
+            f"{call}"
+        )
+
+
+def _is_lost(value) -> bool:
+    if isinstance(value, UserFunction):
+        return value.call is None
+    return isinstance(value, Mapping) and set(value) == {_FUNCTION}
+
+
+def _write_object(value) -> str:
+    """Return a function's or an object's name in a call."""
+    if isinstance(value, Mapping) and _FUNCTION in value:
+        value = UserFunction(value[_FUNCTION])
+    if isinstance(value, UserFunction):
+        return value.name
+    return f"{value['module']}.{value['class_name']}(…)"
+
+
+def _name_module(function: Callable) -> str:
+    """Return a function's module: that of a script is named as `import` would name it."""
+    module = str(function.__module__)
+    if module != "__main__":
+        return module
+    main: Any = sys.modules[module]
+    if spec := getattr(main, "__spec__", None):
+        return spec.name
+    file = Path(getattr(main, "__file__", None) or "")
+    return file.stem if file.suffix == ".py" else module
+
+
+def _expects_probabilities(function: Callable) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # built-in
+        return False
+    return "from_logits" in parameters and parameters["from_logits"].default is False
+
+
+def _has_equal_settings(value, rebuilt) -> bool:
+    """Return whether an object made from a configuration has the same plain attributes."""
+    others = vars(rebuilt)
+    return all(
+        repr(others.get(name)) == repr(setting)
+        for name, setting in vars(value).items()
+        if isinstance(setting, _PLAIN)
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error of a function of the user in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -1,0 +1,214 @@
+"""Runs with the user's own loss, metrics and score: recorded, with intervals, and resumed."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Copies, assert_states_equal
+from helpers.labelled_texts import QUIET, read_texts, tune
+from keras import ops
+
+import kbert
+
+LONG = {"epochs": 4, "save_every": 3, "keep_checkpoints": True}
+
+
+def focal_loss(labels, logits, gamma=2.0, alpha=0.25):
+    """Lin et al. 2017, equation 5."""
+    log_probs = ops.log_softmax(logits, axis=-1)
+    log_prob = ops.take_along_axis(log_probs, ops.expand_dims(labels, -1), axis=-1)[..., 0]
+    return -alpha * (1 - ops.exp(log_prob)) ** gamma * log_prob
+
+
+def other_loss(labels, logits):
+    return focal_loss(labels, logits)
+
+
+def error_rate(labels, logits):
+    assert labels.shape == logits.shape[:1]
+    return np.mean(logits.argmax(1) != labels)
+
+
+def recalls(labels, logits):
+    hits = logits.argmax(1) == labels
+    return {f"recall_{name}": hits[labels == n].mean() for n, name in enumerate(("bad", "good"))}
+
+
+def make_auc():
+    return keras.metrics.SparseTopKCategoricalAccuracy(1, name="top_1")
+
+
+OWN = {"loss": focal_loss, "metrics": [error_rate, recalls], "score": "-error_rate"}
+
+
+@pytest.fixture(scope="module")
+def whole(labelled, tmp_path_factory):
+    """A run with all of them that nothing stops, and its folder in the middle."""
+    folder = tmp_path_factory.mktemp("own")
+    copies = Copies(folder / "whole", folder / "crashed", 8, state=6)
+    own = OWN | {"metrics": [*OWN["metrics"], make_auc()]}
+    return tune(labelled, folder / "whole", callbacks=[copies], **LONG, **own)
+
+
+def test_metrics_stand_beside_the_tasks_in_records_result_and_report(whole):
+    metrics = whole.metrics
+    assert metrics["error_rate"] == pytest.approx(1 - metrics["accuracy"])
+    assert metrics["top_1"] == pytest.approx(metrics["accuracy"])
+    assert np.mean([metrics["recall_bad"], metrics["recall_good"]]) == pytest.approx(
+        metrics["accuracy"], abs=0.1
+    )
+    evaluations = whole.history.evaluations
+    assert {f"val_{name}" for name in metrics} <= set(evaluations[-1])
+    report = (whole.folder / "report.html").read_text()
+    assert all(name in report for name in ("error rate", "recall bad", "top_1"))
+    result = json.loads((whole.folder / "result.json").read_text())
+    assert result["metrics"] == pytest.approx(metrics)
+
+
+def test_score_of_a_lower_metric_chooses_the_weights(whole):
+    rates = [line["val_error_rate"] for line in whole.history.evaluations]
+    assert whole.metrics["error_rate"] == min(rates)
+
+
+def test_functions_have_intervals_and_keras_metrics_have_none(whole):
+    intervals = whole.intervals
+    low, high = intervals["error_rate"]
+    assert (1 - high, 1 - low) == pytest.approx(intervals["accuracy"], abs=0.1)
+    assert "recall_bad" in intervals and "top_1" not in intervals
+    report = (whole.folder / "report.html").read_text()
+    assert "No interval" in report
+
+
+def test_dev_loss_is_the_users(whole, labelled):
+    texts, gold = read_texts(labelled / "dev.tsv")
+    found = kbert.classify(whole.bert, texts, progress=False)
+    pairs = zip(found, gold, strict=True)
+    probs = np.array([next(x.probability for x in row if x.label == y) for row, y in pairs])
+    expected = np.mean(-0.25 * (1 - probs) ** 2 * np.log(probs))
+    assert whole.metrics["loss"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_settings_keep_the_object_and_the_functions_name(whole):
+    settings = json.loads((whole.folder / "settings.json").read_text())["settings"]
+    assert settings["loss"] == {"function": f"{__name__}.focal_loss"}
+    assert settings["metrics"][0] == {"function": f"{__name__}.error_rate"}
+    assert settings["metrics"][2]["class_name"] == "SparseTopKCategoricalAccuracy"
+    assert "focal_loss" in (whole.folder / "model" / "README.md").read_text()
+
+
+def test_resumed_run_is_bit_equal_with_the_same_functions(whole, tmp_path):
+    output = shutil.copytree(whole.folder.parent / "crashed", tmp_path / "run")
+    own = {"loss": focal_loss, "metrics": [error_rate, recalls, make_auc()]}
+    done = kbert.resume(output, **own, **QUIET)
+    assert_states_equal(whole.folder, output, 12)
+    assert done.metrics == whole.metrics and done.intervals == whole.intervals
+
+
+def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
+    output = shutil.copytree(whole.folder.parent / "crashed", tmp_path / "run")
+    call = r"kbert\.resume\(.*run', loss=focal_loss, metrics=\[error_rate, recalls, "
+    with pytest.raises(ValueError, match=call):
+        kbert.resume(output, **QUIET)
+    with pytest.raises(ValueError, match=r"metrics=\["):
+        kbert.resume(output, loss=focal_loss, **QUIET)
+    with pytest.raises(ValueError, match=r"loss.function: .*focal.*now .*other"):
+        kbert.resume(output, loss=other_loss, **QUIET)
+    printed = kbert_command(capsys, "finetune", "--resume", output)
+    assert printed.status == 2 and "loss=focal_loss" in printed.err
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"loss": lambda labels, logits: labels}, "loss.*def"),
+        ({"loss": keras.losses.BinaryCrossentropy()}, "loss.*from_logits=True"),
+        ({"loss": keras.losses.Huber(delta=0.5)}, "loss.*Huber"),
+        ({"loss": keras.losses.Huber}, "loss.*Huber.*call it"),
+        ({"loss": keras.losses.MeanSquaredError(reduction="sum")}, "loss.*reduction"),
+        ({"loss": "huber"}, "loss must be cross_entropy.*classify.*huber"),
+        ({"loss": keras.losses.CategoricalCrossentropy}, "CategoricalCrossentropy"),
+        ({"loss": focal_loss, "label_smoothing": 0.1}, "label_smoothing.*focal_loss"),
+        ({"loss": np.mean}, "loss: mean failed"),
+        ({"metrics": [keras.metrics.AUC()]}, "metrics.*AUC.*from_logits"),
+        ({"metrics": [keras.metrics.Precision()]}, "metrics.*Precision.*threshold"),
+        ({"metrics": ["accuracy"]}, "metrics must"),
+        ({"metrics": focal_loss}, "metrics must"),
+        ({"metrics": [keras.metrics.F1Score()]}, "metrics: f1_score.*one number, got 2"),
+        ({"metrics": [error_rate], "dev": None}, "metrics must go with dev"),
+        ({"score": "f2"}, "score must be one of loss, accuracy, f1, matthews, got 'f2'"),
+        ({"score": "accuracy", "dev": None}, "score must go with dev"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_run(labelled, tmp_path, options, named):
+    with pytest.raises(ValueError, match=named) as error:
+        tune(labelled, tmp_path / "run", **options)
+    assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
+
+
+def accuracy(labels, logits):
+    return 0.5
+
+
+def failing(labels, logits):
+    raise KeyError("no such thing")
+
+
+def test_metric_with_a_tasks_name_or_an_error_is_refused(labelled, tmp_path):
+    for metric, named in ((accuracy, "'accuracy'"), (failing, "failing failed.*KeyError")):
+        with pytest.raises(ValueError, match=f"metrics: .*{named}"):
+            tune(labelled, tmp_path / "run", metrics=[metric])
+    assert not (tmp_path / "run").exists()
+
+
+def test_score_is_an_option_of_the_command_line(labelled, tmp_path, capsys):
+    line = ["finetune", labelled / "source", "--task", "classify", "-o", tmp_path / "run"]
+    line += ["--train", labelled / "train.tsv", "--dev", labelled / "dev.tsv"]
+    printed = kbert_command(capsys, *line, "--score", "recall")
+    assert printed.status == 2 and "matthews" in printed.err and "'recall'" in printed.err
+    assert not (tmp_path / "run").exists()
+    line += ["--epochs", "1", "--batch-size", "20"]
+    printed = kbert_command(capsys, *line, "--score", "-loss")
+    assert printed.status == 0 and "lowest loss" in printed.err
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert settings["settings"]["score"] == settings["data"]["score"] == "-loss"
+
+
+def test_evaluate_takes_metrics(whole, labelled):
+    data = labelled / "dev.tsv"
+    found = kbert.evaluate(whole.folder, "classify", data, metrics=[error_rate, make_auc()])
+    assert found["error_rate"] == pytest.approx(whole.metrics["error_rate"])
+    assert found["top_1"] == pytest.approx(whole.metrics["top_1"])
+
+
+class Evaluate(keras.callbacks.Callback):
+    """Evaluates the compiled model, as `fit` lets a callback do."""
+
+    def __init__(self, bert, texts, labels):
+        super().__init__()
+        ids = [bert.tokenizer.encode(text).ids for text in texts]
+        length = max(map(len, ids))
+        self.ids = np.array([row + [0] * (length - len(row)) for row in ids])
+        self.labels, self.losses = np.array(labels), []
+
+    def on_epoch_end(self, epoch, logs=None):
+        inputs = dict.fromkeys(self.model.input_names, np.zeros_like(self.ids))
+        inputs[self.model.input_names[0]] = self.ids
+        loss, _ = self.model.evaluate(inputs, self.labels, verbose=0, batch_size=50)
+        self.losses.append((loss, logs["val_loss"]))
+
+
+def test_callbacks_see_the_users_loss(labelled, tmp_path):
+    texts, gold = read_texts(labelled / "dev.tsv")
+    bert = kbert.load(labelled / "source")
+    evaluate = Evaluate(bert, texts, [("bad", "good").index(label) for label in gold])
+    best = keras.callbacks.ModelCheckpoint(
+        tmp_path / "best.keras", monitor="val_error_rate", mode="min", save_best_only=True
+    )
+    tune(labelled, **OWN, callbacks=[evaluate, best], epochs=2, warmup_ratio=0.0)
+    for found, expected in evaluate.losses:
+        assert found == pytest.approx(expected, rel=1e-4)
+    assert kbert.load(tmp_path / "best.keras").head == "classifier"
