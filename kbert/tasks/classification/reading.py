@@ -32,7 +32,6 @@ EXPECTED = "expected a text, or two, and a label"
 EXPECTED_ROW = (
     "expected (text, label), (text, second text, label) or a dict with the keys text and label"
 )
-LEFT_OUT = "their gold_label is '-' (no consensus)"
 
 
 class Labelled(NamedTuple):

@@ -1,5 +1,6 @@
 """The tables of classification, regression and several labels, each as one value."""
 
+import dataclasses
 import functools
 import logging
 import re
@@ -8,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from kbert.data.labelled.cells import is_number, parse_number
-from kbert.data.labelled.columns import WAY_TO_NAME_LABELS, ColumnOptions
+from kbert.data.labelled.columns import WAY_TO_NAME, WAY_TO_NAME_LABELS, ColumnOptions
 from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
 from kbert.data.labelled.text_lines import Row
@@ -18,7 +19,6 @@ from kbert.tasks.classification.label_sets import LabelNames, read_label_sets
 from kbert.tasks.classification.reading import (
     EXPECTED,
     EXPECTED_ROW,
-    LEFT_OUT,
     Labelled,
     find_columns,
     has_no_consensus,
@@ -238,32 +238,24 @@ CLASSES = TableFormat(
     number_columns=number_columns,
     name_cells=name_cells,
     make_record=make_classified,
-    left_out=LEFT_OUT,
+    left_out="their gold_label is '-' (no consensus)",
     finish=finish_classes,
     way_to_name=WAY_TO_NAME_LABELS,
 )
-NUMBERS = TableFormat(
-    record=Labelled,
+NUMBERS = dataclasses.replace(
+    CLASSES,
     expected="expected a text, or two, and a number",
-    expected_row=EXPECTED_ROW,
     find_columns=functools.partial(find_columns, first_labels=("score",)),
-    number_columns=number_columns,
-    name_cells=name_cells,
     make_record=make_numbered,
     is_label=is_number,
-    left_out=LEFT_OUT,
     finish=warn_of_class_names,
+    way_to_name=WAY_TO_NAME,
 )
-LABEL_SETS = TableFormat(
-    record=Labelled,
+LABEL_SETS = dataclasses.replace(
+    CLASSES,
     expected="expected a text, or two, and labels between commas",
-    expected_row=EXPECTED_ROW,
-    find_columns=functools.partial(find_columns, way_to_name=WAY_TO_NAME_LABELS),
     number_columns=number_columns_of_sets,
-    name_cells=name_cells,
     make_record=make_with_cell,
     is_label=has_known_label,
-    left_out=LEFT_OUT,
     finish=finish_label_sets,
-    way_to_name=WAY_TO_NAME_LABELS,
 )
