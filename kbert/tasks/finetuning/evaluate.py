@@ -278,8 +278,9 @@ class LabelledEvaluation(Evaluation):
         metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
         if not self.metrics:
             return metrics
-        pairs = pair_arrays(self.task, self.examples, logits)
-        return self.add_user_metrics(metrics, self.task.pair_predictions(*data) or pairs, pairs)
+        keras_of = pair_arrays(self.task, self.examples, logits)
+        functions_of = self.task.pair_predictions(*data) or keras_of
+        return self.add_user_metrics(metrics, functions_of, keras_of)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:
