@@ -27,7 +27,7 @@ from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import RunOptions
 from kbert.training.setting_rules import read_settings
 from kbert.training.stopping import StopFlags
-from kbert.training.user_objects import refuse_lost_functions
+from kbert.training.user_objects import refuse_missing_functions
 
 _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
@@ -95,7 +95,7 @@ def resume(kind: type[Recipe], run: RunFolder, moved: dict, options: dict, run_o
     # with the functions of the user, which settings.json only names
     settings = kind.settings_type.from_options(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    refuse_lost_functions(run.path, settings.as_dict())
+    refuse_missing_functions(run.path, settings.as_dict())
     recipe = recreate(kind, run, settings, moved)
     engine = _engine(recipe, run_options)
     run.chief = engine.backend.process == 0

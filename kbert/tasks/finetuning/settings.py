@@ -58,14 +58,14 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             and regress. None: all examples weigh the same. The weights are numbers of at least 0;
             in a step they are divided by their sum. Only the training data need it: metrics of
             evaluations have no weights.
-        loss: loss that the training minimizes. None: the task's own. regress has squared_error,
-            absolute_error and huber. embed has infonce (for scored pairs cosent), with which each
-            text must find its partner among all texts of the batch, triplet, cosine and cosent: see
-            `kbert.training.embedding_loss`. In Python also a `keras.losses.Loss`, or a function of
-            labels and logits that returns a loss per example, in `keras.ops`: see
-            `kbert.training.user_loss`.
+        loss: loss that the training minimizes. None: the task's own. Another one for regress is
+            "absolute_error" or "huber". For embed see `kbert.training.embedding_loss`: with
+            "infonce" each text must find its partner among all texts of the batch, in-batch
+            negatives; the others are "triplet", "cosine" and "cosent", the default for scored
+            pairs. In Python it may also be a `keras.losses.Loss`, or a function of labels and
+            logits that returns a loss per example, in `keras.ops`.
         score: metric that chooses the best weights and ends the run with `patience`; higher is
-            better, with - before it lower is. None: the task's own.
+            better, but lower if - stands before it. None: the task's own.
         metrics: further metrics of the dev data, in Python: a list of `keras.metrics.Metric`
             objects, and of functions of the labels and logits of all examples that return a number
             or a dict of numbers. None: the task's own alone. See
