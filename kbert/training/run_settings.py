@@ -9,7 +9,7 @@ from kbert.graph import aliases
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io import json_schema as js
 from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_together
-from kbert.training.user_objects import UserFunction, refuse_lost_functions
+from kbert.training.user_objects import UserFunction, refuse_missing_functions
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
@@ -133,7 +133,7 @@ class RunSettings:
 
         settings = cls.from_options(settings.as_dict() | dict(given))
         run.check(run.fingerprint, run.settings | dict(given))
-        refuse_lost_functions(run.path, settings.as_dict())
+        refuse_missing_functions(run.path, settings.as_dict())
         return settings
 
     @classmethod

@@ -145,7 +145,7 @@ def name_object(value) -> str:
     return str(value)
 
 
-def name_lost_functions(settings: Mapping[str, Any]) -> dict[str, str]:
+def name_missing_functions(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the arguments of `kbert.resume` for functions in settings, as they are written.
 
     `settings` are as in settings.json, or read from there. Functions that are given are left out.
@@ -153,7 +153,7 @@ def name_lost_functions(settings: Mapping[str, Any]) -> dict[str, str]:
     arguments = {}
     for name, value in settings.items():
         values = list(value) if isinstance(value, (list, tuple)) else [value]
-        if any(_is_lost(each) for each in values):
+        if any(_is_missing(each) for each in values):
             written = ", ".join(_write_object(each) for each in values)
             arguments[name] = f"[{written}]" if isinstance(value, (list, tuple)) else written
     return arguments
@@ -161,14 +161,14 @@ def name_lost_functions(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def write_resume_call(folder, settings: Mapping[str, Any]) -> str | None:
     """Return the call in Python that resumes a run with functions; None: it has none."""
-    arguments = name_lost_functions(settings)
+    arguments = name_missing_functions(settings)
     if not arguments:
         return None
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return f"kbert.resume({str(folder)!r}, {listed})"
 
 
-def refuse_lost_functions(folder, settings: Mapping[str, Any]) -> None:
+def refuse_missing_functions(folder, settings: Mapping[str, Any]) -> None:
     """Raise a ValueError if a resumed run was not given a function that it began with."""
     if call := write_resume_call(folder, settings):
         raise ValueError(
@@ -177,7 +177,7 @@ def refuse_lost_functions(folder, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _is_lost(value) -> bool:
+def _is_missing(value) -> bool:
     if isinstance(value, UserFunction):
         return value.call is None
     return isinstance(value, Mapping) and set(value) == {_FUNCTION}

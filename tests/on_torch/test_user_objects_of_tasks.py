@@ -61,9 +61,14 @@ WEIGHTED = {"class_weights": {"sad": 3.0, "mad": 0.5}}
 WAYS = [
     *((task, {}) for task in LOSSES),
     ("classify", {"packing": True, **WEIGHTED}),
-    ("tag", {"packing": True, **WEIGHTED}),
-    ("classify", {"accumulation_steps": 5, "class_weights": "balanced"}),
-    ("multilabel", {"accumulation_steps": 5}),
+    *(
+        pytest.param(task, options, marks=pytest.mark.full)
+        for task, options in (
+            ("tag", {"packing": True, **WEIGHTED}),
+            ("classify", {"accumulation_steps": 5, "class_weights": "balanced"}),
+            ("multilabel", {"accumulation_steps": 5}),
+        )
+    ),
 ]
 
 
@@ -178,6 +183,7 @@ def test_what_has_no_meaning_is_refused(labelled, tmp_path, task, rows, options)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("loss", ["huber", "absolute_error"])
 def test_regression_learns_by_other_losses_and_from_a_teacher(labelled, loss):
     rows = ROWS["regress"]
@@ -194,3 +200,17 @@ def test_regression_learns_by_other_losses_and_from_a_teacher(labelled, loss):
     assert losses[-1] < 0.7 * losses[0]
     student = kbert.finetune(labelled / "source", "regress", teacher=first.bert, **options)
     assert student.metrics["loss"] < 0.7 * losses[0]
+
+
+def test_a_teacher_teaches_beside_the_users_loss(labelled):
+    """The labels' part is the user's loss, the teacher's part stays the task's."""
+    rows, source = ROWS["classify"], labelled / "source"
+    teacher = kbert.finetune(source, "classify", train=rows, **SHORT).bert
+    options = {"train": rows, "teacher": teacher, "alpha": 0.3, **SHORT}
+    own, users = (
+        kbert.finetune(source, "classify", **options, **loss).history.updates
+        for loss in ({}, {"loss": cross_entropy})
+    )
+    for expected, found in zip(own, users, strict=True):
+        for name in expected.keys() - TIMES:
+            assert found[name] == pytest.approx(expected[name], rel=2e-4, abs=1e-6), name

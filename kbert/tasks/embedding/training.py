@@ -101,10 +101,10 @@ class SentenceEmbeddings(Task):
         examples = self.encode(records, tokenizer, None, limit, own)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
         kind = records[0].kind
-        found = collect_metrics(score_lengths(kind, examples, embeddings, settings.dimensions))
+        values = collect_metrics(score_lengths(kind, examples, embeddings, settings.dimensions))
         pairs = pair_cosines(kind, examples, embeddings)
-        add_metrics(found, evaluate_metrics(settings.metrics or (), pairs, pairs)[0])
-        return found
+        add_metrics(values, evaluate_metrics(settings.metrics or (), pairs, pairs)[0])
+        return values
 
 
 def check_prompt(settings: SentenceSettings) -> None:

@@ -300,9 +300,9 @@ class LabelledEvaluation(Evaluation):
         metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
         if not self.metrics:
             return Measured(metrics, {"": scores})
-        pairs = pair_arrays(self.task, self.examples, logits)
-        predictions = self.task.pair_predictions(*data) or pairs
-        return self.measure_user_metrics(metrics, {"": scores}, predictions, pairs)
+        keras_of = pair_arrays(self.task, self.examples, logits)
+        functions_of = self.task.pair_predictions(*data) or keras_of
+        return self.measure_user_metrics(metrics, {"": scores}, functions_of, keras_of)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:

@@ -14,16 +14,16 @@ def make_up_predictions(spec: GraphSpec) -> Callable:
     rng = np.random.default_rng(0)
 
     def predict(inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        rows, length = inputs[TOKEN_IDS].shape
+        count, length = inputs[TOKEN_IDS].shape
         shapes = {
-            "tokens": (rows, length, spec.num_labels),
-            "qa": (rows, length),
-            "choice": (rows, 1),
-            "encoder": (rows, spec.config.hidden_size),  # an embedding
+            "tokens": (count, length, spec.num_labels),
+            "qa": (count, length),
+            "choice": (count, 1),
+            "encoder": (count, spec.config.hidden_size),  # an embedding
         }
-        shape = shapes.get(spec.head, (rows, spec.num_labels))
-        count = 1 if spec.head == "encoder" else len(spec.outputs)
-        return [rng.standard_normal(shape).astype(np.float32) for _ in range(count)]
+        shape = shapes.get(spec.head, (count, spec.num_labels))
+        outputs = ["embedding"] if spec.head == "encoder" else spec.outputs
+        return [rng.standard_normal(shape).astype(np.float32) for _ in outputs]
 
     return predict
 

@@ -65,7 +65,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             infonce, embed's own, each text must find its partner among all texts of the batch;
             scored pairs have cosent. See `kbert.training.embedding_loss`.
         score: metric that chooses the best weights and ends the run with `patience`; higher is
-            better, with - before it lower is. None: the task's own.
+            better, but lower if - stands before it. None: the task's own.
         metrics: further metrics of the dev data, in Python: a list of `keras.metrics.Metric`
             objects, and of functions of the labels and logits of all examples that return a number
             or a dict of numbers. None: the task's own alone. See

@@ -28,11 +28,11 @@ def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
         return labels[labels != IGNORED], logits[labels != IGNORED]
     if CLASSIFIER not in outputs:
         return None
-    labels, rows = np.array(examples.labels[CLASSIFIER]), outputs[CLASSIFIER]
-    width = max(map(len, rows))
-    logits = np.full((len(rows), width), -np.inf, np.float32)
-    for row, values in zip(logits, rows, strict=True):
-        row[: len(values)] = values
+    labels, outputs_of_each = np.array(examples.labels[CLASSIFIER]), outputs[CLASSIFIER]
+    width = max(map(len, outputs_of_each))
+    logits = np.full((len(outputs_of_each), width), -np.inf, np.float32)
+    for padded, values in zip(logits, outputs_of_each, strict=True):
+        padded[: len(values)] = values
     if task.problem_type == "regression":
         return labels.astype(np.float32), logits[:, 0]
     return labels, logits
