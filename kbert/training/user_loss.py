@@ -74,12 +74,13 @@ class UserLoss(Loss):
 class _KerasLoss(keras.losses.Loss):
     """A loss for callbacks, of the losses of examples."""
 
-    def __init__(self, compute_each: Callable, name: str):
+    def __init__(self, compute_each: Callable, name: str, labels: str):
         super().__init__(name=name, reduction="mean_with_sample_weight")
-        self._compute_each = compute_each
+        self._compute_each, self._labels = compute_each, labels
 
     def call(self, y_true, y_pred):
-        return self._compute_each(y_true, y_pred)
+        # Keras makes floats of all labels
+        return self._compute_each(ops.cast(y_true, self._labels), y_pred)
 
 
 def make_user_loss(task_loss: Loss, value: UserFunction | Mapping) -> UserLoss:
@@ -93,12 +94,13 @@ def make_user_loss(task_loss: Loss, value: UserFunction | Mapping) -> UserLoss:
     else:
         compute = functools.partial(_call_keras, user_objects.deserialize(value), is_number)
     name, (_, metric) = user_objects.name_object(value), task_loss.make_keras()
+    labels = "int32" if task_loss.name == "cross_entropy" else "float32"
     fields = {field.name: getattr(task_loss, field.name) for field in dataclasses.fields(Loss)}
     fields |= {
         "name": name,
         "sum_losses": functools.partial(_sum_losses, compute, task_loss.sum_losses),
         "compute": None,
-        "make_keras": lambda: (_KerasLoss(compute, name), metric),
+        "make_keras": lambda: (_KerasLoss(compute, name, labels), metric),
     }
     return UserLoss(**fields, compute_each=compute)
 
