@@ -133,18 +133,18 @@ def resume(
     """
     arguments = dict(locals())  # before any other name is set
 
-    from kbert.tasks.finetuning import planning as finetuning
+    from kbert.tasks.finetuning import requests as finetuning
     from kbert.tasks.finetuning.results import Finetuned
-    from kbert.tasks.pretraining import planning as pretraining
+    from kbert.tasks.pretraining import requests as pretraining
     from kbert.tasks.pretraining.results import Trained
     from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
 
     run = RunFolder.open(folder)
-    planning: ModuleType = finetuning if run.task == "finetune" else pretraining
+    requests: ModuleType = finetuning if run.task == "finetune" else pretraining
     kind: type[Finetuned] | type[Trained] = Finetuned if run.task == "finetune" else Trained
     run_options = collect(RunOptions, arguments)
-    moved = {name: arguments[name] for name in planning.MOVABLE}
+    moved = {name: arguments[name] for name in requests.MOVABLE}
     others = {"folder", *moved, *list_fields(RunOptions)}
     settings = {
         name: value for name, value in arguments.items() if name not in others and value is not None
@@ -156,8 +156,8 @@ def resume(
     result = run.result
     if result is not None:
         run.check(run.fingerprint, run.settings | settings)
-        return kind.from_outcome(runner.open_finished(run, result))
+        return kind.from_run(runner.open_finished(run, result))
 
     run.check_computation()
-    request = planning.request_resumed(run, moved, settings)
-    return kind.from_outcome(runner.resume(request, run_options))
+    request = requests.request_resumed(run, moved, settings)
+    return kind.from_run(runner.resume(request, run_options))

@@ -111,12 +111,13 @@ class RunSettings:
         return cls(**aliases.rename_options(command or cls.command, options, names))
 
     @classmethod
-    def from_run(cls, run, given: Mapping[str, Any]) -> Self:
+    def from_run(cls, run, options: Mapping[str, Any]) -> Self:
         """Return the settings of a run that is resumed.
 
         Args:
             run: its `RunFolder`.
-            given: settings that the user gives again; functions, of which a run has only the names.
+            options: settings that the user gives again, such as functions, of which a run has the
+                names alone.
 
         Raises:
             ValueError: the rules refuse the run's file; or a setting is not the run's; or a
@@ -131,8 +132,8 @@ class RunSettings:
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 
-        settings = cls.from_options(settings.as_dict() | dict(given))
-        run.check(run.fingerprint, run.settings | dict(given))
+        settings = cls.from_options(settings.as_dict() | dict(options))
+        run.check(run.fingerprint, run.settings | dict(options))
         refuse_missing_functions(run.path, settings.as_dict())
         return settings
 

@@ -1,6 +1,6 @@
 """The runner of every run: it reads, plans, builds, trains, and writes the result.
 
-    start(request) or resume(request)  →  read  →  plan  →  build  →  train  →  Outcome
+    start(request) or resume(request)  →  read  →  plan  →  build  →  train  →  RunResult
 
 What is trained is the plan's (`kbert.training.run_plan`), how one step is done the engine's.
 """
@@ -35,16 +35,16 @@ _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
 
 
-class Outcome(NamedTuple):
-    """What came of a run: its model, its history, what result.json says, and its folder."""
+class RunResult(NamedTuple):
+    """The result of a run: its model, its history, what result.json has, and its folder."""
 
     bert: Bert
     history: History
-    result: dict[str, Any]
+    json: dict[str, Any]
     folder: Path | None
 
 
-def start(request: Request, output: str | os.PathLike | None, options: RunOptions) -> Outcome:
+def start(request: Request, output: str | os.PathLike | None, options: RunOptions) -> RunResult:
     """Do a new run in an unused folder, or without one."""
     if output is not None:
         refuse_used(output)
@@ -58,7 +58,7 @@ def start(request: Request, output: str | os.PathLike | None, options: RunOption
         return train(engine, plan, run, options)
 
 
-def resume(request: Request, options: RunOptions) -> Outcome:
+def resume(request: Request, options: RunOptions) -> RunResult:
     """Go on with a run that is not finished; a ValueError says how data or settings differ."""
     run = request.run
     assert run is not None
@@ -79,7 +79,7 @@ def resume(request: Request, options: RunOptions) -> Outcome:
         return train(engine, plan, run, options)
 
 
-def open_finished(run: RunFolder, result: dict[str, Any]) -> Outcome:
+def open_finished(run: RunFolder, result: dict[str, Any]) -> RunResult:
     """Open a finished run of any version, whose settings may have other names."""
     run.tidy()  # it may have been killed before
     _logger.warning(
@@ -89,12 +89,12 @@ def open_finished(run: RunFolder, result: dict[str, Any]) -> Outcome:
     bert = load(run.path / "model.keras")
     if bert.adapter is None and (run.path / "adapter").is_dir():
         bert = dataclasses.replace(bert, adapter=peft_folder.read(run.path / "adapter"))
-    return Outcome(bert, History(run.read_records()), result, run.path)
+    return RunResult(bert, History(run.read_records()), result, run.path)
 
 
 def train(
     engine, plan: RunPlan, run: RunFolder | None, options: RunOptions, done: int = 0
-) -> Outcome:
+) -> RunResult:
     """Do the steps of a plan that are left, write the result, and return it."""
     from kbert.training.loop import loop
     from kbert.training.loop.throughput import Speed, measure_peak
@@ -140,7 +140,7 @@ def train(
         run.finish(bert, result, plan)
         engine.barrier()  # the others have read the best state
         run.tidy()
-    return Outcome(bert, history, result, None if run is None else run.path)
+    return RunResult(bert, history, result, None if run is None else run.path)
 
 
 def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:

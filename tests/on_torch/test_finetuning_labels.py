@@ -14,7 +14,7 @@ from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.training import MULTI_LABEL, REGRESSION
 from kbert.tasks.classification.training import TASK as CLASSIFY
-from kbert.tasks.finetuning.planning import balance_classes
+from kbert.tasks.finetuning.batches import balance_classes
 
 torch = pytest.importorskip("torch")
 WORDS = ["sun", "moon", "red", "big", "tree", "."]

@@ -22,7 +22,7 @@ from kbert.graph.names import CLASSIFIER, PACKED_TEXTS, POOLER, QUERIES, encoder
 from kbert.graph.spec import GraphSpec
 from kbert.tasks.answering.squad import read_squad
 from kbert.tasks.classification.reading import Labelled
-from kbert.tasks.finetuning.planning import mean_flops
+from kbert.tasks.finetuning.batches import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
 STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1, or 6 of 11

@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks import metrics
-from kbert.tasks.finetuning.evaluate import Evaluation, Measured
+from kbert.tasks.finetuning.evaluate import Evaluation, EvaluationResult
 from kbert.tasks.finetuning.user_metrics import Pairs
 from kbert.tasks.intervals import Scores
 
@@ -33,7 +33,7 @@ class EmbeddingEvaluation(Evaluation):
     kind: str
     dimensions: Sequence[int] | None = None
 
-    def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> Measured:
+    def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> EvaluationResult:
         """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix."""
         embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
         scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)

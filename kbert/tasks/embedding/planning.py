@@ -18,16 +18,10 @@ from kbert.tasks.checks import length_of_examples, longest, require_tokenizer
 from kbert.tasks.embedding.embedding_model import EmbeddingModel
 from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
 from kbert.tasks.embedding.training import TASK, TextRecord, check_prompt, drop_single_labels
+from kbert.tasks.finetuning.batches import choose_lengths
 from kbert.tasks.finetuning.continued_adapter import choose_trained
-from kbert.tasks.finetuning.planning import (
-    LabelledData,
-    Source,
-    choose_lengths,
-    log_summary,
-    make_plan,
-    open_model,
-    read_labelled,
-)
+from kbert.tasks.finetuning.planning import Source, log_summary, make_plan, open_model
+from kbert.tasks.finetuning.requests import LabelledData, read_labelled
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.run_plan import Device, Request, RunPlan
@@ -72,12 +66,10 @@ def plan_embeddings(request: Request, data: LabelledData, device: Device) -> Run
     if data.dev is not None:
         dev = TASK.encode(data.dev, tokenizer, None, text_limit, sentence)
 
-    def make_batches(lengths: Sequence[int]) -> ColumnBatches:
+    def batch(lengths: Sequence[int]) -> ColumnBatches:
         return _make_batches(train, settings, bert, lengths)
 
-    batches, lengths, dev_lengths = choose_lengths(
-        settings, limit, text_limit, device, make_batches
-    )
+    batches, lengths, dev_lengths = choose_lengths(settings, limit, text_limit, device, batch)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
     evaluation = None
     if dev is not None:

@@ -169,13 +169,13 @@ def _evaluate_head(
         labels=labels,
         metrics=settings.metrics or (),
     )
-    measured = evaluation(predict, outputs)
-    measured.warn_of_predictions("data")
-    return measured.metrics
+    result = evaluation(predict, outputs)
+    result.warn_of_predictions("data")
+    return result.metrics
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluationResult:
     """The metrics of a model on some data.
 
     Attributes:
@@ -229,7 +229,7 @@ class Evaluation(ABC):
         return len(self.examples)
 
     @abstractmethod
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> Measured:
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> EvaluationResult:
         """Compute the metrics of `predict`'s named outputs, arrays (B, …), for inputs by name."""
 
     def measure_user_metrics(
@@ -238,11 +238,11 @@ class Evaluation(ABC):
         scores: Mapping[str, Scores],
         functions_of: Pairs | None,
         keras_of: Pairs | None,
-    ) -> Measured:
+    ) -> EvaluationResult:
         """Return the task's metrics and those of the user; see `evaluate_metrics`."""
         more, user_scores = evaluate_metrics(self.metrics, functions_of, keras_of)
         add_metrics(metrics, more)
-        return Measured(metrics, scores, user_scores)
+        return EvaluationResult(metrics, scores, user_scores)
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, float32; all batches have the same size."""
@@ -279,7 +279,7 @@ class LabelledEvaluation(Evaluation):
     packed: bool = False
     loss: Any = None
 
-    def __call__(self, predict: Callable, outputs: Sequence[str]) -> Measured:
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> EvaluationResult:
         from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
 
         ids, pad_id = self.examples.ids, self.pad_id
@@ -299,7 +299,7 @@ class LabelledEvaluation(Evaluation):
         scores = self.task.scores(*data)
         metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
         if not self.metrics:
-            return Measured(metrics, {"": scores})
+            return EvaluationResult(metrics, {"": scores})
         keras_of = pair_arrays(self.task, self.examples, logits)
         functions_of = self.task.pair_predictions(*data) or keras_of
         return self.measure_user_metrics(metrics, {"": scores}, functions_of, keras_of)

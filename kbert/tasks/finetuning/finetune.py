@@ -14,7 +14,7 @@ from kbert.data.labelled.in_memory import Rows
 from kbert.graph import aliases
 from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
-from kbert.tasks.finetuning.planning import request_finetuning
+from kbert.tasks.finetuning.requests import request_finetuning
 from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
@@ -149,4 +149,4 @@ def finetune(
     chosen, settings = task_of(task), collect(FinetuningSettings, arguments)
     require_data(train=train, dev=dev)
     request = request_finetuning(chosen, settings, sources)
-    return Finetuned.from_outcome(runner.start(request, output, run_options))
+    return Finetuned.from_run(runner.start(request, output, run_options))

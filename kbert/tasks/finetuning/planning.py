@@ -1,16 +1,14 @@
 """Fine-tuning as a plan: a checkpoint, a task's labelled data, the weights that did best.
 
-`request_finetuning` says what is asked for, `read_labelled` reads the data, and `plan_finetuning`
-makes the plan of a task with a head. `kbert.tasks.embedding.planning` has the two functions of
-sentence embeddings, made of the same parts.
+`plan_finetuning` plans the training of a task's head. `kbert.tasks.embedding.planning` plans that
+of sentence embeddings, of the same parts.
 """
 
 import dataclasses
 import functools
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,33 +19,34 @@ from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub.model_card import Training
 from kbert.checkpoints.transfer import weights_digest
-from kbert.data.labelled.data_warnings import warn_of_records
-from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.labelled.packed_batches import PackedBatches
-from kbert.data.padding import cheapest_lengths, lengths_up_to
-from kbert.graph.accounting import account
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import TrainedParts
 from kbert.io.wording import check_choice
 from kbert.tasks.checks import length_of_examples, require_tokenizer, require_two_segments
 from kbert.tasks.distillation.distillation import plan_distillation
+from kbert.tasks.finetuning.batches import (
+    balance_classes,
+    choose_lengths,
+    make_batches,
+    mean_flops,
+    weigh_classes,
+)
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
 from kbert.tasks.finetuning.data_summary import (
     describe_labels,
     describe_records,
-    summarize_records,
 )
 from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
 from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions
+from kbert.tasks.finetuning.requests import LabelledData
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.finetuning.task import Task, read_data, task_of
+from kbert.tasks.finetuning.task import Task
 from kbert.tasks.finetuning.teacher import open_teacher_of_labels
 from kbert.tasks.finetuning.user_metrics import list_keras_metrics
 from kbert.training.best_weights import Evaluated
 from kbert.training.loss import LOSSES, Loss, make_loss
-from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import (
     Device,
     PlannedModel,
@@ -55,7 +54,6 @@ from kbert.training.run_plan import (
     RunPlan,
     choose_variant,
     describe_models,
-    find_sources,
     list_paths,
     make_optimizer,
     pin_models,
@@ -63,31 +61,6 @@ from kbert.training.run_plan import (
 from kbert.training.user_loss import check_losses, make_user_loss
 
 _logger = logging.getLogger("kbert")
-
-MOVABLE = ("source", "train", "dev", "teacher")  # what a resumed run may be given again
-_NEEDED = ("source", "train")
-
-
-@dataclass(frozen=True)
-class LabelledData:
-    """The data of a fine-tuning run, as read.
-
-    Attributes:
-        train: the records of the training data.
-        dev: those of the dev data; None: there are none.
-        labels: the training data's labels, sorted; None where the head has none.
-        facts: what is known of "train" and "dev", see `summarize_records`.
-    """
-
-    train: Sequence
-    dev: Sequence | None
-    labels: tuple[str, ...] | None
-    facts: Mapping[str, Any]
-
-    @property
-    def are_pairs(self) -> bool:
-        """Whether each example has two texts to classify."""
-        return getattr(self.train[0], "pair", None) is not None
 
 
 @dataclass(frozen=True)
@@ -103,68 +76,6 @@ class Source:
     bert: Bert
     adapter: LoraAdapter | None
     sources: Mapping[str, Any]
-
-
-def request_finetuning(
-    task: Task,
-    settings: FinetuningSettings,
-    sources: Mapping[str, Any],
-    run: RunFolder | None = None,
-) -> Request:
-    """Return the request of a run; a ValueError if settings and task do not fit.
-
-    `sources` are "source", "train", "dev" and "teacher" as `finetune` takes them.
-    """
-    task = task.with_positive_label(settings.positive_label)
-    settings.check_for(task, sources.get("teacher") is not None)
-    read, plan = task.load_steps()
-    return Request(
-        command=settings.command,
-        settings=settings,
-        sources=sources,
-        read=read,
-        plan=plan,
-        task=task,
-        run=run,
-    )
-
-
-def request_resumed(run: RunFolder, moved: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
-    """Return the request of a run that is resumed.
-
-    `moved` are sources that are elsewhere now, `given` settings, which must be the run's.
-    """
-    settings = FinetuningSettings.from_run(run, given)
-    sources = find_sources(run, moved, MOVABLE, _NEEDED)
-    for name in ("train", "dev"):
-        path = run.data_paths.get(name)
-        if path is not None and sources[name] == path and not Path(path).exists():
-            raise FileNotFoundError(
-                f"{path}: no such file: if it has moved or was standard input, give its place "
-                f"with --{name} ({name}= in Python)"
-            )
-    return request_finetuning(task_of(run.settings["task"]), settings, sources, run)
-
-
-def read_labelled(request: Request) -> LabelledData:
-    """Read the training and the dev data of a task."""
-    task, settings, sources = request.task, request.settings, request.sources
-    for name in ("patience", "score", "metrics"):
-        if sources["dev"] is None and getattr(settings, name) is not None:
-            raise ValueError(f"{name} must go with dev data, got none: give dev, or leave it out")
-
-    train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
-    check_class_weights(settings.class_weights, labels)
-    warn_of_records(train, dev)
-    return LabelledData(train, dev, labels, summarize_data(task, train, dev))
-
-
-def summarize_data(task: Task, train: Sequence, dev: Sequence | None) -> dict[str, Any]:
-    """Return what is known of training and dev data, by "train" and "dev"."""
-    facts = {"train": summarize_records(task, train)}
-    if dev is not None:
-        facts["dev"] = summarize_records(task, dev)
-    return facts
 
 
 def plan_finetuning(request: Request, data: LabelledData, device: Device) -> RunPlan:
@@ -188,10 +99,10 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
     elif settings.class_weights:
         train = weigh_classes(train, settings.class_weights, labels or ())
 
-    def make_batches(lengths: Sequence[int]) -> BucketedBatches:
-        return _make_batches(train, settings, bert, lengths, device)
+    def batch(lengths: Sequence[int]) -> BucketedBatches:
+        return make_batches(train, settings, bert, lengths, device)
 
-    batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, make_batches)
+    batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, batch)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
     losses = {
         name: _make_loss(task, settings, train.class_weights.get(name))
@@ -350,41 +261,6 @@ def _records_weights(request: Request) -> bool:
     return getattr(request.sources["source"], "source", None) is not None
 
 
-def choose_lengths(
-    settings: FinetuningSettings,
-    limit: int,
-    text_limit: int,
-    device: Device,
-    make_batches: Callable[[Sequence[int]], Any],
-) -> tuple[Any, tuple[int, ...], Sequence[int]]:
-    """Return the batches of the training data, their lengths, and those of the dev data.
-
-    Where a shape costs time, but is not compiled, the lengths are those with which the run takes
-    least time.
-
-    Args:
-        limit: maximum number of tokens of an example.
-        text_limit: the same, if the model's own texts are shorter.
-        make_batches: returns the batches of possible lengths.
-    """
-    every_length = tuple(range(1, limit + 1))
-    shape_cost = 0.0 if device.compiled else device.shape_cost
-    if settings.packing:
-        possible = lengths_up_to(limit, device.compiled)
-        batches = make_batches(possible)
-        return batches, (batches.row_length,), every_length if shape_cost else possible
-
-    if settings.lengths or not shape_cost:
-        lengths = settings.lengths or lengths_up_to(limit, device.compiled)
-        return make_batches(lengths), lengths, every_length if shape_cost else lengths
-
-    batches = make_batches(every_length)
-    needed = Counter(batches.lengths_in(0))
-    in_run = {length: count * settings.epochs for length, count in needed.items()}
-    lengths = tuple(sorted({*cheapest_lengths(in_run, shape_cost), text_limit}))
-    return batches.with_lengths(lengths), lengths, every_length
-
-
 def _encode(
     task: Task, records: Sequence, bert: Bert, labels: tuple[str, ...] | None, limit: int
 ) -> Examples:
@@ -398,30 +274,6 @@ def _encode(
 
 def _has_pairs(examples: Examples) -> bool:
     return any(max(row, default=0) > 0 for row in examples.segment_ids)
-
-
-def _make_batches(
-    train: Examples,
-    settings: FinetuningSettings,
-    bert: Bert,
-    lengths: Sequence[int],
-    device: Device,
-) -> BucketedBatches:
-    """Return the batches of the training data; `lengths` are possible ones."""
-    options: dict = {
-        "batch_size": settings.batch_size,
-        "seed": settings.seed,
-        "pad_id": bert.config.pad_token_id,
-    }
-    if not settings.packing:
-        return BucketedBatches(train, lengths=lengths, pad_counts=device.compiled, **options)
-    return PackedBatches(
-        train,
-        row_length=settings.lengths[0] if settings.lengths else None,
-        longest_row=bert.config.positions,
-        micro_batches=settings.accumulation_steps,
-        **options,
-    )
 
 
 def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarray | None) -> Loss:
@@ -451,22 +303,22 @@ def choose_score(
     """
     if settings.score is None and settings.metrics is None:
         return score
-    measured = evaluation(make_up_predictions(spec), spec.outputs)
+    result = evaluation(make_up_predictions(spec), spec.outputs)
     if settings.score is None:
         return score
-    check_choice(settings.score.removeprefix("-"), measured.metrics, "score")
+    check_choice(settings.score.removeprefix("-"), result.metrics, "score")
     return settings.score
 
 
 def _evaluate(evaluation: Evaluation, engine) -> Evaluated:
     """Return the metrics of an engine's weights, and a function that returns their intervals."""
-    measured = evaluation(engine.predict, engine.output_names)
+    result = evaluation(engine.predict, engine.output_names)
 
     def judge() -> dict[str, tuple[float, float]]:
-        measured.warn_of_predictions("dev")
-        return measured.find_intervals()
+        result.warn_of_predictions("dev")
+        return result.find_intervals()
 
-    return measured.metrics, judge
+    return result.metrics, judge
 
 
 def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | None) -> None:
@@ -508,50 +360,3 @@ def _describe_data(
 def _name_file(source) -> str:
     """Return the name of a file of data; "" for rows in memory."""
     return Path(source).name if isinstance(source, (str, os.PathLike)) else ""
-
-
-def balance_classes(examples: Examples, count: int) -> Examples:
-    """Weight labels: those of a class count for all labels / (classes · labels of that class).
-
-    The classes are those that have a label; others weigh 0.
-    """
-    weights = {}
-    for name, labels in examples.labels.items():
-        numbers = np.concatenate([np.atleast_1d(label) for label in labels])
-        counts = np.bincount(numbers[numbers != IGNORED], minlength=count)
-        balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
-        weights[name] = np.where(counts, balanced, 0.0)
-    return dataclasses.replace(examples, class_weights=weights)
-
-
-def weigh_classes(
-    examples: Examples, class_weights: Mapping[str, float], classes: Sequence[str]
-) -> Examples:
-    """Weight labels by their class; one that has no weight counts once."""
-    weights = np.array([class_weights.get(label, 1.0) for label in classes])
-    return dataclasses.replace(examples, class_weights=dict.fromkeys(examples.labels, weights))
-
-
-def check_class_weights(weights: str | Mapping | None, labels: Sequence[str] | None) -> None:
-    """Raise a ValueError for a weight of a label that the training data do not have."""
-    if weights is None or isinstance(weights, str):
-        return
-    for label in weights:
-        check_choice(label, labels or (), "class_weights: each label")
-
-
-def mean_flops(
-    spec: GraphSpec, batches: BucketedBatches, trained: TrainedParts | None = None
-) -> float:
-    """Return the mean FLOPs of an epoch's steps, padding included: they grow with length."""
-    options: dict = {
-        "head": spec.head,
-        "num_labels": spec.num_labels,
-        "selected_positions": spec.selected_positions,
-        "packed_texts": batches.batch_size if spec.packed else None,
-    }
-    counts, total = Counter(batches.shapes_in(0)), 0
-    for (batch_size, length), count in counts.items():
-        accounting = account(spec.config, length, batch_size, **options)
-        total += count * dataclasses.replace(accounting, trained=trained).training_flops
-    return total / counts.total()

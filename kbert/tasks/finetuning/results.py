@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kbert.checkpoints.bert import Bert
 from kbert.training.loop.history import History
-from kbert.training.runner import Outcome
+from kbert.training.runner import RunResult
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Finetuned:
     intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome) -> "Finetuned":
-        """Return the result of what came of a run."""
+    def from_run(cls, result: RunResult) -> "Finetuned":
+        """Return the result of a run as its user gets it."""
         # a run of an older kbert has no intervals
-        intervals = outcome.result.get("intervals", {})
+        intervals = result.json.get("intervals", {})
         return cls(
-            outcome.bert,
-            outcome.history,
-            outcome.result["metrics"],
-            outcome.folder,
+            result.bert,
+            result.history,
+            result.json["metrics"],
+            result.folder,
             {name: tuple(pair) for name, pair in intervals.items()},
         )
 

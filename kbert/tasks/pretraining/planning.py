@@ -2,52 +2,37 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.hub.model_card import Training
-from kbert.checkpoints.inspection import inspect
-from kbert.data.corpus.corpus_warnings import warn_of_corpus
-from kbert.data.corpus.shards import open_shards
-from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.graph import names
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
-from kbert.graph.presets import get_config, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.heads import HEADS
 from kbert.tasks.checks import MLM_LAYERS, require_head
 from kbert.tasks.distillation.distillation import open_teacher, plan_distillation
-from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.pretrained_model import PretrainedModel
-from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
+from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.best_weights import BestWeights, Evaluated
 from kbert.training.loop.history import History
 from kbert.training.loss import LOSSES
-from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import (
     Device,
     Request,
     RunPlan,
     choose_variant,
     describe_models,
-    find_sources,
     list_paths,
     make_optimizer,
-    pin_models,
 )
-
-SHARE = 0.05  # of the documents, where there are enough to spare them
-ENOUGH_DOCUMENTS = 100
-MOVABLE = ("shards", "dev", "teacher")  # what a resumed run may be given again
-_NEEDED = ("shards",)
 
 
 @dataclass(frozen=True)
@@ -63,81 +48,6 @@ class Corpus:
     batches: PretrainingBatches
     held_out: PretrainingBatches | None
     config: BertConfig
-
-
-def request_pretraining(
-    settings: PretrainingSettings,
-    sources: Mapping[str, Any],
-    config: BertConfig | str | os.PathLike | None = None,
-    run: RunFolder | None = None,
-) -> Request:
-    """Return the request of a run; a ValueError if settings and models do not fit.
-
-    `sources` are "shards", "dev", "init" and "teacher" as `pretrain` takes them, `config` too;
-    None: the model has that of "init", or of the run that is resumed.
-    """
-    if run is None:
-        sources = pin_models(sources)
-    check_teacher(settings, sources.get("teacher") is not None)
-    for name in ("freeze", "lora_rank"):
-        value = getattr(settings, name)
-        if value is not None and not sources.get("init"):
-            raise ValueError(
-                f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
-                f"give init, or leave {name} out"
-            )
-    return Request(
-        command=settings.command,
-        settings=settings,
-        sources=sources,
-        read=read_corpus,
-        plan=plan_pretraining,
-        config=config,
-        run=run,
-    )
-
-
-def request_resumed(run: RunFolder, moved: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
-    """Return the request of a run that is resumed.
-
-    `moved` are sources that are elsewhere now, `given` settings, which must be the run's.
-    """
-    settings = PretrainingSettings.from_run(run, given)
-    sources = find_sources(run, moved, MOVABLE, _NEEDED)
-    shards = sources["shards"]
-    if shards == run.data_paths["shards"] and not Path(shards).exists():
-        how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
-        raise FileNotFoundError(f"{shards}: {how}")
-    config = BertConfig.from_dict(run.settings["config"])
-    return request_pretraining(settings, sources, config, run)
-
-
-def read_corpus(request: Request) -> Corpus:
-    """Open the shards, and choose the model's configuration."""
-    settings = request.settings
-    batches, held_out = open_batches(request.sources, settings)
-    warn_of_corpus(batches.shards, pairs=not settings.mlm_only)
-    if held_out is None and settings.patience is not None:
-        raise ValueError(
-            "patience must go with dev data, got none: give dev or dev_ratio, or leave it out"
-        )
-    if request.run is not None:
-        return Corpus(batches, held_out, request.config)
-    return Corpus(batches, held_out, _choose_config(request, batches))
-
-
-def _choose_config(request: Request, batches: PretrainingBatches) -> BertConfig:
-    """Return the configuration of a new model for the shards' vocabulary."""
-    shards, init = batches.shards, request.sources.get("init")
-    if init is not None:
-        config = inspect(init).config
-    else:
-        config = get_config(request.config)
-        if is_preset(str(request.config)):  # a user's own configuration stays
-            config = config.replace(vocab_size=shards.vocab_size)
-    name = init or "the configuration"
-    check_fits(config, name, shards.vocab_size, request.settings.seq_len)
-    return config.replace(pad_token_id=shards.tokenizer.pad_id)
 
 
 def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
@@ -276,42 +186,3 @@ def _make_card(sources: Mapping[str, Any], held_out: PretrainingBatches | None) 
         metrics={},
         settings={},
     )
-
-
-def open_batches(
-    paths: Mapping[str, Any], settings: PretrainingSettings
-) -> tuple[PretrainingBatches, PretrainingBatches | None]:
-    """Return the batches to train with, and those to evaluate with or None.
-
-    `paths` are the folders of "shards" and "dev"; the latter may be None.
-    """
-    shards, dev = open_shards(paths["shards"]), None
-    share = settings.dev_ratio
-    if paths.get("dev") is not None:
-        if share:
-            raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
-        dev = open_shards(paths["dev"])
-        if dev.tokenizer.tokens != shards.tokenizer.tokens:
-            raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")
-    elif share is None and shards.documents >= ENOUGH_DOCUMENTS:
-        share = SHARE
-
-    opened = [shards] if dev is None else [shards, dev]
-    if share:
-        shards, dev = shards.split(share)
-    options: dict[str, Any] = {
-        "batch_size": settings.batch_size,
-        "seq_len": settings.seq_len,
-        "max_predictions": settings.max_predictions,
-        "seed": settings.seed,
-        "mlm_probability": settings.mlm_probability,
-        "short_seq_probability": settings.short_seq_probability,
-        "whole_word": settings.whole_word,
-        "mlm_only": settings.mlm_only,
-    }
-    batches = PretrainingBatches(shards, **options)
-    held_out = None if dev is None else PretrainingBatches(dev, **options)
-    if not settings.mlm_only:
-        for whole in opened:
-            warn_of_long(whole, settings.seq_len)
-    return batches, held_out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kbert.checkpoints.bert import Bert
 from kbert.training.loop.history import History
-from kbert.training.runner import Outcome
+from kbert.training.runner import RunResult
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Trained:
     folder: Path
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome) -> "Trained":
-        """Return the result of what came of a run."""
-        assert outcome.folder is not None  # `pretrain` asks for one
-        return cls(outcome.bert, outcome.history, outcome.folder)
+    def from_run(cls, result: RunResult) -> "Trained":
+        """Return the result of a run as its user gets it."""
+        assert result.folder is not None  # `pretrain` asks for one
+        return cls(result.bert, result.history, result.folder)
 
     def __repr__(self) -> str:
         return f"Trained({self.bert}, {self.history}, {self.folder.name!r})"

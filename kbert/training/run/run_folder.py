@@ -50,7 +50,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks. A run resumes only with the version that it began with.
-COMPUTATION = 5
+COMPUTATION = 6
 
 _SETTINGS_FILE = js.fields(
     {
