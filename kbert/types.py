@@ -79,6 +79,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.training.run_settings import RunSettings as RunSettings
     from kbert.training.stopping import ProcessFailed as ProcessFailed
     from kbert.training.stopping import Stopped as Stopped
+    from kbert.training.user_objects import UserFunction as UserFunction
 
 _MODULES = {
     "Accelerator": "kbert.graph.accelerators",
@@ -145,6 +146,7 @@ _MODULES = {
     "TrainedParts": "kbert.graph.trained_parts",
     "TrainingBatch": "kbert.data.training_batch",
     "TransferReport": "kbert.checkpoints.transfer",
+    "UserFunction": "kbert.training.user_objects",
     "Value": "kbert.tasks.classification.inference",
     "Variant": "kbert.heads.head",
     "VerificationReport": "kbert.show.verification",

@@ -16,6 +16,7 @@ from kbert.training.setting_texts import Text, describe_fields, list_fields
 
 Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")
+_WIDEST_CHOICES = 60  # characters, of a line of 80 with the option
 _RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 
 
@@ -92,7 +93,11 @@ def _make_option(field: dataclasses.Field, text: str):
         return option(f"{name}/--no-{name[2:]}", bool, text)
     old = _find_old_name(field.name)
     if choices := RULES[field.name].names:
-        return option(name, Choice(choices), text, old=old)
+        if len("|".join(choices)) <= _WIDEST_CHOICES:
+            return option(name, Choice(choices), text, old=old)
+        first, default, rest = text.partition(" Default:")
+        text = f"{first} One of {', '.join(choices)}.{default}{rest}"
+        return option(f"{name} NAME", Choice(choices), text, old=old)
     if "tuple[str" in kind:
         return option(name, Names(), text, old=old)
     if "tuple" in kind:

@@ -10,7 +10,7 @@ from kbert.io import printable
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run_settings import RunOptions
-from kbert.training.setting_rules import check_settings
+from kbert.training.setting_rules import read_settings
 from kbert.training.setting_texts import collect, document, list_fields
 
 if TYPE_CHECKING:
@@ -134,30 +134,31 @@ def resume(
     arguments = dict(locals())  # before any other name is set
 
     from kbert.tasks.finetuning import requests as finetuning
-    from kbert.tasks.finetuning.results import Finetuned
+    from kbert.tasks.finetuning.results import make_finetuned
     from kbert.tasks.pretraining import requests as pretraining
-    from kbert.tasks.pretraining.results import Trained
+    from kbert.tasks.pretraining.results import make_trained
     from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
 
     run = RunFolder.open(folder)
-    requests: ModuleType = finetuning if run.task == "finetune" else pretraining
-    kind: type[Finetuned] | type[Trained] = Finetuned if run.task == "finetune" else Trained
+    is_finetuning = run.task == "finetune"
+    requests: ModuleType = finetuning if is_finetuning else pretraining
     run_options = collect(RunOptions, arguments)
     moved = {name: arguments[name] for name in requests.MOVABLE}
     others = {"folder", *moved, *list_fields(RunOptions)}
     settings = {
         name: value for name, value in arguments.items() if name not in others and value is not None
     }
-    settings = check_settings(settings)  # objects and functions as a run keeps them
+    settings = read_settings(settings)
 
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints
-    result = run.result
-    if result is not None:
+    json = run.result
+    if json is not None:
         run.check(run.fingerprint, run.settings | settings)
-        return kind.from_run(runner.open_finished(run, result))
-
-    run.check_computation()
-    request = requests.request_resumed(run, moved, settings)
-    return kind.from_run(runner.resume(request, run_options))
+        result = runner.open_finished(run, json)
+    else:
+        run.check_computation()
+        request = requests.request_resumed(run, moved, settings)
+        result = runner.resume(request, run_options)
+    return make_finetuned(result) if is_finetuning else make_trained(result)

@@ -30,13 +30,12 @@ def read_optimizer(value) -> str | dict:
     import keras
 
     kind = keras.optimizers.Optimizer
-    json = user_objects.serialize(value, kind)
+    if isinstance(value, kind):
+        _refuse_other_rules(value)
+    json = user_objects.serialize(value, kind, "keras.optimizers")
     value = user_objects.deserialize(json)
+    _refuse_other_rules(value)
     name = type(value).__name__
-    if type(value).apply is not kind.apply or keras_internals.changes_more_than_a_weight(value):
-        raise RefusedError(
-            f"{name} changes more in a step than each weight by its own gradient: choose another"
-        )
     try:
         config, default = value.get_config(), type(value)().get_config()
     except TypeError:
@@ -50,6 +49,18 @@ def read_optimizer(value) -> str | dict:
     return json | {"config": used}
 
 
+def _refuse_other_rules(optimizer) -> None:
+    """Refuse an optimizer that does more than update each weight by its own gradient."""
+    import keras
+
+    replaces_apply = type(optimizer).apply is not keras.optimizers.Optimizer.apply
+    if replaces_apply or keras_internals.changes_more_than_a_weight(optimizer):
+        raise RefusedError(
+            f"{type(optimizer).__name__} changes more in a step than each weight by its own "
+            "gradient: choose another"
+        )
+
+
 def read_schedule(value) -> str | dict:
     """Return a schedule's name, or the JSON of one of Keras's; refuse one that gives no rate."""
     if isinstance(value, str):
@@ -57,7 +68,8 @@ def read_schedule(value) -> str | dict:
     user_objects.require_object(value)
     import keras
 
-    json = user_objects.serialize(value, keras.optimizers.schedules.LearningRateSchedule, "…")
+    kind, module = keras.optimizers.schedules.LearningRateSchedule, "keras.optimizers.schedules"
+    json = user_objects.serialize(value, kind, module, "…")
     schedule = user_objects.deserialize(json)
     first = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(0, "int"))))
     if not (math.isfinite(first) and first >= 0):
@@ -74,7 +86,7 @@ def read_loss(value) -> str | dict | UserFunction:
     user_objects.require_object(value)
     import keras
 
-    json = user_objects.read_object(value, keras.losses.Loss)
+    json = user_objects.read_object(value, keras.losses.Loss, "keras.losses")
     if isinstance(json, dict) and json["config"].get("reduction") == "sum":
         raise RefusedError(
             f"{json['class_name']} has reduction='sum': the loss is the mean over a step's "
@@ -91,7 +103,9 @@ def read_metrics(values) -> tuple | None:
         user_objects.require_object(value)
     import keras
 
-    metrics = tuple(user_objects.read_object(value, keras.metrics.Metric) for value in values)
+    metrics = tuple(
+        user_objects.read_object(value, keras.metrics.Metric, "keras.metrics") for value in values
+    )
     for metric in metrics:
         if isinstance(metric, dict) and _compares_with_probability(metric["config"]):
             raise RefusedError(

@@ -111,7 +111,7 @@ class RunSettings:
         return cls(**aliases.rename_options(command or cls.command, options, names))
 
     @classmethod
-    def from_run(cls, run, options: Mapping[str, Any]) -> Self:
+    def from_run(cls, run, options: Mapping[str, Any] | None = None) -> Self:
         """Return the settings of a run that is resumed.
 
         Args:
@@ -132,8 +132,9 @@ class RunSettings:
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 
-        settings = cls.from_options(settings.as_dict() | dict(options))
-        run.check(run.fingerprint, run.settings | dict(options))
+        if options:
+            settings = cls.from_options(settings.as_dict() | dict(options))
+            run.check(run.fingerprint, run.settings | dict(options))
         refuse_missing_functions(run.path, settings.as_dict())
         return settings
 

@@ -55,7 +55,7 @@ class UserFunction:
         return {_FUNCTION: self.function}
 
 
-def read_object(value, kind: type) -> UserFunction | dict:
+def read_object(value, kind: type, module: str) -> UserFunction | dict:
     """Return a function with its name, or the JSON of a Keras object of a class.
 
     What settings.json has is read too. A value of another type raises a TypeError, and one that
@@ -67,7 +67,7 @@ def read_object(value, kind: type) -> UserFunction | dict:
         return UserFunction(str(value[_FUNCTION]))
     if inspect.isroutine(value):
         return UserFunction.from_callable(value)
-    json = serialize(value, kind)
+    json = serialize(value, kind, module)
     config = json["config"]
     if config.get("from_logits") is False:
         raise RefusedError(
@@ -87,11 +87,11 @@ def require_object(value) -> None:
         raise TypeError
 
 
-def serialize(value, kind: type, arguments: str = "") -> dict:
+def serialize(value, kind: type, module: str, arguments: str = "") -> dict:
     """Return the JSON of a Keras object of a class, or such JSON; see `read_object`.
 
-    JSON that somebody has written may lack "module" and "config". `arguments` stand in the call
-    that an error names.
+    JSON that somebody has written may lack "config", and "module", which is then `module`.
+    `arguments` stand in the call that an error names.
     """
     import keras
 
@@ -105,7 +105,7 @@ def serialize(value, kind: type, arguments: str = "") -> dict:
             raise _make_refusal(type(value).__name__) from None
     if not isinstance(json, dict) or "class_name" not in json:
         raise TypeError
-    json = {"module": kind.__module__, "config": {}} | json
+    json = {"module": module, "config": {}} | json
     if not isinstance(json["config"], dict):
         raise TypeError
     rebuilt = deserialize(json)

@@ -274,7 +274,8 @@ def test_print_settings_prints_every_option_in_the_order_of_help(capsys, command
     params = [param.name for param in cli.commands[command].params]
     left_out = {"run", "settings_file", "print_settings", "quiet"}
     assert set(params) - left_out <= set(values)
-    assert set(values) - set(params) <= {"optimizer", "lengths", "progress"}  # only in Python
+    only_in_python = {"optimizer", "lengths", "metrics", "progress"}
+    assert set(values) - set(params) <= only_in_python
     in_order = [name for name in params if name not in left_out | {"lowercase"}]
     assert [name for name in values if name in in_order] == in_order
     assert values["learning_rate"] == {"finetune": 5e-5, "pretrain": 1e-4}[command]

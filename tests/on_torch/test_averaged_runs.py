@@ -1,5 +1,6 @@
 """Runs with `ema`, whose result is the averages, with a schedule of Keras's, with other betas."""
 
+import dataclasses
 import json
 import shutil
 
@@ -86,10 +87,12 @@ def test_result_is_the_average_of_all_steps(folder, tmp_path, monkeypatch):
 def test_best_averages_are_kept_and_seen_by_callbacks(folder, tmp_path, monkeypatch, with_folder):
     """A callback keeps what the model had at each evaluation; the result is one of these."""
     real, accuracies = LabelledEvaluation.__call__, iter([0.25, 0.75, 0.5])
-    monkeypatch.setattr(
-        *(LabelledEvaluation, "__call__"),
-        lambda self, *given: real(self, *given) | {"accuracy": next(accuracies)},
-    )
+
+    def call(*given):
+        result = real(*given)
+        return dataclasses.replace(result, metrics=result.metrics | {"accuracy": next(accuracies)})
+
+    monkeypatch.setattr(LabelledEvaluation, "__call__", call)
 
     class Keeps(keras.callbacks.Callback):
         def __init__(self):

@@ -293,6 +293,7 @@ def test_every_finetuning_setting_is_an_option():
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
     others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
     others |= {"keep_checkpoints", "steps_per_execution", "teacher"}
+    others |= {"settings_file", "print_settings"}
     assert set(options) - others == set(fields) - {"lengths", "optimizer", "metrics"}
     for name in set(fields) & set(options):
         default = fields[name]

@@ -53,7 +53,8 @@ class Host(Engine):
     def __init__(self, meeting: Meeting, process: int, ahead: int, together: int = 1):
         self.steps_per_execution, self.backend = together, HostsBackend(meeting, process)
         self.ahead = ahead
-        self.step, self.state = SimpleNamespace(accumulation_steps=1), SimpleNamespace(all=dict)
+        self.step = SimpleNamespace(accumulation_steps=1)
+        self.state = SimpleNamespace(all=dict, use_averages=lambda: None)
         self.model = SimpleNamespace(stop_training=False)
 
     def update(self, batch, step, stop_flags):

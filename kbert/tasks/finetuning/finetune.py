@@ -15,7 +15,7 @@ from kbert.graph import aliases
 from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
 from kbert.tasks.finetuning.requests import request_finetuning
-from kbert.tasks.finetuning.results import Finetuned
+from kbert.tasks.finetuning.results import Finetuned, make_finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
@@ -149,4 +149,4 @@ def finetune(
     chosen, settings = task_of(task), collect(FinetuningSettings, arguments)
     require_data(train=train, dev=dev)
     request = request_finetuning(chosen, settings, sources)
-    return Finetuned.from_run(runner.start(request, output, run_options))
+    return make_finetuned(runner.start(request, output, run_options))

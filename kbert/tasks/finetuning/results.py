@@ -29,20 +29,20 @@ class Finetuned:
     folder: Path | None
     intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def from_run(cls, result: RunResult) -> "Finetuned":
-        """Return the result of a run as its user gets it."""
-        # a run of an older kbert has no intervals
-        intervals = result.json.get("intervals", {})
-        return cls(
-            result.bert,
-            result.history,
-            result.json["metrics"],
-            result.folder,
-            {name: tuple(pair) for name, pair in intervals.items()},
-        )
-
     def __repr__(self) -> str:
         metrics = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
         folder = self.folder.name if self.folder else None
         return f"Finetuned({self.bert}, {', '.join(metrics) or 'no dev data'}, {folder!r})"
+
+
+def make_finetuned(result: RunResult) -> Finetuned:
+    """Return the result of a run as its user gets it."""
+    # a run of an older kbert has no intervals
+    intervals = result.json.get("intervals", {})
+    return Finetuned(
+        result.bert,
+        result.history,
+        result.json["metrics"],
+        result.folder,
+        {name: tuple(pair) for name, pair in intervals.items()},
+    )

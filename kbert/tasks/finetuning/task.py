@@ -67,7 +67,7 @@ class Task(Protocol):
         has_classes: whether the labels are classes, which can be smoothed and weighted.
         problem_type: as transformers' config.json has it; None: the head says it.
         read_step, plan_step: the functions that read and plan its runs, as module:name; see
-            `kbert.training.run_plan.Request`.
+            `kbert.training.run_plan`.
         takes_teacher: whether a teacher's outputs can be learned.
         takes_label_columns: whether the labels may be columns of 0 and 1.
         takes_sample_weights: whether examples may have weights.

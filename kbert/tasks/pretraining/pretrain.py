@@ -15,7 +15,7 @@ from kbert.graph import aliases
 from kbert.graph.config import BertConfig
 from kbert.io import printable
 from kbert.tasks.pretraining.requests import request_pretraining
-from kbert.tasks.pretraining.results import Trained
+from kbert.tasks.pretraining.results import Trained, make_trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
 from kbert.training.run_settings import RunOptions
@@ -122,4 +122,4 @@ def pretrain(
     sources |= {"init": init, "teacher": teacher}
     chosen = BertConfig.from_dict(config) if isinstance(config, dict) else config
     request = request_pretraining(settings, sources, chosen)
-    return Trained.from_run(runner.start(request, output, run_options))
+    return make_trained(runner.start(request, output, run_options))

@@ -22,11 +22,11 @@ class Trained:
     history: History
     folder: Path
 
-    @classmethod
-    def from_run(cls, result: RunResult) -> "Trained":
-        """Return the result of a run as its user gets it."""
-        assert result.folder is not None  # `pretrain` asks for one
-        return cls(result.bert, result.history, result.folder)
-
     def __repr__(self) -> str:
         return f"Trained({self.bert}, {self.history}, {self.folder.name!r})"
+
+
+def make_trained(result: RunResult) -> Trained:
+    """Return the result of a run as its user gets it."""
+    assert result.folder is not None  # `pretrain` asks for one
+    return Trained(result.bert, result.history, result.folder)
