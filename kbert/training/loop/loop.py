@@ -107,6 +107,7 @@ class _Trainer:
         plan, run = self.plan, self.run
         self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
+        self.line: dict[str, float] = {}  # the metrics of the last step that was read
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
         self.score: tuple[float, float] | None = None  # of the weights as they are

@@ -49,7 +49,8 @@ _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 # Version of the computation: a higher number when the same settings give other steps, for example
-# by other dropout masks. A run resumes only with the version that it began with.
+# by other dropout masks, or when settings.json has other keys. A run resumes only with the version
+# that it began with.
 COMPUTATION = 6
 
 _SETTINGS_FILE = js.fields(
