@@ -27,6 +27,7 @@ HARMFUL = {
     "does",
     "SwapEMAWeights": "ema=0.999 keeps averages of the weights, and evaluates and saves them",
 }
+_LOWER_IS_BETTER = ("loss", "error", "mse")  # ends of names of metrics
 _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 
@@ -64,9 +65,15 @@ def watch_batches(callbacks) -> bool:
 
 
 class Callbacks:
-    """The callbacks of a run, and the compiled model that they see; any batch has its labels."""
+    """The callbacks of a run, and the compiled model that they see.
 
-    def __init__(self, callbacks: Sequence, engine, batch: TrainingBatch, **params):
+    Any `batch` has its labels. `score` is the metric that says what is best; "-" before it: lower
+    is better.
+    """
+
+    def __init__(
+        self, callbacks: Sequence, engine, batch: TrainingBatch, score: str = "", **params
+    ):
         self._engine = engine
         self._outputs = [name for name in batch.labels if name in engine.output_names]
         self._watched = watch_batches(callbacks)
@@ -77,7 +84,8 @@ class Callbacks:
             monitor = getattr(callback, "monitor", None)
             if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
                 continue
-            if monitor.endswith(("loss", "error")):
+            is_low_score = score == f"-{monitor.removeprefix('val_')}"
+            if is_low_score or monitor.endswith(_LOWER_IS_BETTER):
                 callback.mode = "min"
             elif monitor.startswith("val_") or monitor.endswith("accuracy"):
                 callback.mode = "max"

@@ -70,7 +70,13 @@ def train(
         per_call, ahead = 1, 0
     epoch = getattr(batches, "steps_per_epoch", None)
     with (
-        Live(plan.steps, progress and backend.process == 0, _FIRST, steps_per_epoch=epoch) as live,
+        Live(
+            plan.steps,
+            progress and backend.process == 0,
+            _FIRST,
+            steps_per_epoch=epoch,
+            score=plan.score,
+        ) as live,
         stop_requests(alone=backend.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their steps: the device does not wait for them.
         # Each depends on its number alone, so a resumed run needs no other position in the data.
@@ -79,7 +85,9 @@ def train(
         of_keras = None
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-            of_keras = Callbacks(callbacks, engine, batches.batch(start, part), **params)
+            of_keras = Callbacks(
+                callbacks, engine, batches.batch(start, part), plan.score, **params
+            )
         agreement = Agreement(engine, stop_request)
         tools = of_keras, ahead, agreement, speed or Speed(), live, report
         trainer = _Trainer(engine, plan, run, start, batches.batch_size, *tools)

@@ -6,17 +6,34 @@ import time
 from kbert.io.progress import COLUMNS, columns, is_shown
 from kbert.io.units import duration, short
 
+_USUAL = ("accuracy", "f1", "matthews", "exact_match")  # metrics that are always shown
 FILE_WIDTH = 140  # of a line in a file
 SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The progress line of a run on stderr, a context; `first` is shown until there are metrics."""
+    """The progress line of a run on stderr, a context.
+
+    Args:
+        steps: of the whole run.
+        progress: whether anything is shown.
+        first: shown until there are metrics.
+        stream: where it is written; None: stderr.
+        steps_per_epoch: number of steps of an epoch; None: there are no epochs.
+        score: the metric that says what is best, shown before others.
+    """
 
     def __init__(
-        self, steps: int, progress=True, first="", stream=None, steps_per_epoch: int | None = None
+        self,
+        steps: int,
+        progress=True,
+        first="",
+        stream=None,
+        steps_per_epoch: int | None = None,
+        score: str = "",
     ):
         self._steps, self._show, self._first = steps, progress and is_shown(), first
+        self._score = score.removeprefix("-")
         self._steps_per_epoch, self._stream = steps_per_epoch, stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
@@ -37,7 +54,9 @@ class Live:
         """Show an evaluation, on a line that stays."""
         self._last = None
         if self._show:
-            text = line(step, self._steps, values, None, "evaluated", width=self._width)
+            text = line(
+                step, self._steps, values, None, "evaluated", width=self._width, score=self._score
+            )
             self._write(text, stays=True)
 
     def __enter__(self) -> "Live":
@@ -77,21 +96,25 @@ def line(
     note: str = "",
     width: int = COLUMNS,
     epoch: str = "",
+    score: str = "",
 ) -> str:
     """Return the metrics that fit in fewer columns than `width`, the more important first."""
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
     columns_left = width - 1 - len(text) - len(end)
     shown: set[int] = set()
-    texts = [(1, epoch)] * bool(epoch) + _describe_metrics(values)
+    texts = [(1, epoch)] * bool(epoch) + _describe_metrics(values, score)
     for index in sorted(range(len(texts)), key=lambda index: texts[index][0]):
         if (size := len(texts[index][1]) + 2) <= columns_left:
             columns_left, shown = columns_left - size, shown | {index}
     return "  ".join([text, *(texts[index][1] for index in sorted(shown))]) + end
 
 
-def _describe_metrics(values: dict[str, float]) -> list[tuple[int, str]]:
-    """Return (priority, text) in the order of the line; what has a high number is cut first."""
+def _describe_metrics(values: dict[str, float], score: str) -> list[tuple[int, str]]:
+    """Return (priority, text) in the order of the line; what has a high number is cut first.
+
+    `score` is the metric that says what is best.
+    """
     values = {name.removeprefix("val_"): value for name, value in values.items()}
     outputs = [name.removesuffix("_loss") for name in values if name.endswith("_loss")]
     texts = []
@@ -99,7 +122,8 @@ def _describe_metrics(values: dict[str, float]) -> list[tuple[int, str]]:
         texts.append((0, f"{output} loss {values[f'{output}_loss']:.3f}"))
         if (accuracy := values.get(f"{output}_accuracy")) is not None:
             texts.append((2, f"acc {accuracy:.1%}"))
-    for name in ("accuracy", "f1", "matthews", "exact_match"):
+    shown = [name for name in (score, *_USUAL) if name != "loss" and not name.endswith("_loss")]
+    for name in dict.fromkeys(shown):
         if name in values:
             texts.append((0, f"{name.replace('_', ' ')} {values[name]:.3f}"))
     if "tokens_per_second" in values:
