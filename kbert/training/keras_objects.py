@@ -9,6 +9,7 @@ from kbert.ops import keras_internals
 from kbert.training import user_objects
 from kbert.training.user_objects import RefusedError, UserFunction
 
+_TRIED_RATES = 1000  # steps of a run whose rate is tried
 # Settings of Keras's optimizers, and the setting of a run that takes their place.
 _RUN_SETTINGS = {
     "learning_rate": "learning_rate",
@@ -70,13 +71,26 @@ def read_schedule(value) -> str | dict:
 
     kind, module = keras.optimizers.schedules.LearningRateSchedule, "keras.optimizers.schedules"
     json = user_objects.serialize(value, kind, module, "…")
-    schedule = user_objects.deserialize(json)
-    first = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(0, "int"))))
-    if not (math.isfinite(first) and first >= 0):
-        raise RefusedError(
-            f"{json['class_name']} must give finite rates of at least 0, got {first:g} for step 0"
-        )
+    check_rates(json, steps=1)
     return json
+
+
+def check_rates(json: dict, steps: int) -> None:
+    """Raise a ValueError unless a Keras schedule gives finite rates of at least 0 in a run.
+
+    The last step and about a thousand others are tried.
+    """
+    import keras
+
+    schedule = user_objects.deserialize(json)
+    tried = sorted({*range(0, steps, max(1, steps // _TRIED_RATES)), steps - 1})
+    for step in tried:
+        rate = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(step, "int"))))
+        if not (math.isfinite(rate) and rate >= 0):
+            raise RefusedError(
+                f"{json['class_name']} must give finite rates of at least 0, got {rate:g} for step "
+                f"{step + 1:,} of {steps:,}"
+            )
 
 
 def read_loss(value) -> str | dict | UserFunction:
@@ -92,6 +106,8 @@ def read_loss(value) -> str | dict | UserFunction:
             f"{json['class_name']} has reduction='sum': the loss is the mean over a step's "
             "examples: leave reduction out"
         )
+    if isinstance(json, dict):
+        _refuse_probabilities(json)
     return json
 
 
@@ -116,10 +132,32 @@ def read_metrics(values) -> tuple | None:
     return metrics or None
 
 
+def _refuse_probabilities(json: dict) -> None:
+    """Refuse losses of Keras's whose logits would be taken for probabilities, or for embeddings."""
+    import keras
+
+    loss, name = user_objects.deserialize(json), json["class_name"]
+    of_probabilities = (
+        keras.losses.CategoricalGeneralizedCrossEntropy,
+        keras.losses.Dice,
+        keras.losses.KLDivergence,
+        keras.losses.Poisson,
+        keras.losses.Tversky,
+    )
+    if isinstance(loss, of_probabilities):
+        raise RefusedError(
+            f"{name} compares probabilities, and the model's outputs are logits: write a function"
+        )
+    if isinstance(loss, keras.losses.Circle):
+        raise RefusedError(f"{name} is a loss of embeddings, not of labels: choose another")
+
+
 def _compares_with_probability(config: dict) -> bool:
     """Return whether a metric would compare logits with a probability, such as 0.5."""
     if "from_logits" in config:
         return False
     if "num_thresholds" in config or config.get("threshold") not in (None, 0):
         return True
-    return config.get("top_k") is None and config.get("thresholds", 0) != 0
+    thresholds = config.get("thresholds", 0)
+    values = thresholds if isinstance(thresholds, (list, tuple)) else [thresholds]
+    return config.get("top_k") is None and any(value != 0 for value in values)

@@ -25,6 +25,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.training.best_weights import BestWeights, Evaluated, choose_best
 from kbert.training.embedding_loss import EmbeddingLoss
+from kbert.training.keras_objects import check_rates
 from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.optimizers import Optimizer
@@ -182,6 +183,8 @@ class RunPlan:
 
 def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
     """Return a run's optimizer and learning rate schedule."""
+    if isinstance(settings.schedule, dict):
+        check_rates(settings.schedule, steps)
     return Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -237,6 +240,12 @@ def find_sources(
         if sources[name] is None:
             raise ValueError(
                 f"{name} must be given to resume the run: it was not started from a file"
+            )
+        is_moved = sources[name] == run.data_paths.get(name) and os.path.isabs(str(sources[name]))
+        if is_moved and name in _MODELS and not os.path.exists(sources[name]):
+            raise FileNotFoundError(
+                f"{sources[name]}: no such file or folder: if it has moved, give its place with "
+                f"--{name} ({name}= in Python)"
             )
     return sources
 

@@ -127,15 +127,16 @@ class RunSettings:
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
+        options = dict(options or {})
+        refuse_missing_functions(run.path, run.settings | options)
         try:
             settings = cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 
         if options:
-            settings = cls.from_options(settings.as_dict() | dict(options))
-            run.check(run.fingerprint, run.settings | dict(options))
-        refuse_missing_functions(run.path, settings.as_dict())
+            settings = cls.from_options(settings.as_dict() | options)
+            run.check(run.fingerprint, run.settings | options)
         return settings
 
     @classmethod

@@ -219,12 +219,14 @@ class TrainingStep:
         # run, the next step changes none either: it may have been sent before the metrics of
         # this one were read, and the weights are to be those that the bad step began with.
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(ops.sum(sums[:, 0])))
+        rate = optimizers.learning_rate(self.optimizer, iteration)
+        if isinstance(self.optimizer.schedule, dict):  # of Keras's or the user's
+            finite = ops.logical_and(finite, ops.isfinite(rate))
         ended = bad > (MOST_SKIPPED if self.scaled else 0)
         applied = ops.logical_and(finite, ops.logical_not(ended))
         # Clipped after the sum: gradients that are clipped one by one have another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
         factor = factor / scale if self.scaled else factor
-        rate = optimizers.learning_rate(self.optimizer, iteration)
         each = sum_metrics(self.losses, labels, sums).items()
         means = {name: value / ops.maximum(weight, 1e-30) for name, (value, weight) in each}
         metrics = {"loss": ops.sum(sums[:, 0])} | means  # a mean without labels is 0

@@ -64,9 +64,12 @@ class UserLoss(Loss):
         else:
             has_label = labels != IGNORED
             arrays = np.where(has_label, labels, 0).astype(np.int32)
-        losses = self.compute_each(
-            ops.convert_to_tensor(arrays), ops.convert_to_tensor(logits.astype(np.float32))
-        )
+        try:
+            losses = self.compute_each(
+                ops.convert_to_tensor(arrays), ops.convert_to_tensor(logits.astype(np.float32))
+            )
+        except Exception as error:
+            raise _make_error(self.name, arrays, logits, error) from error
         losses = ops.convert_to_numpy(losses)
         return losses[has_label] if losses.shape == labels.shape else losses.ravel()
 
@@ -151,11 +154,21 @@ def check_losses(losses: Mapping[str, Loss], labels: Mapping, weights: Mapping, 
         {name: ops.convert_to_tensor(array) for name, array in group.items()}
         for group in (outputs, labels, weights)
     )
+    (name, array), *_ = labels.items()
     try:
-        compute_objective(logits, targets, counts, losses)
+        value, _ = compute_objective(logits, targets, counts, losses)
     except Exception as error:
-        (name, array), *_ = labels.items()
+        raise _make_error(losses[name].name, array, outputs[name], error) from error
+    if not np.isfinite(ops.convert_to_numpy(value)):
         raise ValueError(
-            f"loss: {losses[name].name} failed on labels {array.shape} and logits "
-            f"{outputs[name].shape}: {user_objects.describe_error(error)}"
-        ) from error
+            f"loss: {losses[name].name} must be finite for logits of any size, got {value}: the "
+            "model's outputs are logits, not probabilities"
+        )
+
+
+def _make_error(name: str, labels: np.ndarray, logits: np.ndarray, error: Exception) -> ValueError:
+    """Return the error of a user's loss in one line."""
+    return ValueError(
+        f"loss: {name} failed on labels {labels.shape} and logits {logits.shape}: "
+        f"{user_objects.describe_error(error)}"
+    )

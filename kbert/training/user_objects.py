@@ -5,6 +5,7 @@ and a resumed run must be given the same function again.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,12 +69,37 @@ def read_object(value, kind: type, module: str) -> UserFunction | dict:
     if inspect.isroutine(value):
         return UserFunction.from_callable(value)
     json = serialize(value, kind, module)
-    config = json["config"]
-    if config.get("from_logits") is False:
+    if _has_probabilities(json):
         raise RefusedError(
             f"{json['class_name']} has from_logits=False: {_LOGITS_WAY}: give from_logits=True"
         )
-    return json
+    return json | {"config": _name_as_first(json)}
+
+
+def _has_probabilities(json: Mapping[str, Any]) -> bool:
+    """Return whether a Keras object, or the function that it wraps, expects probabilities."""
+    if json["config"].get("from_logits") is not None:
+        return json["config"]["from_logits"] is False
+    rebuilt = deserialize(json)
+    function = getattr(rebuilt, "fn", None) or getattr(rebuilt, "_fn", None)
+    options = getattr(rebuilt, "_fn_kwargs", None) or {}
+    if not callable(function) or "from_logits" in options:
+        return options.get("from_logits") is False
+    return _expects_probabilities(function)
+
+
+def _name_as_first(json: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Keras object's configuration with the name of the first one of its class.
+
+    Keras numbers objects without a name, "auc", "auc_1" and so on, over the whole process. A run
+    that is resumed there would have another one.
+    """
+    config, class_name = dict(json["config"]), json["class_name"]
+    snake = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", class_name)
+    snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", snake).lower()
+    if re.fullmatch(rf"{re.escape(snake)}_\d+", str(config.get("name"))):
+        config["name"] = snake
+    return config
 
 
 def require_object(value) -> None:
@@ -189,7 +215,8 @@ def _write_object(value) -> str:
         value = UserFunction(value[_FUNCTION])
     if isinstance(value, UserFunction):
         return value.name
-    return f"{value['module']}.{value['class_name']}(…)"
+    module = value.get("module")  # None for a class of the user
+    return f"{module}.{value['class_name']}(…)" if module else f"{value['class_name']}(…)"
 
 
 def _name_module(function: Callable) -> str:

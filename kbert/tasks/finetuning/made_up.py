@@ -42,3 +42,19 @@ def make_up_logits(spec: GraphSpec, batch: TrainingBatch) -> dict[str, np.ndarra
             shape = (len(labels), spec.num_labels)
         outputs[name] = rng.standard_normal(shape).astype(np.float32)
     return outputs
+
+
+def repeat_rows(batch: TrainingBatch, classes: int) -> TrainingBatch:
+    """Return a batch whose number of examples is that of no other axis.
+
+    A loss that compares examples with classes fails on it. It would compute a wrong number of a
+    batch with as many examples as classes.
+    """
+    arrays = [*batch.inputs.values(), *batch.labels.values()]
+    taken = {1, classes, *(size for array in arrays for size in array.shape[1:])}
+    count = next(number for number in range(2, len(taken) + 3) if number not in taken)
+
+    def repeat(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: array[np.arange(count) % len(array)] for name, array in group.items()}
+
+    return TrainingBatch(repeat(batch.inputs), repeat(batch.labels), repeat(batch.weights))

@@ -39,7 +39,7 @@ from kbert.tasks.finetuning.data_summary import (
 from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
-from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions
+from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions, repeat_rows
 from kbert.tasks.finetuning.requests import LabelledData
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task
@@ -290,7 +290,7 @@ def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarr
 
 def _try_loss(losses: Mapping[str, Loss], batches: BucketedBatches, spec: GraphSpec) -> None:
     """Try the user's loss on made-up logits: an error is raised before the run begins."""
-    batch = batches.batch(0)
+    batch = repeat_rows(batches.batch(0), spec.num_labels)
     check_losses(losses, batch.labels, batch.weights, make_up_logits(spec, batch))
 
 
@@ -299,9 +299,11 @@ def choose_score(
 ) -> str:
     """Return the metric that says what is best: the user's, else `score`, the task's.
 
-    The user's metrics are tried on made-up outputs: an error is raised before the run begins.
+    The user's loss and metrics are tried on made-up outputs: an error is raised before the run
+    begins.
     """
-    if settings.score is None and settings.metrics is None:
+    has_own_loss = settings.loss is not None and not isinstance(settings.loss, str)
+    if settings.score is None and settings.metrics is None and not has_own_loss:
         return score
     result = evaluation(make_up_predictions(spec), spec.outputs)
     if settings.score is None:

@@ -105,7 +105,13 @@ def _compute_or_nan(function: UserFunction, names: Sequence[str], *columns) -> d
 
 def _call_function(function: UserFunction, labels, predictions) -> dict[str, float]:
     assert function.call is not None
-    return _name_values(function.name, function.call(labels, predictions))
+    # copies, since a function may compute in place
+    values = function.call(_copy(labels), _copy(predictions))
+    return _name_values(function.name, values)
+
+
+def _copy(column: Column) -> Column:
+    return column.copy() if isinstance(column, np.ndarray) else list(column)
 
 
 def _compute_keras(json: Mapping, labels, logits) -> dict[str, float]:
@@ -122,6 +128,8 @@ def _compute_keras(json: Mapping, labels, logits) -> dict[str, float]:
     )
     if isinstance(metric, one_hot) and labels.ndim < logits.ndim:
         labels = np.eye(logits.shape[1], dtype=np.float32)[labels]
+    if logits.ndim == 1 and metric.get_config().get("axis") == -1:
+        raise ValueError("it compares along an axis of one number per example: give axis=0")
     if logits.ndim == 1:  # as in `fit`: the mean over the last axis is one of numbers
         labels, logits = labels[:, None], logits[:, None]
     metric.update_state(labels, logits)
@@ -139,11 +147,18 @@ def _to_numpy(value) -> np.ndarray:
 
 def _name_values(name: str, value) -> dict[str, float]:
     """Return a metric's number by its name, or its numbers by theirs."""
+    import keras
+
     values = value if isinstance(value, Mapping) else {name: value}
+    if not values:
+        raise ValueError("expected a number or a dict of numbers, got an empty dict")
+    numbers = {}
     for key, number in values.items():
-        if np.size(number) != 1:
-            raise ValueError(f"{key} must be one number, got {np.size(number)}")
-    return {str(key): float(number) for key, number in values.items()}
+        number = _to_numpy(number) if keras.ops.is_tensor(number) else np.asarray(number)
+        if number.size != 1:
+            raise ValueError(f"{key} must be one number, got {number.size}")
+        numbers[str(key)] = float(number.reshape(()))
+    return numbers
 
 
 def _describe(values: Column) -> str:
