@@ -127,17 +127,16 @@ class RunSettings:
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
-        options = dict(options or {})
+        options = aliases.rename_options(cls.command, dict(options or {}), names)
+        run.check(run.fingerprint, run.settings | options)
         refuse_missing_functions(run.path, run.settings | options)
         try:
             settings = cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 
-        if options:
-            settings = cls.from_options(settings.as_dict() | options)
-            run.check(run.fingerprint, run.settings | options)
-        return settings
+        # with the functions of the user, which settings.json only names
+        return dataclasses.replace(settings, **options)
 
     @classmethod
     def fields(cls) -> list[dataclasses.Field]:

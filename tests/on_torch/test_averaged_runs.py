@@ -205,6 +205,9 @@ def test_betas_and_epsilon_are_the_runs(folder):
     assert set(np.round(np.abs(found))) == {0, 1, 2}
 
 
+FALLS_BELOW_0 = keras.optimizers.schedules.PolynomialDecay(1e-3, 3, end_learning_rate=-1e-2)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -226,6 +229,7 @@ def test_betas_and_epsilon_are_the_runs(folder):
         ),
         ({"schedule": keras.optimizers.schedules.CosineDecay}, ("schedule", "CosineDecay")),
         ({"schedule": keras.optimizers.schedules.ExponentialDecay(-1.0, 3, 0.5)}, ("schedule",)),
+        ({"schedule": FALLS_BELOW_0, "epochs": 2}, ("PolynomialDecay", "for step")),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(folder, tmp_path, options, named):

@@ -12,6 +12,8 @@ from helpers.labelled_texts import QUIET, read_texts, tune
 from keras import ops
 
 import kbert
+from kbert.training.setting_rules import check_settings
+from kbert.training.user_objects import write_resume_call
 
 LONG = {"epochs": 4, "save_every": 3, "keep_checkpoints": True}
 
@@ -121,6 +123,23 @@ def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
     assert printed.err.count("\n") == 1
 
 
+def across_classes(labels, logits):
+    """Compare labels with logits along the wrong axis, where both happen to be as many."""
+    return ops.mean(ops.square(ops.cast(labels, "float32") - logits), -1)
+
+
+def logarithm(labels, logits):
+    """Take logits for probabilities."""
+    return -ops.log(logits[..., 0])
+
+
+def nothing(labels, logits):
+    return {}
+
+
+PROBABILITIES = keras.metrics.MeanMetricWrapper(keras.losses.sparse_categorical_crossentropy)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -133,6 +152,13 @@ def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
         ({"loss": keras.losses.CategoricalCrossentropy}, "CategoricalCrossentropy"),
         ({"loss": focal_loss, "label_smoothing": 0.1}, "label_smoothing.*focal_loss"),
         ({"loss": np.mean}, "loss: mean failed"),
+        ({"loss": across_classes, "batch_size": 2}, "loss: across_classes failed"),
+        ({"loss": keras.losses.MeanSquaredError()}, "loss: mean_squared_error failed"),
+        ({"loss": keras.losses.CategoricalGeneralizedCrossEntropy()}, "loss.*probabilities"),
+        ({"loss": keras.losses.Circle()}, "loss.*Circle.*embeddings"),
+        ({"loss": logarithm}, "loss: logarithm must be finite"),
+        ({"metrics": [nothing]}, "metrics: nothing failed.*empty"),
+        ({"metrics": [PROBABILITIES]}, "metrics.*MeanMetricWrapper.*from_logits"),
         ({"metrics": [keras.metrics.AUC()]}, "metrics.*AUC.*from_logits"),
         ({"metrics": [keras.metrics.Precision()]}, "metrics.*Precision.*threshold"),
         ({"metrics": ["accuracy"]}, "metrics must"),
@@ -212,3 +238,30 @@ def test_callbacks_see_the_users_loss(labelled, tmp_path):
     for found, expected in evaluate.losses:
         assert found == pytest.approx(expected, rel=1e-4)
     assert kbert.load(tmp_path / "best.keras").head == "classifier"
+
+
+def test_metric_of_keras_without_a_name_is_the_same_in_each_call():
+    """Keras numbers them over the process, "auc", "auc_1", …"""
+    metrics = [check_settings({"metrics": [keras.metrics.AUC(from_logits=True)]}) for _ in "123"]
+    assert metrics[0] == metrics[1] == metrics[2]
+    assert metrics[0]["metrics"][0]["config"]["name"] == "auc"
+    recall = keras.metrics.Recall(thresholds=[0.0])
+    assert check_settings({"metrics": [recall]})["metrics"][0]["config"]["thresholds"] == [0.0]
+
+
+def test_call_that_resumes_names_a_class_without_a_module_by_its_name():
+    """Keras writes no module for a class of a script."""
+    json = {"module": None, "class_name": "Hits", "config": {"name": "hits"}}
+    settings = {"metrics": [{"function": "script.error_rate"}, json]}
+    call = write_resume_call("run", settings)
+    assert call == "kbert.resume('run', metrics=[error_rate, Hits(…)])"
+
+
+def test_resume_names_the_argument_of_a_source_that_moved(labelled, tmp_path):
+    source = shutil.copytree(labelled / "source", tmp_path / "source")
+    data = {"train": labelled / "train.tsv", "output": tmp_path / "run"}
+    kbert.finetune(source, "classify", epochs=1, **data, **QUIET)
+    (tmp_path / "run" / "result.json").unlink()
+    shutil.move(source, tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="source="):
+        kbert.resume(tmp_path / "run", **QUIET)

@@ -1,5 +1,6 @@
 """Metrics by functions of the user: their intervals are scipy's, by the same draws."""
 
+import keras
 import numpy as np
 import pytest
 from scipy import stats
@@ -50,6 +51,18 @@ def bootstrap(compute, count: int):
     return pytest.approx((found.low, found.high), abs=1e-12)
 
 
+def softmax_in_place(labels, logits):
+    """The mean probability of the labels, computed in the array that it gets."""
+    logits -= logits.max(1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(1, keepdims=True)
+    return float(logits[np.arange(len(labels)), labels].mean())
+
+
+def softmax_of_a_copy(labels, logits):
+    return softmax_in_place(labels, logits.copy())
+
+
 def evaluate(function, *pairs):
     """The metrics of a function and their intervals."""
     (kept,) = check_settings({"metrics": [function]})["metrics"]
@@ -75,3 +88,35 @@ def test_interval_of_a_function_of_lists_is_scipys():
 
 def test_function_that_fails_on_a_resample_has_no_interval():
     assert evaluate(first_of_all, LABELS, LOGITS) == ({"first_of_all": 1.0}, {})
+
+
+def test_function_that_computes_in_place_changes_nothing():
+    logits = LOGITS.copy()
+    values, intervals = evaluate(softmax_in_place, LABELS, logits)
+    expected, expected_intervals = evaluate(softmax_of_a_copy, LABELS, LOGITS)
+    np.testing.assert_array_equal(logits, LOGITS)
+    assert list(values.values()) == list(expected.values())
+    assert list(intervals.values()) == list(expected_intervals.values())
+
+
+def test_function_may_return_a_tensor():
+    def mean_of_ops(labels, logits):
+        return keras.ops.mean(keras.ops.convert_to_tensor(logits))
+
+    values, _ = evaluate(mean_of_ops, LABELS, LOGITS)
+    assert values["mean_of_ops"] == pytest.approx(LOGITS.mean(), rel=1e-5)
+
+
+def test_metric_along_the_axis_of_an_example_needs_another_axis():
+    """Pearson's r of numbers is scipy's over the examples; along one example's number it is NaN."""
+    gold, predicted = RNG.normal(size=(2, 31)).astype("float32")
+    for axis in (0, -1):
+        metric = keras.metrics.PearsonCorrelation(axis=axis)
+        (kept,) = check_settings({"metrics": [metric]})["metrics"]
+        if axis == -1:
+            with pytest.raises(ValueError, match="axis=0"):
+                evaluate_metrics([kept], None, (gold, predicted))
+            continue
+        values, _ = evaluate_metrics([kept], None, (gold, predicted))
+        (value,) = values.values()
+        assert value == pytest.approx(stats.pearsonr(gold, predicted)[0], rel=1e-4)
