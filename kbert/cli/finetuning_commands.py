@@ -3,6 +3,7 @@
 import inspect
 import logging
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.cli.settings_file import add_settings_file
 from kbert.data import samples
+from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.finetuning.settings import COLUMNS, FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 
@@ -55,17 +57,17 @@ def _list_tasks(function):
     return function
 
 
-def _drop_derived(settings: dict) -> dict:
-    """Return a run's settings without those that its data gave: labels, lengths of batches.
+def _check_settings(settings: FinetuningSettings, arguments: Mapping[str, Any]) -> None:
+    """Raise a ValueError for settings that do not go with a run's task, dev data or teacher.
 
-    The positive label is left out too where the labels give it.
+    A task that is not given yet is not checked.
     """
-    kept = {name: value for name, value in settings.items() if name not in ("labels", "lengths")}
-    if labels := settings.get("labels"):
-        task: Any = settings.get("task")
-        if kept.get("positive_label") == task_of(task).find_positive(labels):
-            kept.pop("positive_label", None)
-    return kept
+    has_teacher = arguments.get("teacher") is not None
+    check_teacher(settings, has_teacher)
+    settings.check_dev(arguments.get("dev") is not None)
+    task = arguments.get("task")
+    if task is not None:
+        settings.check_for(task_of(task).with_positive_label(settings.positive_label), has_teacher)
 
 
 @command(
@@ -88,7 +90,7 @@ def _drop_derived(settings: dict) -> dict:
 )
 @runs.OUTPUT_RUN
 @runs.RESUME
-@add_settings_file(FinetuningSettings, _drop_derived)
+@add_settings_file(FinetuningSettings, _check_settings)
 @option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
 @add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer", "metrics"))
 @add_run_options

@@ -1,6 +1,7 @@
 """The command that pretrains, and what it shares with `kbert finetune`."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,22 @@ from kbert.cli.console import say, starting_keras
 from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import Input, Output, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
-from kbert.cli.settings_file import add_settings_file
-from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.cli.settings_file import DEFAULT_CONFIG, add_settings_file
+from kbert.tasks.distillation.settings import check_teacher
+from kbert.tasks.pretraining.settings import PretrainingSettings, check_dev, check_init
 
 OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
 RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 
 
-def _drop_derived(settings: dict) -> dict:
-    """Return a run's settings without those that its number of steps gave, such as warm-up."""
-    steps: Any = settings.get("steps")
-    derived = PretrainingSettings(steps=steps).as_dict()
-    unset = {field.name for field in PretrainingSettings.fields() if field.default is None}
-    return {
-        name: value
-        for name, value in settings.items()
-        if name not in unset or value != derived[name]
-    }
+def _check_settings(settings: PretrainingSettings, arguments: Mapping[str, Any]) -> None:
+    """Raise a ValueError for settings that do not go with a run's models and dev data."""
+    has_init = arguments.get("init") is not None
+    if has_init and arguments.get("config") is not None:
+        raise ValueError("config cannot be given with init, which has its own: leave config out")
+    check_teacher(settings, arguments.get("teacher") is not None)
+    check_init(settings, has_init)
+    check_dev(settings, arguments.get("dev") is not None)
 
 
 @command(
@@ -46,7 +46,7 @@ def _drop_derived(settings: dict) -> dict:
 @option("--teacher SRC", str, "Teacher checkpoint for distillation, with the same vocabulary.")
 @OUTPUT_RUN
 @RESUME
-@add_settings_file(PretrainingSettings, _drop_derived)
+@add_settings_file(PretrainingSettings, _check_settings)
 @add_settings(PretrainingSettings)
 @add_run_options
 def pretrain(shards, config, init, dev, teacher, output, run, run_options, **settings):
@@ -77,7 +77,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
     for folder in filter(None, (shards, dev)):
         kbert.open_shards(folder, check=False)
     data |= {"output": output, "init": init}
-    run_task("pretrain", shards, config or "tiny", **data, **run_options, **settings)
+    run_task("pretrain", shards, config or DEFAULT_CONFIG, **data, **run_options, **settings)
 
 
 def require_options(example: str, options: dict) -> None:

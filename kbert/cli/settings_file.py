@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +26,9 @@ from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.run_settings import RunOptions, RunSettings
 from kbert.training.setting_rules import check_settings
+from kbert.training.user_objects import name_missing_functions
 
+DEFAULT_CONFIG = "tiny"  # of kbert.pretrain without init
 LARGEST = 2**18  # bytes of YAML or TOML; PyYAML reads so many in a second
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 _PATHS = ("train", "dev", "shards", "output")  # the other arguments are names or paths
@@ -49,12 +51,12 @@ _PRINT = option(
 )
 
 
-def add_settings_file(kind: type[RunSettings], drop_derived: Callable[[dict], dict]):
+def add_settings_file(kind: type[RunSettings], check: Callable[[Any, Mapping], None]):
     """Return a decorator that adds --settings and --print-settings to a command.
 
     The command gets the settings that the file or the command line has, and all other arguments,
-    with None for those that neither has. `drop_derived` returns the settings of a run's
-    settings.json without what the run derived from its data.
+    with None for those that neither has. `check` raises a ValueError for settings, of `kind`, that
+    do not go with the arguments, which it gets by name.
     """
 
     def decorate(command):
@@ -62,15 +64,19 @@ def add_settings_file(kind: type[RunSettings], drop_derived: Callable[[dict], di
         def run(settings_file, print_settings, **params):
             ctx = click.get_current_context()
             _refuse_with_resume(params["run"], settings_file, print_settings)
-            arguments = _Arguments(ctx, kind, drop_derived)
+            arguments = _Arguments(ctx, kind, check)
             chosen = {name: value for name, value in params.items() if value is not None}
+            values: dict[str, Any] = {}
+            if settings_file is not None:
+                values = arguments.read(settings_file, chosen, absolute=bool(print_settings))
+            if settings_file is not None or print_settings:
+                arguments.check_together(values, chosen, settings_file)
 
             if print_settings:
-                values = arguments.read(settings_file, absolute=True) if settings_file else {}
                 click.echo(arguments.describe(values | arguments.locate(chosen)), nl=False)
                 return
             if settings_file is not None:
-                values = arguments.convert(arguments.read(settings_file), settings_file)
+                values = arguments.convert(values, settings_file)
                 ctx.meta[FROM_FILE] = {name: settings_file for name in values if name not in chosen}
                 chosen = values | chosen
                 ctx.params.update(chosen)
@@ -101,8 +107,8 @@ class _Arguments:
         settings: the fields of its settings, by name.
     """
 
-    def __init__(self, ctx: click.Context, kind: type[RunSettings], drop_derived):
-        self._ctx, self._kind, self._drop_derived = ctx, kind, drop_derived
+    def __init__(self, ctx: click.Context, kind: type[RunSettings], check):
+        self._ctx, self._kind, self._check = ctx, kind, check
         self._params = {param.name or "": param for param in ctx.command.params}
         self.settings = {field.name: field for field in kind.fields()}
         order = {name: index for index, name in enumerate(self._params)}
@@ -124,13 +130,15 @@ class _Arguments:
             if param.expose_value and name not in options
         ]
 
-    def read(self, file: Path, absolute: bool = False) -> dict[str, Any]:
+    def read(self, file: Path, replaced: Collection[str], absolute: bool) -> dict[str, Any]:
         """Return the values of a file, checked, with its paths from the working folder.
 
-        `absolute`: with absolute paths, and without checks that need Keras.
+        `replaced` are the names that the command line has. `absolute`: with absolute paths, and
+        without checks that need Keras.
         """
         folder = file.parent.absolute() if absolute else file.parent
         values, read = self._take_run(read_mapping(file), file), {}
+        values = self._leave_out_functions(values, replaced, file)
         for name, value in values.items():
             try:
                 if name in self.names:
@@ -175,25 +183,48 @@ class _Arguments:
         """Return all arguments and options as YAML, with their defaults, in the order of --help."""
         from kbert.cli import yaml_text
 
-        self._check_together(values)
         defaults: dict = dict.fromkeys(self.names)
+        if "config" in self.names and values.get("init") is None:
+            defaults["config"] = DEFAULT_CONFIG
         for name, field in self._fields.items():
             defaults[name] = None if field.default is dataclasses.MISSING else field.default
         command = self._ctx.command_path
         title = f"# {command} --settings FILE; {command} --help explains each line\n"
         return title + yaml_text.dump(json.loads(json.dumps(defaults | values)))
 
-    def _check_together(self, values: dict) -> None:
-        """Raise a ValueError for settings that break a rule or contradict each other."""
-        chosen = {
+    def check_together(self, values: dict, chosen: dict, file: Path | None) -> None:
+        """Raise a ValueError for settings that break a rule or contradict each other.
+
+        `values` are those of a file, `chosen` those of the command line. What needs the data, or an
+        object of Keras, is not checked.
+        """
+        arguments = values | chosen
+        plain = {
             name: value
-            for name, value in values.items()
-            if name in self._fields and value is not None and not _is_keras_object(value)
+            for name, value in arguments.items()
+            if name in self._fields and value is not None and not _has_keras_object(value)
         }
-        check_settings(chosen)
-        settings = {name: value for name, value in chosen.items() if name in self.settings}
-        if self._required <= set(settings):
-            self._kind.from_options(settings)
+        settings = {name: value for name, value in plain.items() if name in self.settings}
+        try:
+            check_settings(plain)
+            if self._required <= set(settings):
+                self._check(self._kind.from_options(settings), arguments)
+        except ValueError as error:
+            setting = str(error).split()[0].rstrip(":")
+            is_of_file = setting in values and setting not in chosen
+            raise ValueError(f"{file}: {error}" if is_of_file else str(error)) from None
+
+    def _leave_out_functions(self, values: dict, replaced: Collection[str], file: Path) -> dict:
+        """Return values without functions that are replaced; raise a ValueError for others."""
+        functions = name_missing_functions(values)
+        needed = {name: text for name, text in functions.items() if name not in replaced}
+        if needed:
+            listed = ", ".join(f"{name}={text}" for name, text in needed.items())
+            raise ValueError(
+                f"{file}: {' and '.join(needed)} must be without functions, which a file cannot "
+                f"hold: start the run in Python, kbert.{self._kind.command}(…, {listed})"
+            )
+        return {name: value for name, value in values.items() if name not in functions}
 
     def _locate(self, name: str, value, folder: Path):
         """Return an argument as the command line takes it, where it counts paths from a folder."""
@@ -208,7 +239,14 @@ class _Arguments:
         is_name = value == "-" or "://" in value or (name == "config" and value in PRESETS)
         if is_name or (value in samples and not (folder / value).is_file()):
             return value
-        path = folder / Path(value).expanduser()
+        try:
+            path = folder / Path(value).expanduser()
+        except RuntimeError:
+            user = value.partition("/")[0]
+            raise ValueError(
+                f"{name} must be a path, got {value!r}, but the home folder {user} is not known: "
+                "write the whole path"
+            ) from None
         if name in _PATHS:
             return str(path)
         is_path = value.startswith((".", "~")) or os.path.isabs(value) or path.exists()
@@ -224,10 +262,7 @@ class _Arguments:
         if run.task != self._kind.command:
             raise ValueError(f"{file} is of a run of kbert {run.task}: give it to that command")
         paths = {name: path for name, path in run.data_paths.items() if name in self.names}
-        try:
-            settings = self._drop_derived(run.settings)
-        except ValueError as error:
-            raise ValueError(f"{file}: settings.{error}") from None
+        settings = {name: value for name, value in run.settings.items() if name not in run.derived}
         if paths.get("init") is not None:
             settings.pop("config", None)  # that of init
         return paths | settings
@@ -286,9 +321,10 @@ def _parse_yaml(text: str, source: str):
     return yaml_text.parse(text, source)
 
 
-def _is_keras_object(value) -> bool:
-    """Return whether a value is the JSON of an object of Keras, such as an optimizer."""
-    return isinstance(value, dict) and "class_name" in value
+def _has_keras_object(value) -> bool:
+    """Return whether a value is the JSON of an object of Keras, or a list with one."""
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(entry, dict) and "class_name" in entry for entry in values)
 
 
 def _check(field: dataclasses.Field, value, with_objects: bool):
@@ -308,7 +344,7 @@ def _check(field: dataclasses.Field, value, with_objects: bool):
     ):
         return None
 
-    if _is_keras_object(value):
+    if _has_keras_object(value):
         if with_objects:
             with starting_keras():
                 check_settings({field.name: value})

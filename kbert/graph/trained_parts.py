@@ -4,7 +4,7 @@ All of it is closed form: names of layers, numbers of parameters, factors of the
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ MATRICES = {
 
 # What the two settings must, in words.
 FREEZE = f"name parts between commas, of {', '.join(FREEZABLE)}, and blocks, 3 or 1-8"
-ON = f"name matrices between commas, of {', '.join(MATRICES)}"
+ON = f"name matrices in a list or between commas, of {', '.join(MATRICES)}"
 
 
 class AdaptedMatrix(NamedTuple):
@@ -108,11 +108,11 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
     return frozenset(groups), tuple(blocks)
 
 
-def read_lora_targets(text: str) -> tuple[str, ...]:
-    """Return the names between commas, in the order of `MATRICES`, each once."""
-    targets = set(_names(text))
-    if not targets <= set(MATRICES):
-        raise ValueError(f"lora_targets must {ON}, got {text!r}")
+def read_lora_targets(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names, in a list or between commas, in the order of `MATRICES`, each once."""
+    targets = list(names) if isinstance(names, (list, tuple)) else _names(names)
+    if not targets or any(name not in tuple(MATRICES) for name in targets):
+        raise ValueError(f"lora_targets must {ON}, got {names!r}")
     return tuple(name for name in MATRICES if name in targets)
 
 

@@ -63,7 +63,7 @@ def resume(
     head_learning_rate: float | None = None,
     layer_decay: float | None = None,
     lora_rank: int | None = None,
-    lora_targets: str | None = None,
+    lora_targets: str | Sequence[str] | None = None,
     lora_alpha: float | None = None,
     lora_dropout: float | None = None,
     schedule: "str | keras.optimizers.schedules.LearningRateSchedule | None" = None,

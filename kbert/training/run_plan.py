@@ -10,7 +10,7 @@ resumed run is planned again, from its settings.json, and must have the same fin
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +124,7 @@ class RunPlan:
         title: of the run's page.
         settings: complete, with what was derived from data and model.
         recorded: the settings as settings.json has them, with all else that the result depends on.
+        derived: names of what is recorded and was not asked for: data, model and steps gave it.
         fingerprint: all that batches and evaluation depend on, as JSON.
         summary: what the run learns and how its result is chosen, as JSON; it decides nothing.
         data_paths: where the sources are, by the argument's name, for a resumed run.
@@ -150,6 +151,7 @@ class RunPlan:
     title: str
     settings: Any
     recorded: Mapping[str, Any]
+    derived: Sequence[str] = ()
     fingerprint: Mapping[str, Any]
     summary: Mapping[str, Any] = field(default_factory=dict)
     data_paths: Mapping[str, str]
@@ -179,6 +181,16 @@ class RunPlan:
     def describe_training(self, done: int) -> dict[str, str]:
         """Return what was trained in so many steps, in words by name."""
         return {**self.facts, "Seen": self.describe_progress(done)}
+
+
+def list_derived(request: Request, settings: Any) -> list[str]:
+    """Return the names of the settings that the plan of a request has completed."""
+    asked = request.settings.as_dict()
+    return [
+        name
+        for name, value in settings.as_dict().items()
+        if value is not None and asked[name] is None
+    ]
 
 
 def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:

@@ -65,7 +65,8 @@ class RunSettings:
             into its weights and as `Bert.adapter`; the run's folder contains them as adapter/, in
             PEFT's format.
         lora_targets: matrices that get an adapter, separated by commas. "query", "key", "value",
-            "attention_output", "intermediate" and "output", in each block that is not frozen.
+            "attention_output", "intermediate" and "output", in each block that is not frozen. A
+            list of names will do too.
         lora_alpha: scale of the adapters: they count `lora_alpha` / `lora_rank` times. None: once.
         lora_dropout: dropout rate of the adapters' inputs. It is as in PEFT: the base weights'
             inputs have no dropout from it.

@@ -220,6 +220,7 @@ def _create_folder(
             path,
             plan.recorded,
             plan.fingerprint,
+            derived=plan.derived,
             task=plan.command,
             data_paths=plan.data_paths,
             summary=plan.summary,

@@ -11,6 +11,9 @@ from kbert.training.keras_objects import read_loss, read_metrics, read_optimizer
 from kbert.training.user_objects import RefusedError
 
 OPTIMIZERS = ("adamw", "lamb")
+KERAS_OPTIMIZER = (
+    "one of Keras's optimizers, such as keras.optimizers.{}() in Python, in a file its JSON"
+)
 SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
 SCHEDULES_WITH_MINIMUM = ("linear", "cosine", "polynomial")
 # Settings of some schedules, by the schedules' names.
@@ -174,36 +177,36 @@ RULES = {
     # in one order, however it is said
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
     "class_weights": Rule(
-        "be balanced, or in Python a dict of labels and weights, numbers of at least 0",
+        "be balanced, or weights by label, numbers of at least 0",
         _read_class_weights,
         lambda value: isinstance(value, dict) or value in CLASS_WEIGHTS,
         CLASS_WEIGHTS,
     ),
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
     "loss": Rule(
-        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; or in Python a keras.losses.Loss or a "
-        "function of labels and logits",
+        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; or a keras.losses.Loss, in a file its "
+        "JSON; or in Python a function of labels and logits",
         read_loss,
         lambda value: not isinstance(value, str) or value in LOSSES + EMBEDDING_LOSSES,
         LOSSES + EMBEDDING_LOSSES,
     ),
     "metrics": Rule(
-        "be a list of Keras metrics, or functions of labels and logits",
+        "be a list of Keras metrics, in a file of their JSON; or in Python of functions of labels "
+        "and logits too",
         read_metrics,
     ),
     "score": Rule("be the name of a metric, with - before it if lower is better", _score),
     "pooling": _names_rule(VECTOR_POOLINGS),
     "schedule": Rule(
-        f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules from Python, such as "
-        "keras.optimizers.schedules.CosineDecay(…)",
+        f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules, such as "
+        "keras.optimizers.schedules.CosineDecay(…) in Python, in a file its JSON",
         read_schedule,
         lambda value: isinstance(value, dict) or value in SCHEDULES,
         SCHEDULES,
     ),
     "precision": _names_rule(PRECISIONS),
     "optimizer": Rule(
-        f"be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
-        "such as keras.optimizers.Lion()",
+        f"be {' or '.join(OPTIMIZERS)}, or {KERAS_OPTIMIZER.format('Lion')}",
         read_optimizer,
         lambda value: isinstance(value, dict) or value in OPTIMIZERS,
         OPTIMIZERS,

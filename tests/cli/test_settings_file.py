@@ -49,7 +49,21 @@ MISTAKES = [
     ("yaml", "lengths: 32, x", "lengths", "'x'"),
     ("yaml", "text_column: {a: 1}", "text_column"),
     ("yaml", "freeze: [1, 2]", "freeze"),
-    ("yaml", "optimizer: 3", "optimizer", "adamw"),
+    ("yaml", "optimizer: 3", "optimizer", "adamw", "in a file"),
+    ("yaml", "schedule: 3", "schedule", "cosine", "in a file"),
+    ("yaml", "loss: 3", "loss", "huber", "in a file"),
+    ("yaml", "metrics: 3", "metrics", "in a file"),
+    ("yaml", "class_weights: 3", "class_weights", "weights by label"),
+    ("yaml", "loss: {function: mine.focal}", "loss", "kbert.finetune(…, loss=focal)"),
+    ("yaml", "metrics: [{function: mine.rate}]", "metrics", "kbert.finetune(…, metrics=[rate])"),
+    ("yaml", "schedule_power: 2", "schedule_power", "linear"),
+    ("yaml", "lora_targets: query", "lora_targets", "lora_rank"),
+    ("yaml", "lora_targets: [query, dense]\nlora_rank: 2", "lora_targets", "dense"),
+    ("yaml", "lora_targets: []\nlora_rank: 2", "lora_targets", "[]"),
+    ("yaml", "output: ~nobody-at-all/x", "output", "~nobody-at-all"),
+    ("yaml", "temperature: 3", "temperature", "teacher"),
+    ("yaml", "patience: 3", "patience", "dev"),
+    ("yaml", "task: classify\nscale: 3", "scale", "embed"),
     ("yaml", "optimizer: {config: {}}", "optimizer", "adamw"),
     ("yaml", "devices: 0", "devices", "at least 1"),
     ("yaml", "progress: 3", "progress"),
@@ -111,7 +125,11 @@ PRETRAIN_MISTAKES = [
     ("yaml", "config: {vocab_size: 9, hiden_size: 3}", "config", "did you mean hidden_size?"),
     ("yaml", "config: 3", "config must be a name or a path"),
     ("yaml", "steps: 1e3", "steps", "whole number"),
-    ("json", json.dumps(OF_PRETRAIN), "settings.steps"),
+    ("json", json.dumps(OF_PRETRAIN), "'task'"),
+    ("yaml", "steps: 9\nfreeze: embeddings", "freeze", "init"),
+    ("yaml", "steps: 9\nconfig: tiny\ninit: x", "config", "init"),
+    ("yaml", "steps: 9\ndev: x\ndev_ratio: 0.5", "dev", "dev_ratio"),
+    ("yaml", "steps: 9\nalpha: 0.3", "alpha", "teacher"),
 ]
 
 
@@ -163,12 +181,18 @@ def test_mistake_is_one_line_with_file_and_key(capsys, folder, command, ending, 
         ("--print-settings --resume files", "--print-settings cannot be given with --resume"),
         ("--print-settings --epochs 0", "epochs"),
         ("--print-settings --lora-alpha 3", "lora_rank"),
+        ("--print-settings --temperature 3", "kbert: temperature"),
+        ("--print-settings --patience 3", "kbert: patience"),
+        ("--print-settings --task classify --scale 3", "kbert: scale"),
+        ("--print-settings --settings files/function.yaml", "kbert: files/function.yaml: loss"),
+        ("--settings files/run.yaml --temperature 3", "kbert: temperature"),
         ("--print-settings --devices 0", "devices"),
         ("--settings files/run.yaml", "SRC is missing"),
     ],
 )
 def test_mistake_on_the_command_line_is_one_line(capsys, folder, line, says):
     write(folder, "epochs: 3")
+    write(folder, "loss: {function: mine.focal}", "function.yaml")
     status, out, err = run(capsys, "finetune", *line.split(" "))
     assert (status, out, err.count("\n")) == (2, "", 1) and says in err, err
 
@@ -263,9 +287,41 @@ def test_name_of_a_preset_is_no_path(capsys, folder):
     (folder / "tiny").mkdir()
     (folder / "mine.json").write_text("{}")
     for config, expected in (("tiny", "tiny"), ("mine.json", str(folder / "mine.json"))):
-        file = write(folder, f"config: {config}\ninit: {config}")
+        file = write(folder, f"config: {config}")
+        assert printed(capsys, "--settings", file, command="pretrain")["config"] == expected
+        file = write(folder, f"init: {config}")
         values = printed(capsys, "--settings", file, command="pretrain")
-        assert (values["config"], values["init"]) == (expected, str(folder / config))
+        assert values["init"] == str(folder / config)
+
+
+def test_configuration_is_tiny_without_a_model_to_start_from(capsys):
+    assert printed(capsys, command="pretrain")["config"] == "tiny"
+    assert printed(capsys, "--init", "x", command="pretrain")["config"] is None
+
+
+def test_function_is_replaced_by_the_command_line(capsys, folder):
+    file = write(folder, "loss: {function: mine.focal}")
+    assert printed(capsys, "--settings", file, "--loss", "huber")["loss"] == "huber"
+
+
+def test_function_in_a_file_is_refused_before_keras_starts(run_python, folder):
+    file = write(folder, "loss: {function: mine.focal}")
+    code = f"""
+import sys
+from kbert.cli.main import main
+try:
+    main(["finetune", "--settings", {str(file)!r}])
+finally:
+    print({{"keras", "tensorflow", "jax", "torch"}} & set(sys.modules))
+"""
+    done = run_python(code, check=False)
+    assert done.returncode == 2 and done.stdout.endswith("set()\n"), done
+    assert done.stderr.startswith(f"kbert: {file}: loss") and done.stderr.count("\n") == 1
+
+
+def test_list_of_lora_targets_is_read(capsys, folder):
+    file = write(folder, "lora_targets: [query, output]\nlora_rank: 2")
+    assert printed(capsys, "--settings", file)["lora_targets"] == ["query", "output"]
 
 
 @pytest.mark.parametrize("command", ["finetune", "pretrain"])
@@ -331,34 +387,46 @@ finally:
     assert values["output"] == str(folder / "run") and not (folder / "run").exists()
 
 
-def test_settings_of_a_run_are_taken_without_what_its_data_gave(capsys, folder):
+def test_settings_of_a_run_are_taken_without_what_it_derived(capsys, folder):
     kept = {"task": "classify", "labels": ["bad", "good"], "lengths": [3, 9], "epochs": 7}
     kept |= {"positive_label": "good", "max_length": 64, "clip_norm": None}
     places = {"source": "bert-base-uncased", "train": "/data/train.tsv", "dev": None}
-    write(folder, json.dumps(RUN | {"settings": kept, "places": places}), "settings.json")
+    content = RUN | {"settings": kept, "places": places}
+    content["derived"] = ["labels", "lengths", "positive_label"]
+    write(folder, json.dumps(content), "settings.json")
     values = printed(capsys, "--settings", "files/settings.json", "--seed", "5", "-o", "run")
     expected = {"task": "classify", "epochs": 7, "lengths": None, "positive_label": None, "seed": 5}
     expected |= {"max_length": 64, "clip_norm": None, "source": "bert-base-uncased", "dev": None}
     assert values | expected | {"train": "/data/train.tsv"} == values and "labels" not in values
-    kept["positive_label"] = "bad"  # which the labels do not give
+
+    content["derived"] = ["labels", "max_length"]  # the user gave the others
+    write(folder, json.dumps(content), "settings.json")
+    values = printed(capsys, "--settings", "files/settings.json")
+    expected = {"lengths": [3, 9], "positive_label": "good", "max_length": None}
+    assert values | expected == values
+
+
+def test_settings_of_a_run_of_an_older_kbert_are_all_taken(capsys, folder):
+    kept = {"task": "classify", "labels": ["bad", "good"], "lengths": [3, 9], "max_length": 9}
     write(folder, json.dumps(RUN | {"settings": kept}), "settings.json")
-    assert printed(capsys, "--settings", "files/settings.json")["positive_label"] == "bad"
+    values = printed(capsys, "--settings", "files/settings.json")
+    assert (values["lengths"], values["max_length"]) == ([3, 9], 9) and "labels" not in values
 
 
 def test_settings_of_a_pretraining_follow_another_number_of_steps(capsys, folder):
     kept = {"steps": 100, "warmup_steps": 10, "evaluate_every": 10, "save_every": 7}
     kept |= {"log_every": 1, "config": {"vocab_size": 99}, "seq_len": 32}
     places = {"shards": "/data/shards", "init": None}
-    content = json.dumps(OF_PRETRAIN | {"settings": kept, "places": places})
-    file = write(folder, content, "settings.json")
+    content = OF_PRETRAIN | {"settings": kept, "places": places}
+    content["derived"] = ["warmup_steps", "log_every"]  # the user gave 10, as it happens
+    file = write(folder, json.dumps(content), "settings.json")
     values = printed(capsys, "--settings", file, "--steps", "1000", command="pretrain")
-    expected = {"steps": 1000, "warmup_steps": None, "evaluate_every": None, "save_every": 7}
+    expected = {"steps": 1000, "warmup_steps": None, "evaluate_every": 10, "save_every": 7}
     expected |= {"config": {"vocab_size": 99}, "shards": "/data/shards", "seq_len": 32}
     assert values | expected == values
-    content = json.dumps(OF_PRETRAIN | {"settings": kept, "places": places | {"init": "/x"}})
-    values = printed(
-        capsys, "--settings", write(folder, content, "settings.json"), command="pretrain"
-    )
+    content["places"] = places | {"init": "/x"}
+    file = write(folder, json.dumps(content), "settings.json")
+    values = printed(capsys, "--settings", file, command="pretrain")
     assert (values["config"], values["init"]) == (None, "/x")
 
 

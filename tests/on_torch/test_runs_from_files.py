@@ -59,6 +59,40 @@ def test_file_is_the_run_of_python_and_of_its_own_settings(capsys, folder, monke
     assert done.status == 2 and "run (output in run.yaml) holds a finished run" in done.err
 
 
+def test_own_settings_have_what_the_user_gave(capsys, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    given = {"lengths": [13, 17], "max_length": 17, "positive_label": "bad"}
+    kbert.finetune(**VALUES | given | {"output": "python"})
+    line = ["--settings", "python/settings.json", "--peak-flops", "1e9"]
+    train(capsys, *line, "-o", "again")
+    assert read_run(folder / "again") == read_run(folder / "python")
+    for name in ("python", "again"):
+        derived = json.loads((folder / name / "settings.json").read_text())["derived"]
+        assert derived == ["labels"]
+    assert read_run(folder / "again")[0]["lengths"] == [13, 17]
+
+    kbert.finetune(**VALUES | {"output": "without"})
+    values = yaml.safe_load(
+        train(capsys, "--settings", "without/settings.json", "--print-settings").out
+    )
+    assert [values[name] for name in given] == [None] * 3
+
+
+def focal(labels, logits):
+    """A loss per example."""
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True) ** 2
+
+
+def test_run_with_a_function_cannot_be_done_from_its_file(capsys, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    kbert.finetune(**VALUES | {"output": "own", "loss": focal})
+    for options in (["-o", "again"], ["--print-settings"]):
+        done = run(capsys, "finetune", "--settings", "own/settings.json", *options)
+        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+        assert "own/settings.json" in done.err and "loss=focal" in done.err, done.err
+    assert not (folder / "again").exists()
+
+
 def test_printed_options_are_the_run_of_the_options(capsys, folder, monkeypatch):
     monkeypatch.chdir(folder)
     line = ["source", *OPTIONS.split()]
@@ -111,8 +145,11 @@ def test_pretraining_from_a_file_has_its_configuration(capsys, folder, monkeypat
     line = ("--settings", "run/settings.json", "-o", "again")
     train(capsys, *line, "--peak-flops", "1e9", command="pretrain")
     assert read_run(folder / "again") == expected
-    train(capsys, *line[:3], "longer", "--steps", "4", *line[4:], command="pretrain")
-    assert read_run(folder / "longer")[0]["steps"] == 4
+    train(capsys, *line[:3], "longer", "--steps", "14", *line[4:], command="pretrain")
+    longer = read_run(folder / "longer")[0]
+    assert (longer["steps"], longer["warmup_steps"], longer["dev_ratio"]) == (14, 1, 0.0)
+    settings = json.loads((folder / "run" / "settings.json").read_text())
+    assert set(settings["derived"]) == {"warmup_steps", "evaluate_every", "save_every", "log_every"}
 
 
 def test_resume_of_a_run_from_a_file_needs_no_file(capsys, folder):

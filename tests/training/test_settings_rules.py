@@ -94,6 +94,12 @@ def of_engine(**asked):
     return Engine(None, None, None, **asked)
 
 
+def test_lora_targets_are_a_text_or_a_list_of_names():
+    for targets in ("value, query", ["value", "query"], ("query", "value", "query")):
+        settings = FinetuningSettings(lora_rank=2, lora_targets=targets)
+        assert settings.lora_targets == "query,value"
+
+
 def in_a_run(function, *arguments, **needed):
     """The function of the user: nothing is written, and nothing heavy done, before the check."""
     return lambda **asked: function(*arguments, **(needed | {"output": "no/run"} | asked))

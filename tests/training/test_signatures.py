@@ -29,10 +29,11 @@ FIELDS = [*IN_RESUME, *RUN_OPTION_NAMES]
 CLASSES = (FinetuningSettings, PretrainingSettings, DistillationSettings, RunSettings, RunOptions)
 ENTRY = re.compile(r" {8}(\w+) \((.*)\): (.+)")
 KEPT_AS = {"tuple[str, ...]": "Sequence[str]", "tuple[int, ...]": "Sequence[int]"}
-GIVEN_AS = {  # settings that are kept as JSON, or by a name
+GIVEN_AS = {  # settings that are kept as JSON, by a name or as text
     "optimizer": "str | keras.optimizers.Optimizer",
     "schedule": "str | keras.optimizers.schedules.LearningRateSchedule",
     "class_weights": "str | Mapping[str, float] | None",
+    "lora_targets": "str | Sequence[str]",
     "loss": "str | keras.losses.Loss | Callable | None",
     "metrics": "Sequence[keras.metrics.Metric | Callable] | None",
 }

@@ -66,7 +66,7 @@ def finetune(
     head_learning_rate: float | None = None,
     layer_decay: float | None = None,
     lora_rank: int | None = None,
-    lora_targets: str = "query,value",
+    lora_targets: str | Sequence[str] = "query,value",
     lora_alpha: float | None = None,
     lora_dropout: float = 0.0,
     schedule: "str | keras.optimizers.schedules.LearningRateSchedule" = "linear",

@@ -85,10 +85,7 @@ class LabelledData:
 def read_labelled(request: Request) -> LabelledData:
     """Read the training and the dev data of a task."""
     task, settings, sources = request.task, request.settings, request.sources
-    for name in ("patience", "score", "metrics"):
-        if sources["dev"] is None and getattr(settings, name) is not None:
-            raise ValueError(f"{name} must go with dev data, got none: give dev, or leave it out")
-
+    settings.check_dev(sources["dev"] is not None)
     train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
     check_class_weights(settings.class_weights, labels)
     warn_of_records(train, dev)

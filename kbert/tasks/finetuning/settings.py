@@ -8,6 +8,7 @@ from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings, check_teacher
 from kbert.training.run_settings import RunSettings
+from kbert.training.setting_rules import KERAS_OPTIMIZER
 from kbert.training.user_objects import UserFunction, name_object
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     def __post_init__(self):
         if isinstance(self.optimizer, str) and self.optimizer != "adamw":
             raise ValueError(
-                "optimizer must be adamw, or one of Keras's optimizers from Python, such as "
-                f"keras.optimizers.Lamb(), got {self.optimizer!r}"
+                f"optimizer must be adamw, or {KERAS_OPTIMIZER.format('Lamb')}, got "
+                f"{self.optimizer!r}"
             )
         super().__post_init__()
         _ = self.columns
@@ -192,6 +193,14 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         for name in ("pooling", "scale", "margin", "dimensions"):
             if not task.trains_embeddings and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(f"{name} must be for the task embed, got {task.name}")
+
+    def check_dev(self, has_dev: bool) -> None:
+        """Raise a ValueError for a setting of evaluations without dev data."""
+        for name in ("patience", "score", "metrics"):
+            if not has_dev and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} must go with dev data, got none: give dev, or leave it out"
+                )
 
     def _check_loss(self, task: "Task") -> None:
         """Raise a ValueError for a loss that the task does not have."""

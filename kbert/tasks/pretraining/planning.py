@@ -30,6 +30,7 @@ from kbert.training.run_plan import (
     RunPlan,
     choose_variant,
     describe_models,
+    list_derived,
     list_paths,
     make_optimizer,
 )
@@ -52,9 +53,8 @@ class Corpus:
 
 def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
     """Plan the training of a model with the two losses of the paper, or with MLM alone."""
-    settings, sources = request.settings, request.sources
+    settings, sources = request.settings.complete(), request.sources
     batches, held_out = data.batches, data.held_out
-    # the settings have put their numbers for None
     assert settings.warmup_steps is not None and settings.evaluate_every is not None
 
     variant = GraphSpec(
@@ -79,6 +79,7 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
         title="Pretraining a BERT",
         settings=settings,
         recorded={**settings.as_dict(), "config": data.config.to_dict()},
+        derived=list_derived(request, settings),
         fingerprint={
             "train": batches.fingerprint,
             "dev": None if held_out is None else held_out.fingerprint,

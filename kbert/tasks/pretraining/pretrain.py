@@ -74,7 +74,7 @@ def pretrain(
     log_every: int | None = None,
     freeze: str | None = None,
     lora_rank: int | None = None,
-    lora_targets: str = "query,value",
+    lora_targets: str | Sequence[str] = "query,value",
     lora_alpha: float | None = None,
     lora_dropout: float = 0.0,
     devices: int | None = None,

@@ -13,7 +13,12 @@ from kbert.graph.config import BertConfig
 from kbert.graph.presets import get_config, is_preset
 from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.planning import Corpus, plan_pretraining
-from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits
+from kbert.tasks.pretraining.settings import (
+    PretrainingSettings,
+    check_dev,
+    check_fits,
+    check_init,
+)
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import Request, find_sources, pin_models
 
@@ -37,13 +42,7 @@ def request_pretraining(
     if run is None:
         sources = pin_models(sources)
     check_teacher(settings, sources.get("teacher") is not None)
-    for name in ("freeze", "lora_rank"):
-        value = getattr(settings, name)
-        if value is not None and not sources.get("init"):
-            raise ValueError(
-                f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
-                f"give init, or leave {name} out"
-            )
+    check_init(settings, bool(sources.get("init")))
     return Request(
         command=settings.command,
         settings=settings,
@@ -109,9 +108,8 @@ def open_batches(
     """
     shards, dev = open_shards(paths["shards"]), None
     share = settings.dev_ratio
+    check_dev(settings, paths.get("dev") is not None)
     if paths.get("dev") is not None:
-        if share:
-            raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
         dev = open_shards(paths["dev"])
         if dev.tokenizer.tokens != shards.tokenizer.tokens:
             raise ValueError(f"dev must have the vocabulary of {paths['shards']}, got another")

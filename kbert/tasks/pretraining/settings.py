@@ -1,7 +1,8 @@
 """Settings of a pretraining run: everything that its result depends on, except the data."""
 
+import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
@@ -68,22 +69,39 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     save_every: int | None = None
     log_every: int | None = None
 
-    def __post_init__(self):
-        super().__post_init__()
-        defaults = {
+    def complete(self) -> Self:
+        """Return the settings with numbers for None, which the number of steps gives."""
+        defaults: dict[str, Any] = {
             "warmup_steps": self._default_warmup(),
             "evaluate_every": max(1, self.steps // 10),
             "save_every": max(1, min(1000, self.steps // 10)),
             "log_every": -(-self.steps // 10_000),
         }
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing)
 
     def _default_warmup(self) -> int:
         if isinstance(self.schedule, dict):  # it has its own
             return 0
         return min(MOST_WARMUP, self.steps // 10)
+
+
+def check_init(settings: PretrainingSettings, has_init: bool) -> None:
+    """Raise a ValueError for settings of a trained part without a checkpoint to start from."""
+    for name in ("freeze", "lora_rank"):
+        value = getattr(settings, name)
+        if value is not None and not has_init:
+            raise ValueError(
+                f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
+                f"give init, or leave {name} out"
+            )
+
+
+def check_dev(settings: PretrainingSettings, has_dev: bool) -> None:
+    """Raise a ValueError for a share that is held out, beside dev data."""
+    share = settings.dev_ratio
+    if has_dev and share:
+        raise ValueError(f"dev and dev_ratio cannot go together: leave one out, got {share}")
 
 
 def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:

@@ -18,7 +18,7 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kbert.io import bounds, printable
@@ -61,6 +61,7 @@ _SETTINGS_FILE = js.fields(
         "fingerprint": js.OBJECT,
     },
     {
+        "derived": js.list_of(js.TEXT),
         "computation": js.whole(1, 2**31),
         "places": js.mapping_of(js.or_null(js.TEXT), "paths by name"),
         "keep_checkpoints": js.FLAG,
@@ -77,6 +78,8 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike, json: dict, chief: bool = True):
         self.path, self.task, self._id = Path(path), json["task"], json["run"]
         self.settings = json["settings"]  # all that the result depends on
+        # names of the settings that were not asked for; an older kbert did not write them
+        self.derived = json.get("derived", ["labels"])
         self.fingerprint = json["fingerprint"]  # all that its batches depend on
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
@@ -98,6 +101,7 @@ class RunFolder:
         settings: Mapping,
         fingerprint: Mapping,
         *,
+        derived: Sequence[str] = (),
         task: str = "pretrain",
         data_paths: Mapping | None = None,
         summary: Mapping | None = None,
@@ -111,7 +115,8 @@ class RunFolder:
         values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
         values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
         values |= {"data": as_json(summary or {}), "base": base_digest}
-        values |= {"settings": as_json(settings), "fingerprint": as_json(fingerprint)}
+        values |= {"settings": as_json(settings), "derived": list(derived)}
+        values |= {"fingerprint": as_json(fingerprint)}
         with lock_folder(path):
             refuse_used(path)  # by another process that started in it just now
             # the first file: if the process is killed before, the folder still counts as empty
