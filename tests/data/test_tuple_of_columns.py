@@ -172,10 +172,23 @@ def test_weights_in_a_dict_are_read():
     assert [record.weight for record in records] == WEIGHTS
 
 
-def test_repeated_second_texts_with_numbers_are_read_from_a_dict():
-    columns = {"text": MANY, "pair": CLASSES, "label": [1, 0, 0, 1] * 6 + [1, 1]}
-    found = read("classify", columns)
-    assert found[:2] == [("a cat", "1", "good"), ("the dog", "0", "bad")]
+@pytest.mark.parametrize("kind", [int, float])
+def test_repeated_second_texts_with_numbers_are_read_where_they_are_named_or_in_pairs(kind):
+    labels = [kind(label) for label in [1, 0, 0, 1] * 6 + [1, 1]]
+    pairs = list(zip(MANY, CLASSES, strict=True))
+    for data in (
+        {"text": MANY, "pair": CLASSES, "label": labels},
+        (pairs, labels),
+        list(zip(pairs, labels, strict=True)),
+    ):
+        found = read("classify", data)
+        assert found[:2] == [("a cat", "1", "good"), ("the dog", "0", "bad")]
+
+
+def test_repeated_second_texts_are_read_where_the_labels_are_known():
+    known = ColumnOptions(known_labels=("1", "2"))
+    columns = MANY, CLASSES, [int(weight) for weight in WEIGHTS]
+    assert len(records_of(task_of("classify"), columns, "dev", columns=known)) == len(MANY)
 
 
 @pytest.mark.parametrize("count", [2, 26])

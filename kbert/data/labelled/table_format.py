@@ -62,7 +62,8 @@ class TableLayout:
         columns: those that are read.
         has_header: whether a file has a header; None: each row names its columns.
         class_names: names of the classes that a column of labels numbers; None: unknown.
-        is_of_tuples: whether the rows are tuples in memory, whose columns kbert named.
+        is_of_tuples: whether the rows are tuples in memory with a cell for each column, without
+            names: (text, second text, label), and not ((text, second text), label).
     """
 
     names: Sequence

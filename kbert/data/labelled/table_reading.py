@@ -180,15 +180,15 @@ def _divide_objects(
         if named is None:
             raise ValueError(f"{location}: {table_format.expected_row}, got {row!r:.60}")
         names, cells = tuple(named[0]), named[1]
-        is_dict = isinstance(row, dict)
-        if (is_dict, *names) not in layouts:
-            if is_dict:
+        is_tuple = isinstance(row, list) and len(row) == len(cells)
+        if (is_tuple, *names) not in layouts:
+            if isinstance(row, dict):
                 check_unique([str(name) for name in names], location)
             layout = _name_columns(names, location, table_format, options, classes=classes)
-            layout = dataclasses.replace(layout, is_of_tuples=not is_dict)
-            layouts[is_dict, *names] = layout
+            layout = dataclasses.replace(layout, is_of_tuples=is_tuple)
+            layouts[is_tuple, *names] = layout
             _warn_of_other_columns(layout.columns.name(layout.names), read, location)
-        yield TableRow(location, layouts[is_dict, *names], cells)
+        yield TableRow(location, layouts[is_tuple, *names], cells)
 
 
 def _warn_of_other_columns(columns: dict, read: list[dict], location: str) -> None:

@@ -180,8 +180,18 @@ def refuse_weight(row: TableRow, *, labels_are_classes: bool = True) -> None:
         raise ValueError(f"{row.location}: {_describe_weights(f'{last} after {second!r:.40}')}")
 
 
-def refuse_weights(records: Sequence[Labelled], layout: TableLayout, labels: Sequence[str]) -> None:
-    """Raise a ValueError for tuples whose second texts repeat, as labels do, before numbers."""
+def refuse_weights(
+    records: Sequence[Labelled],
+    labels: Sequence[str],
+    layout: TableLayout,
+    options: ColumnOptions,
+) -> None:
+    """Raise a ValueError for tuples whose second texts repeat, as labels do, before numbers.
+
+    If the labels are known, as a model's are, weights are refused as unknown labels.
+    """
+    if options.known_labels or options.text_pair is not None:
+        return
     seconds = [record.pair for record in records]
     different = len(set(seconds))
     if not layout.is_of_tuples or None in seconds or not 2 <= different <= len(seconds) / 2:

@@ -92,7 +92,7 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
             if record.label in whole and record.label not in options.known_labels:
                 records[index] = record._replace(label=record.label.partition(".")[0])
     labels_in_order = [record.label for record in records]
-    refuse_weights(records, layout, labels_in_order)
+    refuse_weights(records, labels_in_order, layout, options)
     check_repeated_labels(records, labels_in_order, layout, options)
 
 
@@ -175,7 +175,7 @@ def finish_label_sets(
     records.labels = all_names or records.labels
 
     labels = [label for record in records for label in record.label]
-    refuse_weights(records, layout, labels)
+    refuse_weights(records, labels, layout, options)
     check_repeated_labels(records, labels, layout, options)
 
 
