@@ -34,7 +34,9 @@ def _old_names() -> str:
     """A line for each old name of a function's argument or a command's option."""
     lines = []
     for name in sorted(kbert.__all__):
-        for old, new in getattr(getattr(kbert, name), "old_names", {}).items():
+        function = getattr(kbert, name)
+        old_names = getattr(function, "old_names", {}) | getattr(function, "old_settings", {})
+        for old, new in old_names.items():
             lines.append((f"`kbert.{name}(…, {old}=)`", f"`{new}=`"))
     for name in sorted(cli.commands):
         for param in cli.commands[name].params:

@@ -82,7 +82,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx, args):
         if not ctx.resilient_parsing:  # as where the shell completes a line
-            self._name_new_options(args)
+            self._name_new_options(ctx, args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
@@ -95,14 +95,22 @@ class Command(click.Command):
                 raise click.BadParameter(text, error.ctx, error.param) from None
             raise
 
-    def _name_new_options(self, args: list[str]) -> None:
-        """Say on stderr what the options of older releases are called now."""
+    def _name_new_options(self, ctx, args: list[str]) -> None:
+        """Say on stderr what the options of older releases are called now.
+
+        Raise a UsageError for an option by both of its names.
+        """
         options = [param for param in self.params if isinstance(param, Option) and param.old]
         end = args.index("--") if "--" in args else None
         names = [arg.partition("=")[0] for arg in args[:end]]
         for option in options:
             if option.old in names:
                 new = max(option.opts, key=len)
+                if not set(option.opts).isdisjoint(names):
+                    raise click.UsageError(
+                        f"got both {new} and {option.old}, its old name: leave {option.old} out",
+                        ctx,
+                    )
                 click.echo(f"kbert: the option {option.old} is called {new} now", err=True)
 
     @property

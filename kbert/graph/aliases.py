@@ -115,6 +115,10 @@ def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **rename_options(function_name, options, names))
         return function(*args, **options)
 
+    old_names = table()["old setting"].items()
+    call.old_settings = {  # type: ignore[attr-defined]  # the documentation lists them
+        old: new for old, new in old_names if new in names
+    }
     return call
 
 
@@ -127,13 +131,15 @@ def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P,
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function_name, reported = function.__qualname__.removesuffix(".__init__"), set()
+        names = list(inspect.signature(function).parameters)
 
         @wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> R:
+            by_position = names[: len(args)]
             for old, new in new_names.items():
                 if old not in options:
                     continue
-                if new in options:
+                if new in options or new in by_position:
                     raise TypeError(
                         f"{function_name} got both {new} and {old}, its old name: leave {old} out"
                     )

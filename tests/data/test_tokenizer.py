@@ -3,6 +3,7 @@
 import json
 import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -229,3 +230,9 @@ print(tokenizer.encode_batch(["the dogs"]).token_ids.tolist(), tokenizer.decode(
 print(sorted({{"keras", "tensorflow", "jax", "torch", "transformers"}} & set(sys.modules)))
 """
     assert run_python(code).stdout.splitlines() == ["[[3, 6, 7, 8, 4]] the dogs", "[]"]
+
+
+@pytest.mark.parametrize("vocabulary", ["vocab.txt", Path("vocab.txt"), ["[PAD]", "a"]])
+def test_a_tokenizer_of_a_path_or_tokens_names_from_vocab(vocabulary):
+    with pytest.raises(TypeError, match="from_vocab"):
+        Tokenizer(vocabulary)

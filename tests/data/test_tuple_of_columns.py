@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kbert
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.tasks.finetuning.task import records_of, task_of
 
 TEXTS = ["a cat sat", "the dog, red", "a big café", "a mat", "the cat"]
@@ -41,7 +42,6 @@ def pairs():
         ("multilabel", (TEXTS, np.eye(5, 3, dtype=int))),
         ("tag", (WORDS, TAGS)),
         ("embed", (TEXTS, NUMBERS)),
-        ("embed", (TEXTS, PAIRS)),
         ("embed", (TEXTS, PAIRS, SCORES)),
     ],
 )
@@ -51,6 +51,11 @@ def test_columns_give_the_records_of_their_rows(task, columns, count):
     rows = [tuple(row) for row in zip(*columns, strict=True)]
     found = read(task, columns)
     assert found == read(task, rows) and len(found) == count
+
+
+def test_long_columns_of_texts_are_pairs_to_embed():
+    columns = TEXTS * 5, PAIRS * 5
+    assert read("embed", columns) == read("embed", list(zip(*columns, strict=True)))
 
 
 def test_pairs_with_scores_come_apart():
@@ -104,6 +109,8 @@ def test_two_or_three_examples_are_columns_where_they_cannot_be_rows(task, colum
         ("tag", ([["a", "b"], ["c", "d"]], [["O", "O"], ["O", "O"]])),
         ("embed", (["a", "b"], ["c", "d"])),
         ("embed", (tuple(TEXTS), tuple(PAIRS))),
+        ("embed", (["anchor", "similar", "other", "else"], ["query", "answer", "no", "none"])),
+        ("embed", tuple([f"{n} {part}" for n in range(12)] for part in "ab")),
     ],
 )
 def test_what_may_be_rows_or_columns_is_refused_with_both_ways(task, data):
@@ -130,3 +137,62 @@ def test_texts_in_a_tuple_are_no_columns(data):
 def test_a_wrong_label_is_named_with_its_place():
     with pytest.raises(ValueError, match=r'^train\[3\]: "label"'):
         read("classify", (TEXTS, [1, 0, 1, None, 0]))
+
+
+MANY, CLASSES = ["a cat", "the dog"] * 13, ["good", "bad"] * 13
+WEIGHTS = [1.0, 2.0, 2.0, 1.0] * 6 + [1.0, 1.0]  # with both weights for each class
+
+
+@pytest.mark.parametrize("as_rows", [False, True])
+@pytest.mark.parametrize(
+    ("task", "columns"),
+    [
+        ("classify", (MANY, CLASSES, WEIGHTS)),
+        ("classify", (MANY, CLASSES, [int(weight) for weight in WEIGHTS])),
+        ("classify", (MANY, np.array(CLASSES), np.array(WEIGHTS, "float32"))),
+        ("classify", (MANY[:2], CLASSES[:2], WEIGHTS[:2])),
+        ("classify", (TEXTS, NUMBERS, SCORES)),
+        ("regress", (TEXTS, SCORES, SCORES)),
+        ("multilabel", (TEXTS, SETS, SCORES)),
+        ("multilabel", (MANY, CLASSES, WEIGHTS)),
+    ],
+)
+def test_weights_after_labels_are_refused_as_in_keras(task, columns, as_rows):
+    """Else labels would be second texts, and weights labels."""
+    data = list(zip(*columns, strict=True)) if as_rows else columns
+    with pytest.raises(ValueError, match=r"^train.*'weight'.*sample_weight_column") as refused:
+        read(task, data)
+    assert "\n" not in str(refused.value)
+
+
+def test_weights_in_a_dict_are_read():
+    columns = {"text": MANY, "label": CLASSES, "weight": WEIGHTS}
+    task = task_of("classify")
+    records = records_of(task, columns, "train", columns=ColumnOptions(weight="weight"))
+    assert [record.weight for record in records] == WEIGHTS
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_repeated_second_texts_with_numbers_are_read_where_they_are_named_or_in_pairs(kind):
+    labels = [kind(label) for label in [1, 0, 0, 1] * 6 + [1, 1]]
+    pairs = list(zip(MANY, CLASSES, strict=True))
+    for data in (
+        {"text": MANY, "pair": CLASSES, "label": labels},
+        (pairs, labels),
+        list(zip(pairs, labels, strict=True)),
+    ):
+        found = read("classify", data)
+        assert found[:2] == [("a cat", "1", "good"), ("the dog", "0", "bad")]
+
+
+def test_repeated_second_texts_are_read_where_the_labels_are_known():
+    known = ColumnOptions(known_labels=("1", "2"))
+    columns = MANY, CLASSES, [int(weight) for weight in WEIGHTS]
+    assert len(records_of(task_of("classify"), columns, "dev", columns=known)) == len(MANY)
+
+
+@pytest.mark.parametrize("count", [2, 26])
+def test_columns_in_an_inner_tuple_are_refused(count):
+    data = ((MANY[:count], CLASSES[::-1][:count]), CLASSES[:count])
+    with pytest.raises(ValueError, match=r"^train.*\(texts, second_texts, labels\)"):
+        read("classify", data)

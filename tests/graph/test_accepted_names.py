@@ -7,11 +7,12 @@ import click
 import numpy as np
 import pytest
 from helpers.command_line import kbert as run
+from helpers.sizes import ROOT
 
 import kbert
 from kbert.cli.command import Option
 from kbert.cli.main import cli
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import accept_old_names, table
 
 RENAMED = {
     (name, old): new
@@ -124,3 +125,36 @@ def test_error_of_an_old_option_names_the_new_one(capsys):
 def test_text_after_two_hyphens_is_no_option(capsys):
     done = run(capsys, "search", "none", "query", "--", "--vectors")
     assert done.status == 2 and "is called" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("account", ["--lora", "2", "--lora-rank", "4"]),
+        ("account", ["--lora-rank=4", "--lora=2"]),
+        ("plan", ["--peak", "9T", "--peak-flops", "9T"]),
+    ],
+)
+def test_both_names_of_an_option_are_refused(capsys, command, options):
+    done = run(capsys, command, "base", *options)
+    old, new = sorted({option.partition("=")[0] for option in options if "--" in option}, key=len)
+    assert done.status == 2 and old in done.err and new in done.err and not done.out
+
+
+def test_old_name_with_the_new_one_by_position_is_refused():
+    with pytest.raises(TypeError, match="both source and path"):
+        kbert.inspect("nowhere", path="nowhere")
+
+
+@pytest.mark.parametrize("function", ["finetune", "pretrain", "account", "plan"])
+def test_page_lists_the_old_settings_that_python_accepts(function, caplog):
+    """Each is given to the function, which answers it by its new name."""
+    page = (ROOT / "docs/reference/aliases.md").read_text(encoding="utf-8")
+    parameters = inspect.signature(getattr(kbert, function)).parameters
+    accepted = {old: new for old, new in table()["old setting"].items() if new in parameters}
+    assert accepted
+    for old, new in accepted.items():
+        assert f"| `kbert.{function}(…, {old}=)` | `{new}=` |" in page
+        with pytest.raises((TypeError, ValueError, OSError)):
+            getattr(kbert, function)("nowhere", **{old: object()})
+        assert f"{old} is now called {new}" in caplog.text

@@ -10,6 +10,8 @@ from helpers.labelled_texts import QUIET, SETTINGS, read_texts, tune
 from helpers.small_berts import change_weights, small_bert
 
 import kbert
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.tasks.finetuning.task import records_of, task_of
 
 NAMES = ("sad", "glad", "mad")  # in no alphabetical order, as many checkpoints have them
 STILL = {"epochs": 1, "batch_size": 12, "learning_rate": 1e-12, "seed": 4} | QUIET
@@ -279,6 +281,24 @@ def test_run_without_a_header_reads_a_file_with_one_by_its_names(labelled, tmp_p
     data.write_text("body\tmood\n" + (labelled / "dev.tsv").read_text())
     named = {"text_column": "body", "label_column": "mood"}
     assert kbert.evaluate(done.folder, "classify", data, **named) == expected
+
+    rows = [
+        {"text": text, "label": label}
+        for text, label in zip(*read_texts(labelled / "dev.tsv"), strict=True)
+    ]
+    lines = tmp_path / "c.jsonl"
+    lines.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert kbert.evaluate(done.folder, "classify", lines) == expected
+
+
+@pytest.mark.parametrize("no_header", [False, True])
+def test_numbers_of_columns_are_advised_only_without_no_header(tmp_path, no_header):
+    data = tmp_path / "a.jsonl"
+    data.write_text('{"text": "a cat", "label": "good"}\n')
+    options = ColumnOptions("1", label="2", no_header=no_header)
+    with pytest.raises(ValueError, match="no column '1'") as refused:
+        records_of(task_of("classify"), data, columns=options)
+    assert ("no-header" in str(refused.value)) != no_header
 
 
 def test_run_on_pairs_says_so_where_it_gets_single_texts(labelled, tmp_path, caplog, capsys):

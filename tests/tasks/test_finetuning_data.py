@@ -26,7 +26,7 @@ from kbert.graph.names import (
 )
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.training import TASK as CLASSIFY
-from kbert.tasks.finetuning.task import read_data, task_of
+from kbert.tasks.finetuning.task import read_data, records_of, task_of
 
 COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
 STEPS = 4
@@ -84,8 +84,13 @@ READ = {  # file, content, (text, label, second text) of each record, lines
     "pairs of csv": ("some.CSV", "a\tb,c,1", [("a\tb", "1", "c")], [1]),
     "jsonl": (
         "a.jsonl",
-        '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n',
-        *([("a cat", "2", None), ("a\nc", "2", "b")], [1, 3]),
+        '{"text": "a cat", "label": 2}\n\n{"label": "2", "text": "a\\nc"}\n',
+        *([("a cat", "2", None), ("a\nc", "2", None)], [1, 3]),
+    ),
+    "pairs of jsonl": (
+        "a.jsonl",
+        '{"text": "a cat", "label": 2, "pair": "c"}\n{"label": "2", "pair": " b ", "text": "a"}\n',
+        *([("a cat", "2", "c"), ("a", "2", "b")], [1, 2]),
     ),
 }
 
@@ -186,6 +191,26 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
     assert [line for line in said if "ignored" in line] == [
         f"{file}, line 1: these columns are ignored: {ignored}"
     ]
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "multilabel"])
+@pytest.mark.parametrize("pair", [None, "a dog"])
+def test_pair_among_single_texts_is_refused_with_file_and_line(write, task, pair):
+    rows = [{"text": "a cat", "pair": pair, "label": "1"}] * 2
+    rows.append({"text": "a cat", "label": "1"} | ({} if pair else {"pair": "a dog"}))
+    path = write("\n".join(map(json.dumps, rows)) + "\n", "a.jsonl")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 3: expected a .* before"):
+        records_of(task_of(task), path)
+
+
+def test_rows_with_other_columns_are_logged_once(caplog):
+    rows = [{"text": "a", "label": 1}, {"label": 0, "text": "c"}]
+    assert len(CLASSIFY.read(rows)) == 2 and not caplog.records
+    rows += [{"sentence": "b", "label": 0}, {"review": "d", "class": 1}]
+    assert len(CLASSIFY.read(rows)) == 4
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert "[2]" in line and "sentence" in line and "text" in line
 
 
 def test_columns_of_rows_can_be_named():

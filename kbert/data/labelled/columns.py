@@ -97,7 +97,7 @@ class ColumnOptions:
         roles = {"text": self.text, "pair": self.text_pair, "label": self.label}
         for role, name in (roles | {"weight": self.weight}).items():
             if name is not None:
-                indices[role] = _index_of(name, header, location)
+                indices[role] = self._find(name, header, location)
         hidden = {*_TEXT_NAMES} if self.text is not None else set()
         if self.label is not None or self.labels:
             hidden |= {*LABELS, *MORE_LABELS}
@@ -110,7 +110,7 @@ class ColumnOptions:
 
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
-        return tuple(_index_of(name, header, location) for name in self.labels)
+        return tuple(self._find(name, header, location) for name in self.labels)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
         """Return the header with the columns of 0 and 1 named as the user writes them."""
@@ -119,14 +119,15 @@ class ColumnOptions:
             names[index] = name
         return names
 
-
-def _index_of(name: str, header: Sequence[str], location: str) -> int:
-    names = [str(column).strip().lower() for column in header]
-    if name.strip().lower() not in names:
-        listed = ", ".join(map(str, header))[:80]
-        hint = ": give numbers with --no-header (no_header=True)" * name.isdecimal()
-        raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
-    return names.index(name.strip().lower())
+    def _find(self, name: str, header: Sequence[str], location: str) -> int:
+        """Return the index of a column; a ValueError if the header lacks it."""
+        names = [str(column).strip().lower() for column in header]
+        if name.strip().lower() not in names:
+            listed = ", ".join(map(str, header))[:80]
+            is_number = name.isdecimal() and not self.no_header
+            hint = ": give numbers with --no-header (no_header=True)" if is_number else ""
+            raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
+        return names.index(name.strip().lower())
 
 
 NO_OPTIONS = ColumnOptions()

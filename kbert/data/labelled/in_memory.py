@@ -11,7 +11,6 @@ from typing import Any
 Rows = Iterable | Sized  # a pyarrow table is no Iterable
 
 _LISTING = ("numpy", "to_list", "tolist")  # TensorFlow's and torch's; ragged ones; NumPy's
-_MOST_CELLS = 3  # of a row in a list: text, second text, label
 _EXPECTED = (
     "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "
     "tf.data data set"
@@ -50,24 +49,26 @@ def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
             yield location, plain(record, location)
 
 
-def join_columns(data, name: str, is_row: Callable[[list], bool]):
+def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: int):
     """Return the rows of a tuple of columns, such as (texts, labels); other data unchanged.
 
     Two or three lists, arrays or pandas Series in a tuple are columns, unless the task can read
-    each of them as a row, which `is_row` says. Lists of more than three cells are columns even
-    then. Pairs in the first column come apart if the task reads them so, as in ([(text, text), …],
-    scores).
+    each of them as a row, which `is_row` says. Lists of more than `most_cells` cells are columns
+    even then. Pairs in the first column come apart if the task reads them so, as in
+    ([(text, text), …], scores).
 
     Raises:
-        ValueError: columns of different lengths, or a tuple that may hold rows or columns.
+        ValueError: columns of different lengths, or in a tuple of their own; a tuple that may hold
+            rows or columns.
     """
     if type(data) is not tuple or len(data) not in (2, 3) or not all(map(_is_column, data)):
         return data
+    _refuse_inner_columns(data, name, is_row)
     columns = [plain(list(column), name) for column in data]
     lengths = [len(column) for column in columns]
     are_rows = all(map(is_row, columns))
     has_tuples = any(isinstance(column, tuple) for column in data)
-    may_be_rows = max(lengths) <= _MOST_CELLS or has_tuples
+    may_be_rows = max(lengths) <= most_cells or has_tuples
 
     if len(set(lengths)) > 1:
         if are_rows or has_tuples:
@@ -87,6 +88,27 @@ def join_columns(data, name: str, is_row: Callable[[list], bool]):
             "list of the rows, or a dict of the columns such as {'text': […], 'label': […]}"
         )
     return rows if are_columns else data
+
+
+def _refuse_inner_columns(data: tuple, name: str, is_row: Callable[[list], bool]) -> None:
+    """Raise a ValueError for ((texts, second texts), labels), which may also be two pairs."""
+    texts, *others = data
+    if len(others) != 1 or not _is_tuple_of_lists(texts) or _is_tuple_of_lists(others[0]):
+        return
+    columns = [plain(list(column), name) for column in (*texts, others[0])]
+    rows = [list(row) for row in zip(*columns, strict=False)]
+    if len(texts) == 2 and rows and is_row(rows[0]):
+        raise ValueError(
+            f"{name} must have each column by itself where it is a tuple of columns, got a tuple "
+            "of two lists as its first column: give (texts, second_texts, labels)"
+        )
+
+
+def _is_tuple_of_lists(values) -> bool:
+    """Return whether values are a tuple of lists, arrays or Series."""
+    return type(values) is tuple and all(
+        _is_column(column) and not isinstance(column, tuple) for column in values
+    )
 
 
 def _is_column(values) -> bool:

@@ -62,12 +62,15 @@ class TableLayout:
         columns: those that are read.
         has_header: whether a file has a header; None: each row names its columns.
         class_names: names of the classes that a column of labels numbers; None: unknown.
+        is_of_tuples: whether the rows are tuples in memory with a cell for each column, without
+            names: (text, second text, label), and not ((text, second text), label).
     """
 
     names: Sequence
     columns: Columns
     has_header: bool | None = None
     class_names: tuple[str, ...] | None = None
+    is_of_tuples: bool = False
 
     @functools.cached_property
     def titles(self) -> list[str]:
@@ -135,6 +138,7 @@ class TableFormat:
             wrong. The layout is `NO_COLUMNS` if all rows were records already.
         divide_text: yields the rows of a text file in which a line is not a row; else None.
         way_to_name: how to name columns, for errors.
+        most_cells: number of cells up to which a list in a tuple may be a row, not a column.
     """
 
     record: type
@@ -151,3 +155,4 @@ class TableFormat:
     finish: Callable[[LabelledRecords, TableLayout, ColumnOptions], None] = keep
     divide_text: Callable[[Path, ColumnOptions], Iterator[TableRow]] | None = None
     way_to_name: str = WAY_TO_NAME
+    most_cells: int = 3  # text, second text, label

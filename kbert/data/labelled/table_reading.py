@@ -4,7 +4,9 @@ A table is a file (.tsv, .csv, .jsonl, Parquet) or rows in memory. A
 `kbert.data.labelled.table_format.TableFormat` says what its rows hold.
 """
 
+import dataclasses
 import functools
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,7 +122,8 @@ def _open_table(
 ) -> Iterator[TableRow]:
     """Return the rows of a file or of data in memory, each with its columns."""
     if not isinstance(data, (str, os.PathLike)):
-        joined = join_columns(data, name, functools.partial(_is_row, table_format, options))
+        is_row = functools.partial(_is_row, table_format, options)
+        joined = join_columns(data, name, is_row, table_format.most_cells)
         objects = iterate_records(joined, name)
         return _divide_objects(objects, table_format, options, _find_classes(data))
     if is_parquet(data):
@@ -162,8 +165,12 @@ def _divide_objects(
     options: ColumnOptions,
     classes: Classes,
 ) -> Iterator[TableRow]:
-    """Yield the rows of objects, each with the names of its columns, or a record."""
+    """Yield the rows of objects, each with the names of its columns, or a record.
+
+    Log the first row in which other columns are read than in the rows before.
+    """
     layouts: dict[tuple, TableLayout] = {}
+    read: list[dict] = []
     for location, row in objects:
         if isinstance(row, table_format.record):
             yield TableRow(location, record=row)
@@ -173,11 +180,32 @@ def _divide_objects(
         if named is None:
             raise ValueError(f"{location}: {table_format.expected_row}, got {row!r:.60}")
         names, cells = tuple(named[0]), named[1]
-        if names not in layouts:
+        is_tuple = isinstance(row, list) and len(row) == len(cells)
+        if (is_tuple, *names) not in layouts:
             if isinstance(row, dict):
                 check_unique([str(name) for name in names], location)
-            layouts[names] = _name_columns(names, location, table_format, options, classes=classes)
-        yield TableRow(location, layouts[names], cells)
+            layout = _name_columns(names, location, table_format, options, classes=classes)
+            layout = dataclasses.replace(layout, is_of_tuples=is_tuple)
+            layouts[is_tuple, *names] = layout
+            _warn_of_other_columns(layout.columns.name(layout.names), read, location)
+        yield TableRow(location, layouts[is_tuple, *names], cells)
+
+
+def _warn_of_other_columns(columns: dict, read: list[dict], location: str) -> None:
+    """Log the first columns that differ from those read before, which are in `read`."""
+    if len(read) == 1 and columns != read[0]:
+        _logger.warning(
+            "%s: rows have different columns: here %s, before %s",
+            *(location, _list_columns(columns), _list_columns(read[0])),
+        )
+    if columns not in read:
+        read.append(columns)
+
+
+def _list_columns(columns: dict) -> str:
+    """Return the names of the columns that are read."""
+    names = [name if isinstance(name, list) else [name] for name in columns.values()]
+    return ", ".join(itertools.chain.from_iterable(names))[:80]
 
 
 def _name_columns(

@@ -44,6 +44,9 @@ class Tokenizer(Answering):
     Args:
         vocabulary: the tokens and the normalization rules.
 
+    Raises:
+        TypeError: a path or a list of tokens, which `from_vocab` takes.
+
     Attributes:
         tokens: every token, by id.
         vocab_size: number of tokens.
@@ -56,6 +59,12 @@ class Tokenizer(Answering):
     """
 
     def __init__(self, vocabulary: Vocabulary | Subwords):
+        if not isinstance(vocabulary, (Vocabulary, Subwords)):
+            raise TypeError(
+                f"Tokenizer must get a Vocabulary, got {type(vocabulary).__name__}: "
+                "kbert.Tokenizer.from_vocab(vocab, lowercase=True) takes a vocab.txt or a list of "
+                "tokens, kbert.Tokenizer.load(path) a folder or a file"
+            )
         self.vocabulary = vocabulary
         self.lowercase = vocabulary.lowercase
         self.max_length = vocabulary.max_length

@@ -22,7 +22,7 @@ from kbert.data.labelled.columns import (
     ColumnOptions,
 )
 from kbert.data.labelled.in_memory import text_of
-from kbert.data.labelled.table_format import Columns, TableRow
+from kbert.data.labelled.table_format import Columns, TableLayout, TableRow
 from kbert.data.labelled.text_lines import Row, is_comma_separated
 from kbert.io.wording import data_of
 from kbert.tasks.classification.label_sets import read_flag
@@ -164,6 +164,50 @@ def name_cells(row) -> tuple[Sequence, Sequence] | None:
         case [text, label]:
             return ("text", "label"), [text, label]
     return None
+
+
+def refuse_weight(row: TableRow, *, labels_are_classes: bool = True) -> None:
+    """Raise a ValueError for (text, label, weight), as Keras has it, in place of two texts.
+
+    A tuple's second cell is then no text, or the last one, the number of a class, is a float.
+    """
+    if not row.layout.is_of_tuples or len(row.layout.columns.texts) < 2:
+        return
+    _, second, last = row.cells
+    if isinstance(last, str) or parse_number(last) is None:
+        return
+    if not isinstance(second, str) or (labels_are_classes and isinstance(last, float)):
+        raise ValueError(f"{row.location}: {_describe_weights(f'{last} after {second!r:.40}')}")
+
+
+def refuse_weights(
+    records: Sequence[Labelled],
+    labels: Sequence[str],
+    layout: TableLayout,
+    options: ColumnOptions,
+) -> None:
+    """Raise a ValueError for tuples whose second texts repeat, as labels do, before numbers.
+
+    If the labels are known, as a model's are, weights are refused as unknown labels.
+    """
+    if options.known_labels or options.text_pair is not None:
+        return
+    seconds = [record.pair for record in records]
+    different = len(set(seconds))
+    if not layout.is_of_tuples or None in seconds or not 2 <= different <= len(seconds) / 2:
+        return
+    if all(parse_number(label) is not None for label in labels):
+        got = f"{different} different second texts in {len(seconds):,} examples, before numbers"
+        raise ValueError(f"{data_of(records[0].location)}: {_describe_weights(got)}")
+
+
+def _describe_weights(got: str) -> str:
+    return (
+        f"a tuple of three must be texts, second texts, labels, got {got}. If the numbers are "
+        "weights, give a dict {'text': …, 'label': …, 'weight': …} and "
+        "sample_weight_column='weight'. If they are labels, give whole numbers in a dict "
+        "{'text': …, 'pair': …, 'label': …}"
+    )
 
 
 def has_no_consensus(row: TableRow) -> bool:

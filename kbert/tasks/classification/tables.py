@@ -27,6 +27,8 @@ from kbert.tasks.classification.reading import (
     read_flags,
     read_texts,
     read_weight,
+    refuse_weight,
+    refuse_weights,
 )
 
 _FEW = 10  # examples: so few may have a label of their own each
@@ -43,6 +45,7 @@ def make_classified(row: TableRow) -> Labelled | None:
     """Return a text with its label: a text, a whole number or a truth value."""
     if has_no_consensus(row):
         return None
+    refuse_weight(row)
     text, pair = read_texts(row)
     label = _read_one_flag(row) if row.layout.columns.labels else _read_class(row)
     return Labelled(text, label, pair, row.location, read_weight(row))
@@ -88,7 +91,9 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
         for index, record in enumerate(records):
             if record.label in whole and record.label not in options.known_labels:
                 records[index] = record._replace(label=record.label.partition(".")[0])
-    check_repeated_labels(records, [record.label for record in records], layout, options)
+    labels_in_order = [record.label for record in records]
+    refuse_weights(records, labels_in_order, layout, options)
+    check_repeated_labels(records, labels_in_order, layout, options)
 
 
 # A number per text
@@ -98,6 +103,7 @@ def make_numbered(row: TableRow) -> Labelled | None:
     """Return a text with the number to predict."""
     if has_no_consensus(row):
         return None
+    refuse_weight(row, labels_are_classes=False)
     text, pair = read_texts(row)
     return Labelled(text, _read_number(row), pair, row.location, read_weight(row))
 
@@ -138,6 +144,7 @@ def make_with_cell(row: TableRow) -> Labelled | None:
     """Return a text with its labels, or the cell: only all cells show how labels are written."""
     if has_no_consensus(row):
         return None
+    refuse_weight(row)
     text, pair = read_texts(row)
     column = row.layout.columns.label
     if column is None:
@@ -168,6 +175,7 @@ def finish_label_sets(
     records.labels = all_names or records.labels
 
     labels = [label for record in records for label in record.label]
+    refuse_weights(records, labels, layout, options)
     check_repeated_labels(records, labels, layout, options)
 
 
@@ -190,7 +198,17 @@ def has_known_label(cell: str, known_labels: Collection[str]) -> bool:
     return not {cell, *split_text(cell)}.isdisjoint(known_labels)
 
 
-# What classes and sets of them share
+# What the tables share
+
+
+def check_texts(record: Labelled, first: Labelled, location: str) -> None:
+    """Raise a ValueError for a pair of texts among single texts, or the reverse."""
+    if (record.pair is None) != (first.pair is None):
+        kinds = ["a pair of texts", "a single text"]
+        before, got = kinds if record.pair is None else reversed(kinds)
+        raise ValueError(
+            f"{location}: expected {before} as before, got {got}: leave one of the two kinds out"
+        )
 
 
 def _name_label_columns(layout: TableLayout) -> tuple[str, ...]:
@@ -239,6 +257,7 @@ CLASSES = TableFormat(
     name_cells=name_cells,
     make_record=make_classified,
     left_out="their gold_label is '-' (no consensus)",
+    check_record=check_texts,
     finish=finish_classes,
     way_to_name=WAY_TO_NAME_LABELS,
 )

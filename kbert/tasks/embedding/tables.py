@@ -29,6 +29,7 @@ _LABELS = tuple(name for name in (*LABELS, *MORE_LABELS) if name not in _SCORES)
 _NAMES = frozenset({*_FIRST, *_SECOND, *_SCORES, *_LABELS, *NUMBERS, *_NEGATIVES})
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 _FEW = 20  # second texts for each of which there are so many lines: labels, it seems
+_MOST_CELLS = 12  # of a row in a tuple: anchor, positive and 10 negatives
 _EXPECTED = (
     "expected two texts (a pair), three or more (the further ones are negatives), two texts and a "
     "score, or a text and its label"
@@ -215,4 +216,5 @@ TEXT_RECORDS = TableFormat(
     is_label=is_number,
     check_record=check_kind,
     finish=warn_of_labels,
+    most_cells=_MOST_CELLS,
 )

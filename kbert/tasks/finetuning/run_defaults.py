@@ -9,6 +9,8 @@ from typing import Any
 
 from kbert.checkpoints import run_models
 from kbert.data.labelled.in_memory import iterate_records
+from kbert.data.labelled.parquet_file import is_parquet
+from kbert.data.labelled.text_lines import has_json_lines
 from kbert.tasks.finetuning.settings import COLUMNS, FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training.run.run_folder import RunFolder
@@ -46,13 +48,23 @@ def peek_names(data, run: RunFolder | None) -> tuple[Any, list[str] | None]:
     return data, [str(name) for name in row] if isinstance(row, dict) else []
 
 
+def names_columns_in_rows(data) -> bool:
+    """Return whether data are a file whose rows name their columns: JSON lines or Parquet."""
+    is_path = isinstance(data, (str, os.PathLike))
+    return is_path and (has_json_lines(Path(data)) or is_parquet(data))
+
+
 def complete_options(
-    run: RunFolder | None, task: str, names: list[str] | None, chosen: Mapping
+    run: RunFolder | None,
+    task: str,
+    names: list[str] | None,
+    chosen: Mapping,
+    has_names: bool = False,
 ) -> dict[str, Any]:
     """Return the options of an evaluation that are not None, with a run's own for the others.
 
     `chosen` are the user's, by the names of `FinetuningSettings.evaluation`. `names` are those of
-    `peek_names`.
+    `peek_names`, and `has_names` whether the data are a file that names the columns in each row.
     """
     options = {name: value for name, value in chosen.items() if value is not None}
     if run is None or run.settings.get("task") != task:
@@ -61,7 +73,7 @@ def complete_options(
     own = {name: value for name, value in own.items() if value not in (None, False)}
     if task_of(task).trains_embeddings:
         own.pop("max_length", None)  # such a model has its own
-    own = _choose_columns(own, options, names)
+    own = _choose_columns(own, options, names, has_names)
 
     own = {name: value for name, value in own.items() if name not in options}
     if own:
@@ -70,11 +82,14 @@ def complete_options(
     return own | options
 
 
-def _choose_columns(own: dict, options: Mapping, names: list[str] | None) -> dict[str, Any]:
+def _choose_columns(
+    own: dict, options: Mapping, names: list[str] | None, has_names: bool
+) -> dict[str, Any]:
     """Return a run's settings without the columns that do not hold for an evaluation's data.
 
     A column holds even if the data lack it: their reading then says so, rather than reading another
-    one. Rows in memory have no numbered columns, as files without a header have, and tuples none.
+    one. Rows in memory, JSON lines and Parquet have no numbered columns, as files without a header
+    have, and tuples none.
     """
     left_out = set()
     if any(name in options for name in COLUMNS):
@@ -83,6 +98,8 @@ def _choose_columns(own: dict, options: Mapping, names: list[str] | None) -> dic
         if name in options:
             left_out.add(other)
 
+    if has_names and own.get("no_header"):
+        left_out |= {"no_header", *COLUMNS}
     for name in COLUMNS if names is not None else ():
         value = own.get(name, ())
         columns = [value] if isinstance(value, str) else value

@@ -36,6 +36,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         label_columns: columns of 0 and 1, one for each label, for multilabel and classify. None:
             the labels are in one column. The columns' names are the labels.
         no_header: read the first line of a file as an example, even if it looks like a header.
+            JSON lines, Parquet and data in memory have no header: it changes nothing for them.
         lowercase: whether the source's vocabulary is uncased, if its files do not say it. None: as
             the files say.
         max_length: maximum number of tokens per example. None: 128, or as many as the model has
