@@ -147,8 +147,7 @@ def test_settings_of_keras_optimizers_that_are_the_runs_are_refused():
         "LossScaleOptimizer changes more": keras.optimizers.LossScaleOptimizer(
             keras.optimizers.Adam()
         ),
-        f"optimizer must be {' or '.join(OPTIMIZERS)}, or one of Keras's optimizers from Python, "
-        r"such as keras.optimizers.Lion\(\), got 5": 5,
+        f"optimizer must be {' or '.join(OPTIMIZERS)}, or .* got 5": 5,
     }  # fmt: skip
     for said, optimizer in cases.items():
         with pytest.raises(ValueError, match=said) as raised:

@@ -86,7 +86,7 @@ def train(
         if callbacks:
             params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
             of_keras = Callbacks(
-                callbacks, engine, batches.batch(start, part), plan.score, **params
+                callbacks, engine, batches.batch(start, part), score=plan.score, **params
             )
         agreement = Agreement(engine, stop_request)
         tools = of_keras, ahead, agreement, speed or Speed(), live, report
