@@ -64,7 +64,7 @@ def with_links_of_the_site(text: str) -> str:
         name = re.escape(Path(source).name)
         text = re.sub(rf"\]\((?:\.\./)*(?:benchmarks/)?{name}", f"](/{page}", text)
 
-    function = r"\[`(\w+)`\]\([\w/]+\.md#(kbert\.\w+)\)"
+    function = r"\[`(\w+)`\]\([\w/]+\.md#(kbert(?:\.\w+)+)\)"
     return re.sub(function, r"{py:obj}`\1 <\2>`", text)
 
 
