@@ -30,12 +30,11 @@ def read_optimizer(value) -> str | dict:
     user_objects.require_object(value)
     import keras
 
-    kind = keras.optimizers.Optimizer
-    if isinstance(value, kind):
-        _refuse_other_rules(value)
-    json = user_objects.serialize(value, kind, "keras.optimizers")
-    value = user_objects.deserialize(json)
+    kind, module = keras.optimizers.Optimizer, "keras.optimizers"
+    if not isinstance(value, kind):
+        value = user_objects.deserialize(user_objects.serialize(value, kind, module))
     _refuse_other_rules(value)
+    json = user_objects.serialize(value, kind, module)
     name = type(value).__name__
     try:
         config, default = value.get_config(), type(value)().get_config()
@@ -101,13 +100,14 @@ def read_loss(value) -> str | dict | UserFunction:
     import keras
 
     json = user_objects.read_object(value, keras.losses.Loss, "keras.losses")
-    if isinstance(json, dict) and json["config"].get("reduction") == "sum":
+    if isinstance(json, UserFunction):
+        return json
+    if json["config"].get("reduction") == "sum":
         raise RefusedError(
             f"{json['class_name']} has reduction='sum': the loss is the mean over a step's "
             "examples: leave reduction out"
         )
-    if isinstance(json, dict):
-        _refuse_probabilities(json)
+    _refuse_probabilities(json)
     return json
 
 
@@ -115,6 +115,7 @@ def read_metrics(values) -> tuple | None:
     """Return what a run keeps of Keras's metrics and of functions; None: there are none."""
     if isinstance(values, (str, set, dict)):
         raise TypeError
+    values = tuple(values)
     for value in values:
         user_objects.require_object(value)
     import keras

@@ -30,6 +30,7 @@ from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.user_objects import RefusedError
 
 _MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 
@@ -194,9 +195,12 @@ def list_derived(request: Request, settings: Any) -> list[str]:
 
 
 def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
-    """Return a run's optimizer and learning rate schedule."""
+    """Return a run's optimizer and learning rate schedule; refuse rates that cannot be used."""
     if isinstance(settings.schedule, dict):
-        check_rates(settings.schedule, steps)
+        try:
+            check_rates(settings.schedule, steps)
+        except RefusedError as error:
+            raise ValueError(f"schedule: {error}") from None
     return Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -243,9 +247,10 @@ def find_sources(
 
     Raises:
         ValueError: one that is needed was not a file, and is not given.
+        FileNotFoundError: a model is no longer where it was.
     """
-    sources = dict.fromkeys(names) | run.data_paths
-    sources |= {name: source for name, source in moved.items() if source is not None}
+    moved = {name: source for name, source in moved.items() if source is not None}
+    sources = dict.fromkeys(names) | run.data_paths | moved
     if run.fingerprint.get("teacher") is not None:
         needed = (*needed, "teacher")
     for name in needed:
@@ -253,13 +258,21 @@ def find_sources(
             raise ValueError(
                 f"{name} must be given to resume the run: it was not started from a file"
             )
-        is_moved = sources[name] == run.data_paths.get(name) and os.path.isabs(str(sources[name]))
-        if is_moved and name in _MODELS and not os.path.exists(sources[name]):
-            raise FileNotFoundError(
-                f"{sources[name]}: no such file or folder: if it has moved, give its place with "
-                f"--{name} ({name}= in Python)"
-            )
+        if name in _MODELS and name not in moved:
+            _require_model(name, run.data_paths[name])
     return sources
+
+
+def _require_model(name: str, path: str) -> None:
+    """Raise a FileNotFoundError if a run's model is no longer at its path.
+
+    The address of a model on a hub is no path.
+    """
+    if os.path.isabs(path) and not os.path.exists(path):
+        raise FileNotFoundError(
+            f"{path}: no such file or folder: if it has moved, give its place with --{name} "
+            f"({name}= in Python)"
+        )
 
 
 def choose_variant(spec: GraphSpec, sources: Mapping[str, Any], settings) -> GraphSpec:

@@ -246,27 +246,40 @@ def check_together(values: dict, defaults: Mapping) -> None:
     A setting that is its default counts as left out.
     """
     changed = [name for name in values if name in defaults and values[name] != defaults[name]]
-    schedule, optimizer = values["schedule"], values["optimizer"]
+    _check_schedule(values, changed)
+    _check_optimizer(values, changed)
+
+
+def _check_schedule(values: dict, changed: Collection[str]) -> None:
+    """Raise a ValueError for a changed setting that does not go with the schedule."""
+    schedule = values["schedule"]
     if isinstance(schedule, dict):
-        for name in changed:
-            # without a warm-up, 0, it is what the schedule object says
-            if values[name] and (name in RATE_SETTINGS or name in _OF_SCHEDULES):
+        for name in (*RATE_SETTINGS, *_OF_SCHEDULES):
+            # a warm-up of 0 is what the schedule object says
+            if name in changed and values[name]:
                 raise ValueError(
                     f"{name} must be left out with schedule={schedule['class_name']}(…), which "
                     f"gives the whole learning rate, got {values[name]!r}"
                 )
-    else:
-        for name, schedules in _OF_SCHEDULES.items():
-            if name in changed and schedule not in schedules:
-                raise ValueError(
-                    f"{name} must be for the schedule {' or '.join(schedules)}, got it for "
-                    f"{schedule}: choose another schedule, or leave it out"
-                )
-    if isinstance(optimizer, dict):
-        for name in changed:
-            if name in _OF_ADAM:
-                class_name = optimizer["class_name"]
-                raise ValueError(
-                    f"{name} must be left out with optimizer={class_name}(…), which has its own, "
-                    f"got {values[name]!r}: give it to {class_name}, if that takes it"
-                )
+        return
+
+    for name, schedules in _OF_SCHEDULES.items():
+        if name in changed and schedule not in schedules:
+            raise ValueError(
+                f"{name} must be for the schedule {' or '.join(schedules)}, got it for "
+                f"{schedule}: choose another schedule, or leave it out"
+            )
+
+
+def _check_optimizer(values: dict, changed: Collection[str]) -> None:
+    """Raise a ValueError for a changed setting of Adam beside an optimizer of Keras."""
+    optimizer = values["optimizer"]
+    if not isinstance(optimizer, dict):
+        return
+    class_name = optimizer["class_name"]
+    for name in _OF_ADAM:
+        if name in changed:
+            raise ValueError(
+                f"{name} must be left out with optimizer={class_name}(…), which has its own, got "
+                f"{values[name]!r}: give it to {class_name}, if that takes it"
+            )

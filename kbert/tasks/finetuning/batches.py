@@ -92,10 +92,17 @@ def balance_classes(examples: Examples, count: int) -> Examples:
     return dataclasses.replace(examples, class_weights=weights)
 
 
-def weigh_classes(
-    examples: Examples, class_weights: Mapping[str, float], classes: Sequence[str]
+def weigh_labels(
+    examples: Examples, class_weights: str | Mapping[str, float] | None, classes: Sequence[str]
 ) -> Examples:
-    """Weight labels by their class; one that has no weight counts once."""
+    """Return examples with the weights of a run's setting class_weights.
+
+    A class that a dict does not name weighs 1.
+    """
+    if class_weights is None:
+        return examples
+    if isinstance(class_weights, str):  # "balanced"
+        return balance_classes(examples, len(classes))
     weights = np.array([class_weights.get(label, 1.0) for label in classes])
     return dataclasses.replace(examples, class_weights=dict.fromkeys(examples.labels, weights))
 

@@ -24,18 +24,9 @@ from kbert.graph.spec import GraphSpec
 from kbert.io.wording import check_choice
 from kbert.tasks.checks import length_of_examples, require_tokenizer, require_two_segments
 from kbert.tasks.distillation.distillation import plan_distillation
-from kbert.tasks.finetuning.batches import (
-    balance_classes,
-    choose_lengths,
-    make_batches,
-    mean_flops,
-    weigh_classes,
-)
+from kbert.tasks.finetuning.batches import choose_lengths, make_batches, mean_flops, weigh_labels
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
-from kbert.tasks.finetuning.data_summary import (
-    describe_labels,
-    describe_records,
-)
+from kbert.tasks.finetuning.data_summary import describe_labels, describe_records
 from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
@@ -81,50 +72,46 @@ class Source:
 
 def plan_finetuning(request: Request, data: LabelledData, device: Device) -> RunPlan:
     """Plan the training of a task's head, with the model under it."""
-    task, settings = request.task, request.settings
-    source = open_model(request)
-    bert, labels = source.bert, data.labels
-    score = task.score
+    task, settings, source = request.task, request.settings, open_model(request)
+    bert, labels, score = source.bert, data.labels, task.score
     if labels:
         labels = order_labels(labels, bert, task)
         score = task.choose_score(labels)
-        positive_label = task.find_positive(labels)
-        settings = dataclasses.replace(settings, positive_label=positive_label)
-
+        settings = dataclasses.replace(settings, positive_label=task.find_positive(labels))
     model = _plan_model(task, settings, source, data, labels)
+
     limit = length_of_examples(bert, settings.max_length)
     train = _encode(task, data.train, bert, labels, limit)
-    dev = None if data.dev is None else _encode(task, data.dev, bert, labels, limit)
-    if settings.class_weights == "balanced":
-        train = balance_classes(train, len(labels or ()))
-    elif settings.class_weights:
-        train = weigh_classes(train, settings.class_weights, labels or ())
+    train = weigh_labels(train, settings.class_weights, labels or ())
 
     def batch(lengths: Sequence[int]) -> BucketedBatches:
         return make_batches(train, settings, bert, lengths, device)
 
     batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, batch)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
+
     losses = {
         name: _make_loss(task, settings, train.class_weights.get(name))
         for name in model.spec.outputs
     }
-    if settings.loss is not None and not isinstance(settings.loss, str):
+    if settings.has_own_loss:
         _try_loss(losses, batches, model.spec)
+
     evaluation = None
-    if dev is not None:
+    if data.dev is not None:
         evaluation = LabelledEvaluation(
-            dev,
+            _encode(task, data.dev, bert, labels, limit),
             settings.batch_size,
             bert.config.pad_token_id,
             dev_lengths,
             task=task,
-            records=data.dev or (),
+            records=data.dev,
             labels=labels,
             packed=settings.packing,
             loss=losses[model.spec.outputs[0]],
             metrics=settings.metrics or (),
         )
+
     plan = make_plan(
         request,
         data,
@@ -140,18 +127,25 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
         metrics_text=task.describe_metrics(labels),
     )
     if source.sources.get("teacher") is not None:
-        teacher = open_teacher_of_labels(
-            source.sources["teacher"],
-            bert,
-            task,
-            labels,
-            tokens=lengths[-1],
-            pairs=_has_pairs(train),
-            needs_head=bool(settings.alpha),
-        )
-        plan = plan_distillation(plan, teacher, match_outputs(teacher, labels))
+        plan = _add_teacher(plan, task, source, train, labels)
     log_summary(plan, data, labels)
     return plan
+
+
+def _add_teacher(
+    plan: RunPlan, task: Task, source: Source, train: Examples, labels: tuple[str, ...] | None
+) -> RunPlan:
+    """Return the plan of a run with the teacher among its sources."""
+    teacher = open_teacher_of_labels(
+        source.sources["teacher"],
+        source.bert,
+        task,
+        labels,
+        tokens=plan.settings.lengths[-1],
+        pairs=_has_pairs(train),
+        needs_head=bool(plan.settings.alpha),
+    )
+    return plan_distillation(plan, teacher, match_outputs(teacher, labels))
 
 
 def open_model(request: Request) -> Source:
@@ -207,25 +201,21 @@ def make_plan(
     task, sources = request.task, source.sources
     if evaluation is not None:
         score = choose_score(settings, evaluation, model.spec, score)
+
     epoch = batches.steps_per_epoch
     steps = settings.epochs * epoch
     data_facts = _describe_data(data, labels, sources, batches, evaluation, units)
-    if names := list_keras_metrics(settings.metrics or ()):
-        data_facts["No interval"] = f"{', '.join(names)} (Keras metrics)"
-    recorded = {"task": task.name, **settings.as_dict(), "labels": labels and list(labels)}
-    fingerprint = {
-        "train": batches.fingerprint,
-        "dev": None if evaluation is None else evaluation.examples.digest(),
-    }
-    if _records_weights(request):
-        fingerprint["source"] = weights_digest(source.bert)
+    keras_metrics = list_keras_metrics(settings.metrics or ())
+    if keras_metrics:
+        data_facts["No interval"] = f"{', '.join(keras_metrics)} (Keras metrics)"
+
     return RunPlan(
         command=request.command,
         title=f"Fine-tuning {task.title}",
         settings=settings,
-        recorded=recorded,
+        recorded={"task": task.name, **settings.as_dict(), "labels": labels and list(labels)},
         derived=["labels", *list_derived(request, settings)],
-        fingerprint=fingerprint,
+        fingerprint=_make_fingerprint(request, source, batches, evaluation),
         summary={**data.facts, "score": score, "metrics": metrics_text},
         data_paths=list_paths(sources),
         base="source",
@@ -253,14 +243,24 @@ def make_plan(
     )
 
 
-def _records_weights(request: Request) -> bool:
-    """Return whether the fingerprint has the weights that a run starts from.
+def _make_fingerprint(
+    request: Request, source: Source, batches: Any, evaluation: Evaluation | None
+) -> dict[str, Any]:
+    """Return all that batches, evaluation and first weights depend on, as JSON.
 
     The weights of a `Bert` may be others than those at the address that it was loaded from.
     """
+    fingerprint = {
+        "train": batches.fingerprint,
+        "dev": None if evaluation is None else evaluation.examples.digest(),
+    }
     if request.run is not None:
-        return "source" in request.run.fingerprint
-    return getattr(request.sources["source"], "source", None) is not None
+        has_weights = "source" in request.run.fingerprint
+    else:
+        has_weights = getattr(request.sources["source"], "source", None) is not None
+    if has_weights:
+        fingerprint["source"] = weights_digest(source.bert)
+    return fingerprint
 
 
 def _encode(
@@ -304,9 +304,9 @@ def choose_score(
     The user's loss and metrics are tried on made-up outputs: an error is raised before the run
     begins.
     """
-    has_own_loss = settings.loss is not None and not isinstance(settings.loss, str)
-    if settings.score is None and settings.metrics is None and not has_own_loss:
+    if settings.score is None and settings.metrics is None and not settings.has_own_loss:
         return score
+
     result = evaluation(make_up_predictions(spec), spec.outputs)
     if settings.score is None:
         return score
@@ -337,8 +337,9 @@ def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | Non
     weights = best if plan.keep_best else "the last weights"
     metrics = plan.summary["metrics"]
     _logger.warning("the result has %s on dev%s", weights, f"; {metrics}" if metrics else "")
-    if names := list_keras_metrics(plan.settings.metrics or ()):
-        _logger.warning("metrics without an interval, as Keras's are: %s", ", ".join(names))
+    keras_metrics = list_keras_metrics(plan.settings.metrics or ())
+    if keras_metrics:
+        _logger.warning("metrics without an interval, as Keras's are: %s", ", ".join(keras_metrics))
 
 
 def _describe_data(

@@ -164,28 +164,28 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             weight=self.sample_weight_column,
         )
 
+    @property
+    def has_own_loss(self) -> bool:
+        """True if the loss is an object of Keras or a function, and not one of kbert's."""
+        return self.loss is not None and not isinstance(self.loss, str)
+
     def check_for(self, task: "Task", has_teacher: bool = False) -> None:
         """Raise a ValueError for a setting of other tasks, or one that goes with no teacher."""
         check_teacher(self, has_teacher)
-        for name in ("label_smoothing", "class_weights"):
-            if getattr(self, name) and not task.has_classes:
-                raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
-        self._check_loss(task)
-        if self.sample_weight_column is not None and not task.takes_sample_weights:
-            raise ValueError(
-                "sample_weight_column must be for the task classify, multilabel or regress, got "
-                f"{task.name}"
-            )
         if has_teacher and not task.takes_teacher:
             raise ValueError(f"teacher does not go with the task {task.name}: leave it out")
         if self.packing and has_teacher:
             raise ValueError("packing does not go with a teacher: leave one of them out")
-        if self.packing and not HEADS[task.head].packs:
-            raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
-        if self.packing and self.lengths is not None and len(self.lengths) > 1:
+        self._check_loss(task)
+        self._check_packing(task)
+
+        for name in ("label_smoothing", "class_weights"):
+            if getattr(self, name) and not task.has_classes:
+                raise ValueError(f"{name} must be for the task classify or tag, got {task.name}")
+        if self.sample_weight_column is not None and not task.takes_sample_weights:
             raise ValueError(
-                "lengths must be one number with packing, the length of its rows, got "
-                f"{self.lengths}"
+                "sample_weight_column must be for the task classify, multilabel or regress, got "
+                f"{task.name}"
             )
         if task.trains_embeddings and self.head_learning_rate is not None:
             raise ValueError(
@@ -203,14 +203,27 @@ class FinetuningSettings(DistillationSettings, RunSettings):
                     f"{name} must go with dev data, got none: give dev, or leave it out"
                 )
 
+    def _check_packing(self, task: "Task") -> None:
+        """Raise a ValueError for packing of a task that cannot have it, or in several lengths."""
+        if not self.packing:
+            return
+        if not HEADS[task.head].packs:
+            raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
+        if self.lengths is not None and len(self.lengths) > 1:
+            raise ValueError(
+                "lengths must be one number with packing, the length of its rows, got "
+                f"{self.lengths}"
+            )
+
     def _check_loss(self, task: "Task") -> None:
         """Raise a ValueError for a loss that the task does not have."""
         if isinstance(self.loss, str) and self.loss not in task.losses:
             raise ValueError(
                 f"loss must be {' or '.join(task.losses)} for the task {task.name}, got {self.loss}"
             )
-        if self.loss is None or isinstance(self.loss, str):
+        if not self.has_own_loss:
             return
+
         name = name_object(self.loss)
         if task.trains_embeddings:
             raise ValueError(

@@ -211,10 +211,12 @@ def read_data(
     labels = task.labels(records)
     if dev is None:
         return records, None, labels
+
     columns = with_known_labels(columns, task, labels)
     multi_hot = getattr(records, "multi_hot", None)
     columns = dataclasses.replace(columns, multi_hot=multi_hot, weight=None)
     dev_records = records_of(task, dev, "dev", columns)
+
     kinds = [
         "single texts" if getattr(record, "pair", None) is None else "pairs"
         for record in (records[0], dev_records[0])

@@ -55,13 +55,14 @@ def evaluate_metrics(
             raise ValueError(
                 f"metrics: {name} has no meaning for these data: leave it out, or write a function"
             )
+
         try:
             if isinstance(metric, UserFunction):
                 computed = _call_function(metric, *pairs)
                 scores.append(_make_scores(metric, pairs, list(computed)))
             else:
                 computed = _compute_keras(metric, *pairs)
-        except Exception as error:
+        except Exception as error:  # of the user's code
             raise ValueError(
                 f"metrics: {name} failed on {_describe(pairs[0])} and {_describe(pairs[1])}: "
                 f"{user_objects.describe_error(error)}"
