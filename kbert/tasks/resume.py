@@ -133,18 +133,18 @@ def resume(
     """
     arguments = dict(locals())  # before any other name is set
 
-    from kbert.tasks.finetuning import requests as finetuning
+    from kbert.tasks.finetuning import run_request as finetuning
     from kbert.tasks.finetuning.results import make_finetuned
-    from kbert.tasks.pretraining import requests as pretraining
+    from kbert.tasks.pretraining import run_request as pretraining
     from kbert.tasks.pretraining.results import make_trained
     from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
 
     run = RunFolder.open(folder)
     is_finetuning = run.task == "finetune"
-    requests: ModuleType = finetuning if is_finetuning else pretraining
+    run_request: ModuleType = finetuning if is_finetuning else pretraining
     run_options = collect(RunOptions, arguments)
-    moved = {name: arguments[name] for name in requests.MOVABLE}
+    moved = {name: arguments[name] for name in run_request.MOVABLE}
     others = {"folder", *moved, *list_fields(RunOptions)}
     settings = {
         name: value for name, value in arguments.items() if name not in others and value is not None
@@ -159,6 +159,6 @@ def resume(
         result = runner.open_finished(run, json)
     else:
         run.check_computation()
-        request = requests.request_resumed(run, moved, settings)
+        request = run_request.request_resumed(run, moved, settings)
         result = runner.resume(request, run_options)
     return make_finetuned(result) if is_finetuning else make_trained(result)

@@ -12,7 +12,7 @@ from kbert.training.user_objects import RefusedError
 
 OPTIMIZERS = ("adamw", "lamb")
 KERAS_OPTIMIZER = (
-    "one of Keras's optimizers, such as keras.optimizers.{}() in Python, in a file its JSON"
+    "an optimizer of Keras: keras.optimizers.{}() in Python, its JSON in a settings file"
 )
 SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
 SCHEDULES_WITH_MINIMUM = ("linear", "cosine", "polynomial")
@@ -184,22 +184,22 @@ RULES = {
     ),
     "hidden_loss": _names_rule(HIDDEN_LOSSES),
     "loss": Rule(
-        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; or a keras.losses.Loss, in a file its "
-        "JSON; or in Python a function of labels and logits",
+        f"be one of {', '.join(LOSSES + EMBEDDING_LOSSES)}; a keras.losses.Loss (its JSON in a "
+        "settings file); or, in Python, a function of labels and logits",
         read_loss,
         lambda value: not isinstance(value, str) or value in LOSSES + EMBEDDING_LOSSES,
         LOSSES + EMBEDDING_LOSSES,
     ),
     "metrics": Rule(
-        "be a list of Keras metrics, in a file of their JSON; or in Python of functions of labels "
-        "and logits too",
+        "be a list of Keras metrics (their JSON in a settings file) and, in Python, functions of "
+        "labels and logits",
         read_metrics,
     ),
     "score": Rule("be the name of a metric, with - before it if lower is better", _score),
     "pooling": _names_rule(VECTOR_POOLINGS),
     "schedule": Rule(
-        f"be one of {', '.join(SCHEDULES)}, or one of Keras's schedules, such as "
-        "keras.optimizers.schedules.CosineDecay(…) in Python, in a file its JSON",
+        f"be one of {', '.join(SCHEDULES)}, or a schedule of Keras: "
+        "keras.optimizers.schedules.CosineDecay(…) in Python, its JSON in a settings file",
         read_schedule,
         lambda value: isinstance(value, dict) or value in SCHEDULES,
         SCHEDULES,

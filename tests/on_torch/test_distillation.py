@@ -12,7 +12,7 @@ from helpers.run_shards import VOCABULARY as OF_SHARDS
 from helpers.small_berts import small_bert, small_berts
 
 import kbert
-from kbert.tasks.finetuning.requests import request_finetuning
+from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training.loss import compute_objective

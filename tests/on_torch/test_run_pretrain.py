@@ -17,7 +17,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 import kbert
 from kbert.graph import aliases
 from kbert.graph.names import QUERIES, encoder
-from kbert.tasks.pretraining.requests import request_pretraining
+from kbert.tasks.pretraining.run_request import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.run_folder import COMPUTATION
 
@@ -234,7 +234,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
 
 
 def test_too_long_sentences_are_reported_once(data, caplog):
-    from kbert.tasks.pretraining.requests import open_batches
+    from kbert.tasks.pretraining.run_request import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
     settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, dev_ratio=0.2)

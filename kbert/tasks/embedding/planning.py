@@ -21,7 +21,7 @@ from kbert.tasks.embedding.training import TASK, TextRecord, check_prompt, drop_
 from kbert.tasks.finetuning.batches import choose_lengths
 from kbert.tasks.finetuning.continued_adapter import choose_trained
 from kbert.tasks.finetuning.planning import Source, log_summary, make_plan, open_model
-from kbert.tasks.finetuning.requests import LabelledData, read_labelled
+from kbert.tasks.finetuning.run_request import LabelledData, read_labelled
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.run_plan import Device, Request, RunPlan

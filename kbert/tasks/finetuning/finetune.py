@@ -14,8 +14,8 @@ from kbert.data.labelled.in_memory import Rows
 from kbert.graph import aliases
 from kbert.io import printable
 from kbert.tasks.checks import require_data, require_source
-from kbert.tasks.finetuning.requests import request_finetuning
 from kbert.tasks.finetuning.results import Finetuned, make_finetuned
+from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner

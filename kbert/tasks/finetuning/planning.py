@@ -31,7 +31,7 @@ from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
 from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions, repeat_rows
-from kbert.tasks.finetuning.requests import LabelledData
+from kbert.tasks.finetuning.run_request import LabelledData
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.finetuning.teacher import open_teacher_of_labels
@@ -318,11 +318,11 @@ def _evaluate(evaluation: Evaluation, engine) -> Evaluated:
     """Return the metrics of an engine's weights, and a function that returns their intervals."""
     result = evaluation(engine.predict, engine.output_names)
 
-    def judge() -> dict[str, tuple[float, float]]:
+    def find_intervals() -> dict[str, tuple[float, float]]:
         result.warn_of_predictions("dev")
         return result.find_intervals()
 
-    return result.metrics, judge
+    return result.metrics, find_intervals
 
 
 def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | None) -> None:

@@ -80,7 +80,7 @@ class Task(Protocol):
     title: str
     has_classes: bool = False
     problem_type: str | None = None
-    read_step: str = "kbert.tasks.finetuning.requests:read_labelled"
+    read_step: str = "kbert.tasks.finetuning.run_request:read_labelled"
     plan_step: str = "kbert.tasks.finetuning.planning:plan_finetuning"
     takes_teacher: bool = True
     takes_label_columns: bool = False

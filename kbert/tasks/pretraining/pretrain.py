@@ -14,8 +14,8 @@ from kbert.checkpoints.bert import Bert
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig
 from kbert.io import printable
-from kbert.tasks.pretraining.requests import request_pretraining
 from kbert.tasks.pretraining.results import Trained, make_trained
+from kbert.tasks.pretraining.run_request import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
 from kbert.training.run_settings import RunOptions
