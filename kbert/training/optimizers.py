@@ -7,11 +7,10 @@ its schedule, weight decay, clipping, accumulation and the loss scale are those 
 settings, as for kbert's own optimizers.
 """
 
-import functools
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import keras
 import numpy as np
@@ -48,6 +47,10 @@ class Optimizer:
     beta_2: float = 0.999
     epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
     ema: float | None = None  # share of a weight's average that a step keeps; None: no averages
+    # The object of a Keras `schedule`, which gives the whole rate; None: the schedule is a name.
+    keras_schedule: keras.optimizers.schedules.LearningRateSchedule | None = field(
+        init=False, repr=False, compare=False
+    )
 
     def __post_init__(self):
         values = vars(self) | {"optimizer": self.name}
@@ -55,18 +58,16 @@ class Optimizer:
         read = check_settings(values, ("schedule_timescale", "ema"))
         object.__setattr__(self, "name", read["optimizer"])
         object.__setattr__(self, "schedule", read["schedule"])
+        object.__setattr__(self, "keras_schedule", _build_schedule(read["schedule"]))
         if self.warmup_steps > self.total_steps:
             raise ValueError(
                 f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "
                 f"{self.warmup_steps}"
             )
 
-    @functools.cached_property
-    def keras_schedule(self):
-        """The `LearningRateSchedule` that gives the whole rate; None: the schedule is a name."""
-        if isinstance(self.schedule, str):
-            return None
-        return keras.saving.deserialize_keras_object(self.schedule)
+
+def _build_schedule(schedule: str | dict) -> keras.optimizers.schedules.LearningRateSchedule | None:
+    return None if isinstance(schedule, str) else keras.saving.deserialize_keras_object(schedule)
 
 
 def is_decayed(path: str) -> bool:

@@ -78,14 +78,12 @@ def read_object(value, kind: type, module: str) -> UserFunction | dict:
 
 def _has_probabilities(json: Mapping[str, Any]) -> bool:
     """Return whether a Keras object, or the function that it wraps, expects probabilities."""
-    if json["config"].get("from_logits") is not None:
-        return json["config"]["from_logits"] is False
-    rebuilt = deserialize(json)
-    function = getattr(rebuilt, "fn", None) or getattr(rebuilt, "_fn", None)
-    options = getattr(rebuilt, "_fn_kwargs", None) or {}
-    if not callable(function) or "from_logits" in options:
-        return options.get("from_logits") is False
-    return _expects_probabilities(function)
+    config = json["config"]
+    if config.get("from_logits") is not None:
+        return config["from_logits"] is False
+    if "fn" not in config:
+        return False
+    return _expects_probabilities(deserialize(config["fn"]))
 
 
 def _name_as_first(json: Mapping[str, Any]) -> dict[str, Any]:

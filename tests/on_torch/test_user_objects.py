@@ -36,7 +36,8 @@ def error_rate(labels, logits):
 
 def recalls(labels, logits):
     hits = logits.argmax(1) == labels
-    return {f"recall_{name}": hits[labels == n].mean() for n, name in enumerate(("bad", "good"))}
+    recalls = {f"recall_{name}": hits[labels == n].mean() for n, name in enumerate(("bad", "good"))}
+    return recalls | {"margin": np.abs(logits[:, 1] - logits[:, 0]).mean()}
 
 
 def make_auc():
@@ -79,7 +80,7 @@ def test_functions_have_intervals_and_keras_metrics_have_none(whole):
     intervals = whole.intervals
     low, high = intervals["error_rate"]
     assert (1 - high, 1 - low) == pytest.approx(intervals["accuracy"], abs=0.1)
-    assert "recall_bad" in intervals and "top_1" not in intervals
+    assert "margin" in intervals and "top_1" not in intervals
     report = (whole.folder / "report.html").read_text()
     assert "No interval" in report
 
