@@ -111,18 +111,15 @@ class _Arguments:
         self._ctx, self._kind, self._check = ctx, kind, check
         self._params = {param.name or "": param for param in ctx.command.params}
         self.settings = {field.name: field for field in kind.fields()}
-        order = {name: index for index, name in enumerate(self._params)}
-        run_options = {
-            field.name: field
-            for field in sorted(
-                dataclasses.fields(RunOptions), key=lambda field: order.get(field.name, len(order))
-            )
-            if field.name != "callbacks"  # which are objects
-        }
-        self._fields = self.settings | run_options
+
+        names = list(self._params)
+        run_options = [field for field in dataclasses.fields(RunOptions) if field.name in names]
+        run_options.sort(key=lambda field: names.index(field.name))
+        self._fields = self.settings | {field.name: field for field in run_options}
         self._required = {
             name for name, field in self._fields.items() if field.default is dataclasses.MISSING
         }
+
         options = {*self._fields, *_NO_ARGUMENTS}
         self.names = [
             name
@@ -235,10 +232,12 @@ class _Arguments:
             raise ValueError(f"{name} must be {expected}, got {js.short_repr(value)}")
         if name == "task":
             return self._convert(name, value)
+
         samples = getattr(self._params[name].type, "sample_names", ())
         is_name = value == "-" or "://" in value or (name == "config" and value in PRESETS)
         if is_name or (value in samples and not (folder / value).is_file()):
             return value
+
         try:
             path = folder / Path(value).expanduser()
         except RuntimeError:
@@ -247,6 +246,7 @@ class _Arguments:
                 f"{name} must be a path, got {value!r}, but the home folder {user} is not known: "
                 "write the whole path"
             ) from None
+
         if name in _PATHS:
             return str(path)
         is_path = value.startswith((".", "~")) or os.path.isabs(value) or path.exists()
@@ -300,6 +300,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
         )
     if ending == ".json":
         return js.read(file, _MAPPING)
+
     bounds.check_size(file, LARGEST)
     form, data = ("TOML" if ending == ".toml" else "YAML"), file.read_bytes()
     try:
@@ -310,6 +311,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} must be UTF-8 text in {form}, got other bytes") from None
     except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:  # a date, many levels
         raise ValueError(f"{file} must be {form}, got: {error}") from None
+
     if not values:
         raise ValueError(f"{file} must be {_MAPPING.what}, got an empty file")
     return js.parse(plain, _MAPPING, str(file), form)

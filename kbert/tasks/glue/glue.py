@@ -204,6 +204,7 @@ class _Runs:
         name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         folder = self.folder / task.name / name
         refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
+
         if (folder / METRICS_FILE).is_file():
             saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
             saved_made_of = saved["made_of"]
@@ -219,6 +220,7 @@ class _Runs:
                 for name, value in saved["figures"].items()
             }
             return Run(setting, seed, metrics, folder)
+
         metrics = self._compute_metrics(task, data, setting, seed, folder)
         text = json.dumps(as_json({"figures": metrics, "made_of": made_of}), indent=2) + "\n"
         write_atomically(folder / METRICS_FILE, text.encode())
