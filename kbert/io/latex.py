@@ -1,0 +1,103 @@
+"""Text as LaTeX: special characters escaped, and tables with booktabs' rules."""
+
+import re
+from collections.abc import Sequence
+
+from kbert.io import printable
+
+LATEX_MARK = "% written by kbert"  # begins every .tex file that kbert writes
+
+_LONG = 45  # rows that a page holds; a longer table is a longtable, which continues on the next
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "`": r"\textasciigrave{}",
+    "×": r"$\times$",
+    "÷": r"$\div$",
+    "·": r"$\cdot$",
+    "…": r"\ldots{}",
+    "--": "-{}-",  # no dash
+    "\u00a0": "~",
+}
+_SPECIAL_CHARACTERS = re.compile("|".join(map(re.escape, _SPECIAL)))
+_KNOWN_TO_PDFLATEX = {*_SPECIAL, *"–—‘’“”"}  # beyond the Latin letters
+
+
+def escape_latex(text: object) -> str:
+    """Return one line of LaTeX that prints a text as it is."""
+    return _SPECIAL_CHARACTERS.sub(lambda match: _SPECIAL[match[0]], printable.line(text))
+
+
+def needs_unicode_engine(text: str) -> bool:
+    """Return whether pdflatex lacks letters of a text, which LuaLaTeX and XeLaTeX may have."""
+    return any(ord(letter) > 0x17F and letter not in _KNOWN_TO_PDFLATEX for letter in text)
+
+
+def to_latex(
+    header: Sequence[str],
+    lines: Sequence[Sequence],
+    total: Sequence | None = None,
+    rules_before: Sequence[int] = (),
+) -> str:
+    r"""Return a table for LaTeX, to be pasted or \input; a line with its total comes last.
+
+    Whole numbers get commas; a column of numbers and shares is set right. A table of more rows than
+    a page holds is a longtable. `rules_before` are the numbers of the lines, from 0, that have a
+    thin rule above them.
+    """
+    is_long = len(lines) > _LONG
+    right = [
+        all(_is_number(line[column]) for line in lines if line[column] != "")
+        and any(line[column] != "" for line in lines)
+        for column in range(len(header))
+    ]
+    columns = "".join("r" if is_right else "l" for is_right in right)
+    environment, packages = ("longtable", "booktabs,longtable") if is_long else ("tabular", "booktabs")
+    head = [r"\toprule", _row(header), r"\midrule"]
+    if is_long:
+        head.append(r"\endhead")  # repeated on every page
+    body = []
+    for number, line in enumerate(lines):
+        if number in rules_before:
+            body.append(r"\midrule")
+        body.append(_row(line))
+    foot = [r"\bottomrule"]
+    if total is not None:
+        foot.insert(0, _row(total))
+        foot.insert(0, r"\midrule")
+    return "\n".join(
+        [
+            f"{LATEX_MARK}: needs \\usepackage{{{packages}}}",
+            f"\\begin{{{environment}}}{{@{{}}{columns}@{{}}}}",
+            *head,
+            *body,
+            *foot,
+            f"\\end{{{environment}}}",
+            "",
+        ]
+    )
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, int) or bool(re.fullmatch(r"[\d.,]+%?", str(cell)))
+
+
+def _row(cells: Sequence) -> str:
+    texts = (f"{cell:,}" if isinstance(cell, int) else escape_latex(cell) for cell in cells)
+    row = " & ".join(texts).rstrip()
+    # after the end of the row above, these would belong to it
+    protected = "{}" if row.startswith(("[", "*")) else ""
+    return protected + row + r" \\"

@@ -1,0 +1,5 @@
+"""Figures for papers and slides: the architecture and the input of a text.
+
+`shapes` is what a figure consists of; `architecture` and `input_figure` place the shapes, and `svg`,
+`tikz` and `picture` write them.
+"""

@@ -1,0 +1,324 @@
+"""The architecture of a graph as in the papers: bottom-up, one box per step, dropout hidden.
+
+Vaswani et al. 2017 (arXiv 1706.03762), figure 1, is the model: a block stands once, with its number
+at the left; an addition and its normalization are one box; residual connections run beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kbert.graph import closed_form, names
+from kbert.graph.closed_form import Row, sources
+from kbert.graph.spec import GraphSpec
+from kbert.show.paper.shapes import (
+    COLUMN,
+    LINE_HEIGHT,
+    SLIDE_WIDTH,
+    Box,
+    Drawing,
+    Line,
+    Shape,
+    Text,
+    find_bounds,
+    move,
+    sum_sign,
+)
+
+LAYOUTS = ("tall", "wide")
+
+# Names without prefixes, where a layer's own is not plain.
+_TITLES = {
+    names.TOKEN_EMBEDDING: ("Token", "Embedding"),
+    names.SEGMENT_EMBEDDING: ("Segment", "Embedding"),
+    names.POSITION_EMBEDDING: ("Position", "Embedding"),
+    names.ATTENTION: ("Multi-Head", "Self-Attention"),
+    names.FEED_FORWARD: ("Feed Forward",),
+    names.QUERIES: ("Queries",),
+    names.MLM_SIMILARITY: ("Similarity",),
+    names.MLM: ("Mask",),
+    names.FIRST_TOKEN: ("First Token",),
+    names.FIRST_TOKENS: ("First Tokens",),
+    names.SPAN_START: ("Extract",),
+    names.SPAN_END: ("Extract",),
+}
+_TITLES_OF_TYPES = {"LayerNormalization": ("Norm",), "Gather": ("Gather",), "Slice": ("Slice",)}
+_INPUTS = {
+    names.TOKEN_IDS: ("Token ids",),
+    names.SEGMENT_IDS: ("Segment ids",),
+    names.MASKED: ("Masked",),
+    names.MASKED_POSITIONS: ("Positions",),
+    names.PACKED_POSITIONS: ("Positions",),
+    names.PACKED_TEXTS: ("texts",),
+    names.PACKED_FIRSTS: ("First", "tokens"),
+}
+_OUTPUTS = {
+    names.MLM: ("Masked LM",),
+    names.NSP: ("Next sentence",),
+    names.POOLER: ("Pooled output",),
+    names.CLASSIFIER: ("Classes",),
+    names.TOKEN_CLASSIFIER: ("Labels of tokens",),
+    names.SPAN_START: ("Start of answer",),
+    names.SPAN_END: ("End of answer",),
+}
+_HIDDEN_STATES = ("Hidden states",)
+_KINDS = {
+    "MultiHeadAttention": "attention",
+    "FeedForward": "feedforward",
+    "LayerNormalization": "norm",
+}
+
+_ONE_LINE, _TWO_LINES = 17.0, 27.0  # heights of boxes
+_GAP, _SHORT_GAP = 12.0, 8.0  # between boxes, and to the box of the same sublayer
+_EMBEDDING_WIDTH, _BLOCK_WIDTH, _HEAD_WIDTH = 66.0, 104.0, 80.0
+_APART = 52.0  # of each of two columns from their middle
+_FRAME_WIDTH = 156.0
+_MARGIN = 1.0  # around the figure, for half a line's width
+_SLIDE_MARGIN = 8.0
+_ASPECT = 16 / 9
+
+
+def draw_architecture(
+    spec: GraphSpec, title: str, *, collapse: bool = True, layout: str = "tall"
+) -> Drawing:
+    """Return the figure of a graph: one column of a journal wide, or a slide ("wide")."""
+    rows = _hide_dropouts(closed_form.rows(spec))
+    before = [row for row in rows if row.layer.startswith(("Embedding", "Input-T", "Input-S"))]
+    before += [row for row in rows if row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS)]
+    blocks = [
+        [row for row in rows if names.block_of(row.layer) == number]
+        for number in range(1, spec.config.num_hidden_layers + 1)
+    ]
+    inside = {row.layer for block in blocks for row in block}
+    after = [row for row in rows if row not in before and row.layer not in inside]
+
+    body, top = _place_embeddings(before)
+    for count, number, block in _group(blocks, collapse):
+        label = f"{count} ×" if collapse else f"{number}"
+        shapes, top = _place_block(block, "" if len(blocks) == 1 else label, top)
+        body += shapes
+
+    last = names.encoder_output(len(blocks))
+    if layout == "wide":
+        return _compose_slide(title, body, top, after, last, spec.outputs)
+    body += _Head(after, last, spec.outputs).place(0.0, top)
+    return _compose_column(title, body)
+
+
+def _hide_dropouts(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows without dropouts: what reads one reads its input instead."""
+    inputs = {row.layer: sources(row)[0] for row in rows if row.type == "Dropout"}
+    shown = []
+    for row in rows:
+        if row.layer not in inputs:
+            read = [inputs.get(name, (name, tensor)) for name, tensor in sources(row)]
+            connected_to = ", ".join(f"{name}[0][{tensor}]" for name, tensor in read)
+            shown.append(replace(row, connected_to=connected_to))
+    return shown
+
+
+def _compose_column(title: str, shapes: Sequence[Shape]) -> Drawing:
+    """Return a figure of a column's width, with its content in the middle."""
+    left, bottom, right, top = find_bounds(shapes)
+    height = top - bottom + 2 * _MARGIN
+    across = (COLUMN - (right - left)) / 2 - left
+    shapes = [move(shape, across, _MARGIN - bottom) for shape in shapes]
+    return Drawing(title, COLUMN, height, shapes=shapes)
+
+
+def _compose_slide(
+    title: str, body: list[Shape], top: float, after: Sequence[Row], last: str, outputs
+) -> Drawing:
+    """Return a slide: embeddings and blocks at the left, the head at the right."""
+    body_left, bottom, body_right, body_top = find_bounds(body)
+    head = _Head(after, last, outputs).place(0.0, 0.0)
+    head_left, head_bottom, head_right, head_top = find_bounds(head)
+    gap = 34.0
+    spine = body_right + gap - head_left
+    # the head stands in the middle of the height, if the line to it has room below
+    rise = max(bottom, (bottom + body_top) / 2 - (head_top - head_bottom) / 2)
+    turn = body_right + gap / 2
+    way = ((0.0, top), (0.0, top + 9), (turn, top + 9), (turn, rise), (spine, rise), (spine, rise + 9))
+    shapes = [*body, Line(way, arrow=False), *(move(shape, spine, rise + 8) for shape in head)]
+
+    left, bottom, right, top = find_bounds(shapes)
+    across, up = right - left, top - bottom
+    height = max(up + 2 * _SLIDE_MARGIN, (across + 2 * _SLIDE_MARGIN) / _ASPECT)
+    width = height * _ASPECT
+    placed = [move(one, (width - across) / 2 - left, (height - up) / 2 - bottom) for one in shapes]
+    return Drawing(title, width, height, SLIDE_WIDTH / width, placed)
+
+
+def _group(blocks: Sequence[list[Row]], collapse: bool) -> list[tuple[int, int, list[Row]]]:
+    """Return how many equal blocks follow each other, the number of the first, and its rows."""
+    groups: list[tuple[int, int, list[Row]]] = []
+    for number, block in enumerate(blocks, 1):
+        if collapse and groups and _kinds(groups[-1][2]) == _kinds(block):
+            count, first, rows = groups[-1]
+            groups[-1] = (count + 1, first, rows)
+        else:
+            groups.append((1, number, block))
+    return groups
+
+
+def _kinds(block: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(row.type, row.output_shape) for row in block]
+
+
+def _place_embeddings(rows: Sequence[Row]) -> tuple[list[Shape], float]:
+    """Return the embeddings, which are added, their norm, and the height of its top."""
+    by_name = {row.layer: row for row in rows}
+    has_segments = names.SEGMENT_EMBEDDING in by_name
+    step = _EMBEDDING_WIDTH + 8
+    columns = {names.TOKEN_EMBEDDING: 0.0, names.POSITION_EMBEDDING: step}
+    if has_segments:
+        columns = {names.TOKEN_EMBEDDING: -step, names.SEGMENT_EMBEDDING: 0.0}
+        columns[names.POSITION_EMBEDDING] = step
+
+    shapes: list[Shape] = []
+    bottom = LINE_HEIGHT + 14
+    plus = bottom + _TWO_LINES + 17
+    for name, x in columns.items():
+        row = by_name[name]
+        left = x - _EMBEDDING_WIDTH / 2
+        box = Box(left, bottom, _EMBEDDING_WIDTH, _TWO_LINES, _title(row), "embedding")
+        shapes.append(box)
+        if inputs := [_INPUTS[source] for source, _ in sources(row) if source in _INPUTS]:
+            text = ", ".join(line for lines in inputs for line in lines)
+            shapes += [Text(x, LINE_HEIGHT / 2, (text,)), _rise(x, LINE_HEIGHT + 2, bottom)]
+        if x == 0:
+            shapes.append(_rise(x, box.top, plus - 5.5))
+        else:
+            side = 5.5 if x > 0 else -5.5
+            shapes.append(Line(((x, box.top), (x, plus), (side, plus))))
+    shapes += sum_sign(0.0, plus)
+    norm = Box(-_BLOCK_WIDTH / 2, plus + 5.5 + _GAP, _BLOCK_WIDTH, _ONE_LINE, ("Norm",), "norm")
+    return [*shapes, _rise(0.0, plus + 5.5, norm.bottom), norm], norm.top
+
+
+def _place_block(rows: Sequence[Row], label: str, start: float) -> tuple[list[Shape], float]:
+    """Return an encoder block in its frame, and the height of the frame's top."""
+    frame_bottom = start + 10
+    left = -_FRAME_WIDTH / 2
+    shapes: list[Shape] = []
+    y = start  # where the spine has come to
+    fork = frame_bottom + 7  # where the residual connection leaves it
+    for row in rows:
+        part = row.layer.removeprefix(names.encoder(names.block_of(row.layer), ""))
+        if part == names.QUERIES:
+            shapes += _place_queries(row, y, fork)
+            y, fork = fork + 9 + _ONE_LINE, fork + 9 + _ONE_LINE + 7
+        elif row.type == "Add":
+            continue  # in one box with the norm that follows
+        elif row.type == "LayerNormalization":
+            box = _block_box(row, y + _SHORT_GAP, ("Add & Norm",))
+            residual = ((0.0, fork), (left + 11, fork), (left + 11, box.y), (box.left, box.y))
+            shapes += [_rise(0.0, y, box.bottom), Line(residual), box]
+            y, fork = box.top, box.top + 8
+        else:
+            box = _block_box(row, fork + (18 if row.type == "MultiHeadAttention" else 10))
+            shapes += [_rise(0.0, y, box.bottom), box]
+            if row.type == "MultiHeadAttention" and len(sources(row)) == 1:
+                shapes += _fan_out(fork + 8, box)
+            y = box.top
+
+    frame = Box(left, frame_bottom, _FRAME_WIDTH, y + 10 - frame_bottom, (), "frame")
+    texts = [Text(left - 6, frame.y, (label,), "end")] if label else []
+    return [frame, *shapes, *texts], frame.top
+
+
+def _block_box(row: Row, bottom: float, lines: tuple[str, ...] = ()) -> Box:
+    lines = lines or _title(row)
+    height = _TWO_LINES if len(lines) == 2 else _ONE_LINE
+    return Box(-_BLOCK_WIDTH / 2, bottom, _BLOCK_WIDTH, height, lines, _KINDS[row.type])
+
+
+def _fan_out(fork: float, attention: Box) -> list[Shape]:
+    """Return the outer two of the three arrows to an attention: query, key and value."""
+    shapes: list[Shape] = []
+    for x in (-26.0, 26.0):
+        shapes.append(Line(((0.0, fork), (x, fork), (x, attention.bottom))))
+    return shapes
+
+
+def _place_queries(row: Row, y: float, fork: float) -> list[Shape]:
+    """Return the selection of the positions that a last block computes, with keys and values."""
+    box = Box(-22.0, fork + 9, 44.0, _ONE_LINE, _title(row), "head")
+    bypass = ((0.0, fork), (36.0, fork), (36.0, box.top + 7 + 18))
+    texts = Text(40.0, box.y, ("keys,", "values"), "start")
+    shapes: list[Shape] = [box, _rise(0.0, y, box.bottom), Line(bypass), texts]
+    return [*shapes, *_side_input(row, box, -_FRAME_WIDTH / 2 - 14)]
+
+
+def _side_input(row: Row, box: Box, start: float) -> list[Shape]:
+    """Return the further input of a box, at its left."""
+    extra = [source for source, _ in sources(row) if source in _INPUTS]
+    if not extra:
+        return []
+    text = Text(start - 2, box.y, _INPUTS[extra[0]], "end")
+    return [text, Line(((start, box.y), (box.left, box.y)))]
+
+
+class _Head:
+    """The layers after the last block, as one or two columns of boxes with outputs on top."""
+
+    def __init__(self, rows: Sequence[Row], last: str, outputs: Sequence[str]):
+        self.rows = {row.layer: row for row in rows}
+        self.last, self.outputs = last, outputs
+        self.readers: dict[str, list[str]] = {}
+        for row in rows:
+            own = [source for source, _ in sources(row) if source in self.rows]
+            layers = [name for name in own if self.rows[name].type != "InputLayer"]
+            if row.type != "InputLayer":
+                self.readers.setdefault(layers[0] if layers else last, []).append(row.layer)
+
+    def place(self, x: float, y: float) -> list[Shape]:
+        """Return the shapes above a point; the outputs' texts stand at one height."""
+        shapes, ends = self._place_readers(self.last, x, y)
+        top = max(end for _, _, end in ends) + _GAP
+        for name, column, end in ends:
+            lines = _HIDDEN_STATES if name == self.last else _OUTPUTS.get(name, (name,))
+            shapes += [_rise(column, end, top), Text(column, top + 2 + LINE_HEIGHT / 2, lines)]
+        return shapes
+
+    def _place_readers(self, name: str, x: float, y: float):
+        """Return the shapes above a layer, and the outputs with their columns and heights."""
+        readers: list[str | None] = list(self.readers.get(name, ()))
+        if name in self.outputs:
+            readers.insert(0, None)
+        if readers == [None]:
+            return [], [(name, x, y)]
+        shapes: list[Shape] = []
+        ends: list[tuple[str, float, float]] = []
+        fork = y + 9
+        for number, reader in enumerate(readers):
+            column = x if len(readers) == 1 else x + _APART * (2 * number - len(readers) + 1)
+            bottom = y + _GAP if column == x else fork + 12
+            start = ((x, y), (x, fork), (column, fork))
+            if reader is None:
+                shapes.append(Line((*start, (column, bottom)), arrow=False))
+                ends.append((name, column, bottom))
+                continue
+            box = self._box(reader, column, bottom)
+            arrow = _rise(x, y, bottom) if column == x else Line((*start, (column, bottom)))
+            side = _side_input(self.rows[reader], box, column - _HEAD_WIDTH / 2 - 12)
+            above, outputs = self._place_readers(reader, column, box.top)
+            shapes += [arrow, box, *side, *above]
+            ends += outputs
+        return shapes, ends
+
+    def _box(self, name: str, x: float, bottom: float) -> Box:
+        row = self.rows[name]
+        kind = _KINDS.get(row.type, "head")
+        return Box(x - _HEAD_WIDTH / 2, bottom, _HEAD_WIDTH, _ONE_LINE, _title(row), kind)
+
+
+def _title(row: Row) -> tuple[str, ...]:
+    """Return a layer's name without its prefix, as lines."""
+    part = row.layer
+    if block := names.block_of(row.layer):
+        part = row.layer.removeprefix(names.encoder(block, ""))
+    return _TITLES.get(part) or _TITLES_OF_TYPES.get(row.type, (row.type,))
+
+
+def _rise(x: float, bottom: float, top: float) -> Line:
+    return Line(((x, bottom), (x, top)))

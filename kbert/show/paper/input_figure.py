@@ -1,0 +1,129 @@
+"""The input of a text: its tokens, and the embeddings that the model adds for each of them.
+
+Devlin et al. 2019 (arXiv 1810.04805), figure 2, is the model: a row of tokens, then rows of token,
+segment and position embeddings, a column per token.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kbert.show.paper.shapes import (
+    LETTER_SIZE,
+    PAGE,
+    SLIDE_WIDTH,
+    Box,
+    Drawing,
+    Shape,
+    Text,
+    find_bounds,
+    measure,
+    move,
+)
+
+_HEIGHT = 17.0  # of a box
+_TOKEN_GAP = 12.0  # below the row of tokens
+_GAP = 11.0  # between rows of embeddings, for a plus
+_APART = 4.0  # columns
+_BAND_GAP = 20.0  # between the bands of a long text
+_PADDING = 4.0  # of a box, at the left and the right of its text
+_LABELS_WIDTH = 56.0  # of the rows' names, with the space after them
+_MARGIN = 1.0
+_SLIDE_MARGIN = 20.0
+_SLIDE_TEXT_WIDTH = 440.0  # points at a text of 8 points: with the margins of two, at 16 points
+_ASPECT = 16 / 9
+_SEGMENTS = "AB"
+
+
+class Row(NamedTuple):
+    """A row of the figure: its name, and of each column the letter, the subscript and the kind."""
+
+    label: tuple[str, ...]
+    cells: list[tuple[str, str, str]]
+
+
+def draw_input(
+    tokens: Sequence[str],
+    segments: Sequence[int] | None,
+    first_position: int,
+    title: str,
+    layout: str = "tall",
+) -> Drawing:
+    """Return the figure of a text's tokens, as wide as they are, or a slide ("wide").
+
+    `segments` are the tokens' segments, None for models without any. More tokens than a page of two
+    columns holds continue in further bands.
+    """
+    rows = _list_rows(tokens, segments, first_position)
+    limit = PAGE if layout == "tall" else _SLIDE_TEXT_WIDTH
+    widths = [
+        max(_measure_cell(row.cells[column]) for row in rows) for column in range(len(tokens))
+    ]
+    shapes: list[Shape] = []
+    bottom = 0.0
+    for first, last in _cut_bands(widths, limit - _LABELS_WIDTH - 2 * _MARGIN):
+        band = _place_band(rows, widths, first, last)
+        _, low, _, high = find_bounds(band)
+        bottom -= high - low
+        shapes += [move(shape, 0.0, bottom - low) for shape in band]
+        bottom -= _BAND_GAP
+
+    left, low, right, high = find_bounds(shapes)
+    across, up = right - left, high - low
+    width, height, scale = across + 2 * _MARGIN, up + 2 * _MARGIN, 1.0
+    if layout == "wide":
+        height = max(up + 2 * _SLIDE_MARGIN, (across + 2 * _SLIDE_MARGIN) / _ASPECT)
+        width = height * _ASPECT
+        scale = SLIDE_WIDTH / width
+    placed = [move(one, (width - across) / 2 - left, (height - up) / 2 - low) for one in shapes]
+    return Drawing(title, width, height, scale, placed)
+
+
+def _list_rows(
+    tokens: Sequence[str], segments: Sequence[int] | None, first_position: int
+) -> list[Row]:
+    rows = [
+        Row(("Input",), [(token, "", "input") for token in tokens]),
+        Row(("Token", "Embeddings"), [("E", token, "embedding") for token in tokens]),
+    ]
+    if segments is not None:
+        letters = [_SEGMENTS[segment] for segment in segments]
+        cells = [("E", letter, f"segment {letter}") for letter in letters]
+        rows.append(Row(("Segment", "Embeddings"), cells))
+    positions = range(first_position, first_position + len(tokens))
+    cells = [("E", str(position), "position") for position in positions]
+    return [*rows, Row(("Position", "Embeddings"), cells)]
+
+
+def _measure_cell(cell: tuple[str, str, str]) -> float:
+    letter, subscript, _ = cell
+    width = measure(letter, LETTER_SIZE) + measure(subscript) if subscript else measure(letter)
+    return max(width + 2 * _PADDING, _HEIGHT)
+
+
+def _cut_bands(widths: Sequence[float], limit: float) -> list[tuple[int, int]]:
+    """Return the first and the last but one column of each band; a column is never cut."""
+    bands, first, used = [], 0, 0.0
+    for column, width in enumerate(widths):
+        if column > first and used + width > limit:
+            bands.append((first, column))
+            first, used = column, 0.0
+        used += width + _APART
+    return [*bands, (first, len(widths))]
+
+
+def _place_band(rows: Sequence[Row], widths: Sequence[float], first: int, last: int) -> list[Shape]:
+    """Return the rows of some columns, from top to bottom, with their names at the left."""
+    shapes: list[Shape] = []
+    bottom = 0.0
+    for number, row in enumerate(rows):
+        bottom -= _HEIGHT + (0 if number == 0 else _TOKEN_GAP if number == 1 else _GAP)
+        shapes.append(Text(0.0, bottom + _HEIGHT / 2, row.label, "start"))
+        left = _LABELS_WIDTH
+        for column in range(first, last):
+            letter, subscript, kind = row.cells[column]
+            width = widths[column]
+            shapes.append(Box(left, bottom, width, _HEIGHT, (letter,), kind, subscript))
+            if number > 1:
+                shapes.append(Text(left + width / 2, bottom + _HEIGHT + _GAP / 2, ("+",)))
+            left += width + _APART
+    return shapes

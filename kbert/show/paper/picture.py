@@ -1,0 +1,109 @@
+"""A figure as PDF or PNG, by matplotlib: always the same bytes."""
+
+import io
+import warnings
+
+from kbert.io import printable
+from kbert.show.paper.shapes import (
+    FILLS,
+    INK,
+    LETTER_SIZE,
+    LINE_WIDTH,
+    TEXT_SIZE,
+    Box,
+    Circle,
+    Drawing,
+    Line,
+    Text,
+    arrow_head,
+    baselines,
+    measure,
+    round_corners,
+)
+
+_DOTS_PER_INCH = 600  # of one column, as journals ask; a slide has its pixels at 144
+_SLIDE_DOTS_PER_INCH = 144
+_MOST_PIXELS = 16_000  # a side of a PNG
+_SETTINGS = {
+    "font.family": "DejaVu Sans",
+    "text.parse_math": False,  # a dollar is a dollar
+    "pdf.fonttype": 42,  # TrueType: texts stay texts, and journals take it
+}
+
+
+def to_picture(drawing: Drawing, kind: str) -> bytes:
+    """Return a drawing as a file of the kind "pdf" or "png"."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    size = [side * drawing.scale / 72 for side in (drawing.width, drawing.height)]
+    dpi = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
+    file = io.BytesIO()
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
+        figure = Figure(size)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set(xlim=(0, drawing.width), ylim=(0, drawing.height))
+        for shape in drawing.shapes:
+            _draw_shape(axes, shape, drawing.scale)
+        metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
+        dpi = min(dpi, _MOST_PIXELS / max(size))
+        figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+    return file.getvalue()
+
+
+def _draw_shape(axes, shape, scale: float) -> None:
+    from matplotlib.patches import Circle as CirclePatch
+    from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
+
+    outline = {"edgecolor": INK, "linewidth": LINE_WIDTH * scale}
+    if isinstance(shape, Box):
+        style = f"round,pad=0,rounding_size={shape.corner:g}"
+        place = (shape.left, shape.bottom)
+        box = FancyBboxPatch(
+            place, shape.width, shape.height, boxstyle=style, facecolor=FILLS[shape.kind], **outline
+        )
+        axes.add_patch(box)
+        _draw_text(axes, shape.lines, shape.x, shape.y, scale, "middle", shape.subscript)
+    elif isinstance(shape, Text):
+        _draw_text(axes, shape.lines, shape.x, shape.y, scale, shape.align)
+    elif isinstance(shape, Circle):
+        axes.add_patch(CirclePatch((shape.x, shape.y), shape.radius, facecolor="#ffffff", **outline))
+    else:
+        axes.add_patch(PathPatch(_path_of(shape), fill=False, **outline))
+        if shape.arrow:
+            axes.add_patch(Polygon(arrow_head(shape), facecolor=INK, linewidth=0))
+
+
+def _path_of(line: Line):
+    from matplotlib.path import Path
+
+    codes = {"M": [Path.MOVETO], "L": [Path.LINETO], "Q": [Path.CURVE3, Path.CURVE3]}
+    steps = round_corners(line)
+    points = [point for _, step in steps for point in step]
+    return Path(points, [code for letter, _ in steps for code in codes[letter]])
+
+
+def _draw_text(
+    axes, lines: tuple[str, ...], x: float, y: float, scale: float, align: str, subscript: str = ""
+) -> None:
+    if subscript:
+        _draw_subscript(axes, lines[0], subscript, x, y, scale)
+        return
+    side = {"start": "left", "middle": "center", "end": "right"}[align]
+    looks = {"size": TEXT_SIZE * scale, "color": INK, "ha": side, "va": "baseline"}
+    for line, baseline in zip(lines, baselines(y, len(lines)), strict=True):
+        axes.text(x, baseline, printable.line(line), **looks)
+
+
+def _draw_subscript(axes, letter: str, subscript: str, x: float, y: float, scale: float) -> None:
+    subscript = printable.line(subscript)
+    (baseline,) = baselines(y, 1, LETTER_SIZE)
+    width = measure(letter, LETTER_SIZE)
+    left = x - (width + measure(subscript)) / 2
+    looks = {"color": INK, "ha": "left", "va": "baseline"}
+    axes.text(left, baseline, letter, size=LETTER_SIZE * scale, **looks)
+    axes.text(left + width, baseline - 2.5, subscript, size=TEXT_SIZE * scale, **looks)

@@ -1,0 +1,91 @@
+"""A figure as SVG, with texts that can be searched and edited."""
+
+from html import escape
+
+from kbert.io import printable
+from kbert.show.paper.shapes import (
+    FILLS,
+    INK,
+    LETTER_SIZE,
+    LINE_WIDTH,
+    POINTS_PER_MM,
+    TEXT_SIZE,
+    Box,
+    Circle,
+    Drawing,
+    Line,
+    Shape,
+    Text,
+    arrow_head,
+    baselines,
+    round_corners,
+)
+
+_FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+
+
+def to_svg(drawing: Drawing) -> bytes:
+    """Return a drawing as an SVG file of its size in millimetres."""
+    height = drawing.height
+    sides = [side * drawing.scale / POINTS_PER_MM for side in (drawing.width, height)]
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{sides[0]:.2f}mm" '
+        f'height="{sides[1]:.2f}mm" viewBox="0 0 {_number(drawing.width)} {_number(height)}" '
+        f'role="img" font-family="{_FONTS}" font-size="{TEXT_SIZE:g}" fill="{INK}">',
+        f"<title>{_escape(drawing.title)}</title>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+    ]
+    for shape in drawing.shapes:
+        lines += _write_shape(shape, height)
+    return "\n".join([*lines, "</svg>", ""]).encode()
+
+
+def _write_shape(shape: Shape, height: float) -> list[str]:
+    outline = f'stroke="{INK}" stroke-width="{LINE_WIDTH:g}"'
+    if isinstance(shape, Box):
+        place = f'x="{_number(shape.left)}" y="{_number(height - shape.top)}"'
+        size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
+        box = f'<rect class="{shape.kind}" {place} {size} rx="{shape.corner:g}"'
+        box += f' fill="{FILLS[shape.kind]}" {outline}/>'
+        return [box, *_write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript)]
+    if isinstance(shape, Text):
+        return _write_lines(shape.lines, shape.x, shape.y, height, shape.align)
+    if isinstance(shape, Circle):
+        place = f'cx="{_number(shape.x)}" cy="{_number(height - shape.y)}"'
+        return [f'<circle {place} r="{shape.radius:g}" fill="#ffffff" {outline}/>']
+    return _write_line(shape, height, outline)
+
+
+def _write_line(line: Line, height: float, outline: str) -> list[str]:
+    path = " ".join(
+        letter + " ".join(f"{_number(x)},{_number(height - y)}" for x, y in points)
+        for letter, points in round_corners(line)
+    )
+    written = [f'<path d="{path}" fill="none" {outline}/>']
+    if line.arrow:
+        corners = " ".join(f"{_number(x)},{_number(height - y)}" for x, y in arrow_head(line))
+        written.append(f'<polygon points="{corners}"/>')
+    return written
+
+
+def _write_lines(
+    lines: tuple[str, ...], x: float, y: float, height: float, align: str, subscript: str = ""
+) -> list[str]:
+    size = LETTER_SIZE if subscript else TEXT_SIZE
+    anchor = f'text-anchor="{align}"'
+    if subscript:
+        anchor += f' font-size="{size:g}"'
+        subscript = f'<tspan dy="2.5" font-size="{TEXT_SIZE:g}">{_escape(subscript)}</tspan>'
+    return [
+        f'<text x="{_number(x)}" y="{_number(height - baseline)}" {anchor}>'
+        f"{_escape(line)}{subscript}</text>"
+        for line, baseline in zip(lines, baselines(y, len(lines), size), strict=True)
+    ]
+
+
+def _escape(text: str) -> str:
+    return escape(printable.line(text), quote=False)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
