@@ -46,9 +46,9 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.model.probes import build_attention_maps as build_attention_maps
     from kbert.model.probes import build_hidden_states as build_hidden_states
     from kbert.model.summary import model_rows as model_rows
-    from kbert.show.diagrams import plot as plot
     from kbert.show.explorer.explore import explore as explore
     from kbert.show.one_projection import compare_heads as compare_heads
+    from kbert.show.plotting import plot as plot
     from kbert.show.verification import verify as verify
     from kbert.tasks.answering.inference import answer as answer
     from kbert.tasks.attention.inference import attention as attention
@@ -116,7 +116,7 @@ _PUBLIC = {
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plan": "kbert.graph.plan",
-    "plot": "kbert.show.diagrams",
+    "plot": "kbert.show.plotting",
     "predict": "kbert.model.predict",
     "prepare": "kbert.data.corpus.preparing",
     "pretrain": "kbert.tasks.pretraining.pretrain",

@@ -3,7 +3,6 @@
 import re
 import sys
 import time
-from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -14,6 +13,7 @@ from kbert.cli.command import command, presets_or_files
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import Output, option, takes
+from kbert.cli.plot_command import draw
 from kbert.cli.setting_options import partial_training
 
 _ACCOUNT_KEYS = (
@@ -139,29 +139,6 @@ def verify(config):
 
 
 @command(
-    "Draw the graph as a picture.",
-    "kbert plot base -o bert.svg",
-    "kbert plot tiny --expand -o tiny.png",
-)
-@takes(shared.CONFIG, shared.GRAPH, shared.SELECTED)
-@option(
-    "-o --output", Output(), "File to write: .png .svg .pdf .dot .mmd (Mermaid).", required=True
-)
-@option(
-    "--collapse/--expand",
-    bool,
-    "Draw one encoder block '× 12', or every block. Default: --collapse.",
-    default=True,
-)
-def plot(config, output, collapse, **graph):
-    """Draw the graph as a picture. Graphviz need not be installed."""
-    from kbert.show.diagrams import check_path
-
-    check_path(output)
-    _plot(shared.get_spec(config, **graph), output, collapse)
-
-
-@command(
     "Write an interactive page of a model.",
     "kbert explore base -o bert.html",
     "kbert explore bert-base-uncased -o weights.html",
@@ -209,7 +186,7 @@ def demo(output):
     Each part begins with the command that prints the whole.
     """
     from kbert.graph.summary_table import summary_text, width_shown
-    from kbert.show.diagrams import check_path
+    from kbert.show.plotting import check_path
     from kbert.show.texts import account_text
 
     check_path(output)
@@ -224,7 +201,7 @@ def demo(output):
     _introduce("verify", "the comparisons")
     report = _verify(model, whole=False)
     click.echo(f"\n$ kbert plot base -o {output}\n")
-    _plot(model, output, True)
+    draw(model, output)
     click.echo(f"Summary, account, check and picture in {time.perf_counter() - start:.0f} s.")
     if not report.ok:
         sys.exit(1)
@@ -254,9 +231,3 @@ def _verify(subject, whole: bool = True):
     text = str(report)  # the comparisons, then what is wrong in published texts
     click.echo(text if whole or not report.ok else text.split("\n\n")[0] + "\n", nl=False)
     return report
-
-
-def _plot(graph, output: Path, collapse: bool) -> None:
-    with progress("drawing"):
-        path = kbert.plot(graph, output, collapse=collapse)
-    click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")

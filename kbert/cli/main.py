@@ -15,7 +15,7 @@ from kbert.cli.console import run
 
 # The modules and their commands. A module X_command has one command, X.
 MODULES = {
-    "graph_commands": "summary account heads verify plot explore demo",
+    "graph_commands": "summary account heads verify explore demo",
     "checkpoint_commands": "download cache push inspect convert params",
     "task_commands": "fill-mask next-sentence classify regress tag answer choose attention "
     "attribute",

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
+from kbert.io.latex import LATEX_MARK
 from kbert.io.wording import hint
 
 PAGE_MARK = '<meta name="generator" content="kbert">'  # in the head of every page that kbert writes
@@ -30,6 +31,7 @@ _SIGNS = {  # what an end of a file must contain
     ".svg": _SVG_COMMENT,
     ".dot": DOT_BEGINNING.encode(),
     ".mmd": MERMAID_BEGINNING.encode(),
+    ".tex": LATEX_MARK.encode(),
     ".html": PAGE_MARK.encode(),
     ".htm": PAGE_MARK.encode(),
 }
@@ -41,6 +43,7 @@ _KINDS = {
     ".npz": "a NumPy archive that kbert wrote",
     ".dot": "a graph that kbert wrote",
     ".mmd": "a graph that kbert wrote",
+    ".tex": "a LaTeX file that kbert wrote",
     ".html": "a page that kbert wrote",
     ".htm": "a page that kbert wrote",
 }
@@ -70,7 +73,7 @@ def is_of_kind(path: str | os.PathLike) -> bool:
         if ending == ".pdf":
             file.seek(max(0, size - _READ_BYTES))
         part, sign = file.read(_READ_BYTES), _SIGNS[ending]
-    if ending in (".dot", ".mmd"):
+    if ending in (".dot", ".mmd", ".tex"):
         return part.startswith(sign)
     return sign in part
 

@@ -41,8 +41,8 @@ def escape_latex(text: object) -> str:
     return _SPECIAL_CHARACTERS.sub(lambda match: _SPECIAL[match[0]], printable.line(text))
 
 
-def needs_unicode_engine(text: str) -> bool:
-    """Return whether pdflatex lacks letters of a text, which LuaLaTeX and XeLaTeX may have."""
+def has_other_letters(text: str) -> bool:
+    """Return whether a text has letters that are not Latin ones, which pdflatex lacks."""
     return any(ord(letter) > 0x17F and letter not in _KNOWN_TO_PDFLATEX for letter in text)
 
 
@@ -65,7 +65,9 @@ def to_latex(
         for column in range(len(header))
     ]
     columns = "".join("r" if is_right else "l" for is_right in right)
-    environment, packages = ("longtable", "booktabs,longtable") if is_long else ("tabular", "booktabs")
+    environment, packages = (
+        ("longtable", "booktabs,longtable") if is_long else ("tabular", "booktabs")
+    )
     head = [r"\toprule", _row(header), r"\midrule"]
     if is_long:
         head.append(r"\endhead")  # repeated on every page

@@ -1,27 +1,14 @@
-"""Static diagrams of a functional model: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
+"""Diagrams of a graph's rows in every detail: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
 
 import html
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kbert.graph import closed_form, names
-from kbert.graph.aliases import accept_old_names
+from kbert.graph import names
 from kbert.graph.closed_form import Row, sources
-from kbert.graph.config import BertConfig
-from kbert.graph.spec import GraphSpec
-from kbert.io import printable
-from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING, mark_picture
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
-
-if TYPE_CHECKING:
-    import keras
-
-ENDINGS = (".png", ".svg", ".pdf", ".dot", ".mmd")
 
 # Fill and line of each kind of layer: readable with dark text on a white or a dark page; and in an
 # SVG, where the reader's system is dark.
@@ -68,51 +55,14 @@ _OUTPUT_N = names.encoder("n", names.FEED_FORWARD, "Norm")
 _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 
 
-@printable.escape_errors()
-@accept_old_names(model="source", path="output")
-def plot(
-    source: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
-    output: str | os.PathLike,
-    *,
-    collapse: bool = True,
-) -> Path:
-    """Draw a functional model: each layer with its type, output shape and parameters.
-
-    Args:
-        source: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
-            `BertConfig`, which draws its `build_bert`; or any `GraphSpec`. The last four are drawn
-            from the closed forms, without Keras; `verify` proves that they equal the built graph.
-        output: the picture's path. Its ending chooses the format: .png, .svg, .pdf, .dot
-            (Graphviz's language) or .mmd (Mermaid's). The same graph gives the same bytes.
-        collapse: whether to draw identical encoder blocks once, in a frame with their number.
-
-    Returns:
-        The path. The file is written atomically.
-
-    Raises:
-        ValueError, OSError, ImportError: as in `check_path`, before anything is drawn; a ValueError
-            also for a model that is not functional.
-        RuntimeError: Graphviz failed.
-    """
-    path = check_path(output)
-    if isinstance(source, (str, os.PathLike, BertConfig)):
-        source = GraphSpec.of(source)
-    if isinstance(source, GraphSpec):
-        layers = closed_form.rows(source)
-    else:
-        from kbert.model.summary import model_rows
-
-        layers = model_rows(source)
+def draw_diagram(layers: Sequence[Row], ending: str, *, collapse: bool) -> bytes:
+    """Return the diagram of a graph's rows as a file with an ending."""
     layers, blocks = collapse_blocks(layers) if collapse else (layers, 0)
-    ending = path.suffix.lower()
     if ending == ".mmd":
-        picture = to_mermaid(layers, blocks).encode()
-    elif ending == ".dot":
-        picture = to_dot(layers, blocks).encode()
-    else:
-        picture = mark_picture(_draw(to_dot(layers, blocks), ending), ending)
-    write_atomically(path, picture)
-    return path
+        return to_mermaid(layers, blocks).encode()
+    if ending == ".dot":
+        return to_dot(layers, blocks).encode()
+    return mark_picture(_draw(to_dot(layers, blocks), ending), ending)
 
 
 def _draw(dot: str, ending: str) -> bytes:
@@ -136,19 +86,6 @@ def _draw(dot: str, ending: str) -> bytes:
     style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
     graph = b'<g id="graph0" class="graph'
     return picture.replace(graph, style.encode() + graph + b" kbert", 1)
-
-
-def check_path(path: str | os.PathLike) -> Path:
-    """Return the path if a diagram can be written there.
-
-    Raises:
-        ValueError, OSError: an unknown ending; no file can be written there.
-        ImportError: a .png, .svg or .pdf without Graphviz.
-    """
-    path = check_new_file(path, ENDINGS, "a diagram's path")
-    if path.suffix.lower() not in (".dot", ".mmd"):
-        graphviz.command()
-    return path
 
 
 def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:

@@ -13,7 +13,7 @@ from helpers.diagram_readers import (
 )
 
 from kbert.show import diagrams
-from kbert.show.diagrams import plot
+from kbert.show.plotting import plot
 
 
 @pytest.mark.parametrize("ending", READERS)

@@ -10,7 +10,7 @@ import pytest
 from helpers.diagram_readers import FORMATS, PICTURES, SVG, read_svg, shown_collapsed
 
 from kbert.show import graphviz
-from kbert.show.diagrams import plot
+from kbert.show.plotting import plot
 
 
 def one_line(raised, *parts):

@@ -20,7 +20,7 @@ from kbert.show import diagrams, graphviz
 DRAW_ALL = """
 import sys
 from pathlib import Path
-from kbert.show.diagrams import plot
+from kbert.show.plotting import plot
 for ending in {formats}:
     for collapse in (True, False):
         plot("base", Path(sys.argv[1]) / f"{{'collapsed' if collapse else 'whole'}}.{{ending}}",

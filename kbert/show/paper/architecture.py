@@ -10,21 +10,8 @@ from dataclasses import replace
 from kbert.graph import closed_form, names
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
-from kbert.show.paper.shapes import (
-    COLUMN,
-    LINE_HEIGHT,
-    SLIDE_WIDTH,
-    Box,
-    Drawing,
-    Line,
-    Shape,
-    Text,
-    find_bounds,
-    move,
-    sum_sign,
-)
-
-LAYOUTS = ("tall", "wide")
+from kbert.show.paper.placing import compose_figure, compose_slide, find_bounds, move
+from kbert.show.paper.shapes import COLUMN, LINE_HEIGHT, Box, Drawing, Line, Shape, Text, sum_sign
 
 # Names without prefixes, where a layer's own is not plain.
 _TITLES = {
@@ -72,9 +59,8 @@ _GAP, _SHORT_GAP = 12.0, 8.0  # between boxes, and to the box of the same sublay
 _EMBEDDING_WIDTH, _BLOCK_WIDTH, _HEAD_WIDTH = 66.0, 104.0, 80.0
 _APART = 52.0  # of each of two columns from their middle
 _FRAME_WIDTH = 156.0
-_MARGIN = 1.0  # around the figure, for half a line's width
 _SLIDE_MARGIN = 8.0
-_ASPECT = 16 / 9
+_COLUMN_GAP = 34.0  # between the blocks and the head beside them
 
 
 def draw_architecture(
@@ -97,11 +83,11 @@ def draw_architecture(
         shapes, top = _place_block(block, "" if len(blocks) == 1 else label, top)
         body += shapes
 
-    last = names.encoder_output(len(blocks))
+    head = _Head(after, names.encoder_output(len(blocks)), spec.outputs)
     if layout == "wide":
-        return _compose_slide(title, body, top, after, last, spec.outputs)
-    body += _Head(after, last, spec.outputs).place(0.0, top)
-    return _compose_column(title, body)
+        shapes = _place_beside(body, top, head.place(0.0, 0.0))
+        return compose_slide(title, shapes, _SLIDE_MARGIN)
+    return compose_figure(title, [*body, *head.place(0.0, top)], COLUMN)
 
 
 def _hide_dropouts(rows: Sequence[Row]) -> list[Row]:
@@ -116,36 +102,16 @@ def _hide_dropouts(rows: Sequence[Row]) -> list[Row]:
     return shown
 
 
-def _compose_column(title: str, shapes: Sequence[Shape]) -> Drawing:
-    """Return a figure of a column's width, with its content in the middle."""
-    left, bottom, right, top = find_bounds(shapes)
-    height = top - bottom + 2 * _MARGIN
-    across = (COLUMN - (right - left)) / 2 - left
-    shapes = [move(shape, across, _MARGIN - bottom) for shape in shapes]
-    return Drawing(title, COLUMN, height, shapes=shapes)
-
-
-def _compose_slide(
-    title: str, body: list[Shape], top: float, after: Sequence[Row], last: str, outputs
-) -> Drawing:
-    """Return a slide: embeddings and blocks at the left, the head at the right."""
-    body_left, bottom, body_right, body_top = find_bounds(body)
-    head = _Head(after, last, outputs).place(0.0, 0.0)
-    head_left, head_bottom, head_right, head_top = find_bounds(head)
-    gap = 34.0
-    spine = body_right + gap - head_left
-    # the head stands in the middle of the height, if the line to it has room below
-    rise = max(bottom, (bottom + body_top) / 2 - (head_top - head_bottom) / 2)
-    turn = body_right + gap / 2
-    way = ((0.0, top), (0.0, top + 9), (turn, top + 9), (turn, rise), (spine, rise), (spine, rise + 9))
-    shapes = [*body, Line(way, arrow=False), *(move(shape, spine, rise + 8) for shape in head)]
-
-    left, bottom, right, top = find_bounds(shapes)
-    across, up = right - left, top - bottom
-    height = max(up + 2 * _SLIDE_MARGIN, (across + 2 * _SLIDE_MARGIN) / _ASPECT)
-    width = height * _ASPECT
-    placed = [move(one, (width - across) / 2 - left, (height - up) / 2 - bottom) for one in shapes]
-    return Drawing(title, width, height, SLIDE_WIDTH / width, placed)
+def _place_beside(body: list[Shape], top: float, head: list[Shape]) -> list[Shape]:
+    """Return the blocks with the head at their right, and the line that leads there."""
+    left, right = find_bounds(body), find_bounds(head)
+    turn = left.right + _COLUMN_GAP / 2
+    spine = left.right + _COLUMN_GAP - right.left
+    start = max(left.bottom, (left.bottom + left.top - right.height) / 2)
+    above, inside = top + 9, start + 9  # the blocks; the head
+    points = ((0.0, top), (0.0, above), (turn, above), (turn, start), (spine, start))
+    way = Line((*points, (spine, inside)), arrow=False)
+    return [*body, way, *(move(shape, spine, inside - 1) for shape in head)]
 
 
 def _group(blocks: Sequence[list[Row]], collapse: bool) -> list[tuple[int, int, list[Row]]]:

@@ -7,18 +7,8 @@ segment and position embeddings, a column per token.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kbert.show.paper.shapes import (
-    LETTER_SIZE,
-    PAGE,
-    SLIDE_WIDTH,
-    Box,
-    Drawing,
-    Shape,
-    Text,
-    find_bounds,
-    measure,
-    move,
-)
+from kbert.show.paper.placing import compose_figure, compose_slide, find_bounds, move
+from kbert.show.paper.shapes import LETTER_SIZE, PAGE, Box, Drawing, Shape, Text, measure
 
 _HEIGHT = 17.0  # of a box
 _TOKEN_GAP = 12.0  # below the row of tokens
@@ -27,10 +17,8 @@ _APART = 4.0  # columns
 _BAND_GAP = 20.0  # between the bands of a long text
 _PADDING = 4.0  # of a box, at the left and the right of its text
 _LABELS_WIDTH = 56.0  # of the rows' names, with the space after them
-_MARGIN = 1.0
 _SLIDE_MARGIN = 20.0
-_SLIDE_TEXT_WIDTH = 440.0  # points at a text of 8 points: with the margins of two, at 16 points
-_ASPECT = 16 / 9
+_SLIDE_TEXT_WIDTH = 440.0  # points at a text of 8 points: 16 points on a slide
 _SEGMENTS = "AB"
 
 
@@ -54,28 +42,19 @@ def draw_input(
     columns holds continue in further bands.
     """
     rows = _list_rows(tokens, segments, first_position)
-    limit = PAGE if layout == "tall" else _SLIDE_TEXT_WIDTH
-    widths = [
-        max(_measure_cell(row.cells[column]) for row in rows) for column in range(len(tokens))
-    ]
+    limit = PAGE - 2 if layout == "tall" else _SLIDE_TEXT_WIDTH
+    columns = range(len(tokens))
+    widths = [max(_measure_cell(row.cells[column]) for row in rows) for column in columns]
+
     shapes: list[Shape] = []
     bottom = 0.0
-    for first, last in _cut_bands(widths, limit - _LABELS_WIDTH - 2 * _MARGIN):
+    for first, last in _cut_bands(widths, limit - _LABELS_WIDTH):
         band = _place_band(rows, widths, first, last)
-        _, low, _, high = find_bounds(band)
-        bottom -= high - low
-        shapes += [move(shape, 0.0, bottom - low) for shape in band]
-        bottom -= _BAND_GAP
-
-    left, low, right, high = find_bounds(shapes)
-    across, up = right - left, high - low
-    width, height, scale = across + 2 * _MARGIN, up + 2 * _MARGIN, 1.0
+        shapes += [move(shape, 0.0, bottom) for shape in band]
+        bottom -= find_bounds(band).height + _BAND_GAP
     if layout == "wide":
-        height = max(up + 2 * _SLIDE_MARGIN, (across + 2 * _SLIDE_MARGIN) / _ASPECT)
-        width = height * _ASPECT
-        scale = SLIDE_WIDTH / width
-    placed = [move(one, (width - across) / 2 - left, (height - up) / 2 - low) for one in shapes]
-    return Drawing(title, width, height, scale, placed)
+        return compose_slide(title, shapes, _SLIDE_MARGIN)
+    return compose_figure(title, shapes)
 
 
 def _list_rows(

@@ -4,11 +4,14 @@ import io
 import warnings
 
 from kbert.io import printable
+from kbert.io.latex import has_other_letters
 from kbert.show.paper.shapes import (
     FILLS,
     INK,
+    LETTER_RISE,
     LETTER_SIZE,
     LINE_WIDTH,
+    SUBSCRIPT_DROP,
     TEXT_SIZE,
     Box,
     Circle,
@@ -17,6 +20,7 @@ from kbert.show.paper.shapes import (
     Text,
     arrow_head,
     baselines,
+    list_letters,
     measure,
     round_corners,
 )
@@ -24,8 +28,17 @@ from kbert.show.paper.shapes import (
 _DOTS_PER_INCH = 600  # of one column, as journals ask; a slide has its pixels at 144
 _SLIDE_DOTS_PER_INCH = 144
 _MOST_PIXELS = 16_000  # a side of a PNG
+# Fonts for letters that DejaVu Sans lacks, such as Chinese, where the system has one of them.
+_OTHER_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Microsoft YaHei",
+    "Arial Unicode MS",
+)
 _SETTINGS = {
-    "font.family": "DejaVu Sans",
     "text.parse_math": False,  # a dollar is a dollar
     "pdf.fonttype": 42,  # TrueType: texts stay texts, and journals take it
 }
@@ -40,7 +53,8 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
     size = [side * drawing.scale / 72 for side in (drawing.width, drawing.height)]
     dpi = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
     file = io.BytesIO()
-    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+    fonts = {"font.family": ["DejaVu Sans", *_list_other_fonts(drawing)]}
+    with matplotlib.rc_context(_SETTINGS | fonts), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
         figure = Figure(size)
         FigureCanvasAgg(figure)
@@ -53,6 +67,15 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
         dpi = min(dpi, _MOST_PIXELS / max(size))
         figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
     return file.getvalue()
+
+
+def _list_other_fonts(drawing: Drawing) -> list[str]:
+    """Return the fonts besides DejaVu Sans; none for a figure of Latin letters alone."""
+    if not has_other_letters(list_letters(drawing)):
+        return []
+    from matplotlib.font_manager import get_font_names
+
+    return [name for name in _OTHER_FONTS if name in get_font_names()]
 
 
 def _draw_shape(axes, shape, scale: float) -> None:
@@ -71,7 +94,9 @@ def _draw_shape(axes, shape, scale: float) -> None:
     elif isinstance(shape, Text):
         _draw_text(axes, shape.lines, shape.x, shape.y, scale, shape.align)
     elif isinstance(shape, Circle):
-        axes.add_patch(CirclePatch((shape.x, shape.y), shape.radius, facecolor="#ffffff", **outline))
+        axes.add_patch(
+            CirclePatch((shape.x, shape.y), shape.radius, facecolor="#ffffff", **outline)
+        )
     else:
         axes.add_patch(PathPatch(_path_of(shape), fill=False, **outline))
         if shape.arrow:
@@ -101,9 +126,9 @@ def _draw_text(
 
 def _draw_subscript(axes, letter: str, subscript: str, x: float, y: float, scale: float) -> None:
     subscript = printable.line(subscript)
-    (baseline,) = baselines(y, 1, LETTER_SIZE)
+    (baseline,) = baselines(y + LETTER_RISE, 1, LETTER_SIZE)
     width = measure(letter, LETTER_SIZE)
     left = x - (width + measure(subscript)) / 2
     looks = {"color": INK, "ha": "left", "va": "baseline"}
     axes.text(left, baseline, letter, size=LETTER_SIZE * scale, **looks)
-    axes.text(left + width, baseline - 2.5, subscript, size=TEXT_SIZE * scale, **looks)
+    axes.text(left + width, baseline - SUBSCRIPT_DROP, subscript, size=TEXT_SIZE * scale, **looks)

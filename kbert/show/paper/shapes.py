@@ -4,18 +4,19 @@ Lengths are in points at a text of 8 points; a figure for slides is larger by it
 """
 
 import functools
+import unicodedata
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 POINTS_PER_MM = 72 / 25.4
 COLUMN = 89 * POINTS_PER_MM  # the width of one column of a journal
 PAGE = 183 * POINTS_PER_MM  # of two columns with the space between them
-SLIDE_WIDTH = 960.0  # points: 13.33 inches, a slide of 16:9
 
 TEXT_SIZE = 8.0
 LETTER_SIZE = 10.0  # of a letter with a subscript, whose subscript has `TEXT_SIZE`
+LETTER_RISE, SUBSCRIPT_DROP = 1.0, 2.2  # of it above the middle, and of its subscript below it
 LINE_HEIGHT = 9.6
 LINE_WIDTH = 0.6
 CORNER = 2.5  # radius of the corners of boxes and lines
@@ -121,6 +122,13 @@ class Drawing:
     shapes: list[Shape] = field(default_factory=list)
 
 
+def list_letters(drawing: Drawing) -> str:
+    """Return all letters of a figure."""
+    texts = [shape for shape in drawing.shapes if isinstance(shape, (Box, Text))]
+    subscripts = [shape.subscript for shape in texts if isinstance(shape, Box)]
+    return "".join([*(line for shape in texts for line in shape.lines), *subscripts])
+
+
 def sum_sign(x: float, y: float, radius: float = 5.5) -> list[Shape]:
     """Return a plus in a circle."""
     arm = radius * 0.6
@@ -129,38 +137,6 @@ def sum_sign(x: float, y: float, radius: float = 5.5) -> list[Shape]:
         Line(((x - arm, y), (x + arm, y)), arrow=False),
         Line(((x, y - arm), (x, y + arm)), arrow=False),
     ]
-
-
-def move(shape: Shape, right: float, up: float) -> Shape:
-    """Return a shape at another place."""
-    if isinstance(shape, Line):
-        return replace(shape, points=tuple((x + right, y + up) for x, y in shape.points))
-    if isinstance(shape, Box):
-        return replace(shape, left=shape.left + right, bottom=shape.bottom + up)
-    return replace(shape, x=shape.x + right, y=shape.y + up)
-
-
-def find_bounds(shapes: Sequence[Shape]) -> tuple[float, float, float, float]:
-    """Return left, bottom, right and top of shapes."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for shape in shapes:
-        if isinstance(shape, Line):
-            xs += [x for x, _ in shape.points]
-            ys += [y for _, y in shape.points]
-        elif isinstance(shape, Box):
-            xs += [shape.left, shape.right]
-            ys += [shape.bottom, shape.top]
-        elif isinstance(shape, Circle):
-            xs += [shape.x - shape.radius, shape.x + shape.radius]
-            ys += [shape.y - shape.radius, shape.y + shape.radius]
-        else:
-            width = max(map(measure, shape.lines))
-            share = {"start": 0.0, "middle": 0.5, "end": 1.0}[shape.align]
-            xs += [shape.x - share * width, shape.x + (1 - share) * width]
-            half = len(shape.lines) * LINE_HEIGHT / 2
-            ys += [shape.y - half, shape.y + half]
-    return min(xs), min(ys), max(xs), max(ys)
 
 
 def baselines(y: float, count: int, size: float = TEXT_SIZE) -> list[float]:
@@ -211,14 +187,22 @@ def _step_back(point: Point, towards: Point, length: float) -> Point:
 @functools.lru_cache(4096)
 def measure(text: str, size: float = TEXT_SIZE) -> float:
     """Return the width of a text in DejaVu Sans, which is wider than the fonts of most readers."""
-    from pathlib import Path
+    known = "".join(letter for letter in text if not _is_wide(letter))
+    return _measure_face(known) * size / 100 + size * (len(text) - len(known))
 
-    import matplotlib
+
+def _is_wide(letter: str) -> bool:
+    """Return whether a letter is as wide as it is high, as Chinese is."""
+    return unicodedata.east_asian_width(letter) in ("W", "F")
+
+
+def _measure_face(text: str) -> float:
+    from matplotlib import get_data_path
     from matplotlib.ft2font import FT2Font
 
-    face = FT2Font(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"))
+    face = FT2Font(str(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"))
     face.set_size(100, 72)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a letter that the font lacks is a box
         face.set_text(text, 0.0)
-    return face.get_width_height()[0] / 64 * size / 100
+    return face.get_width_height()[0] / 64

@@ -6,9 +6,11 @@ from kbert.io import printable
 from kbert.show.paper.shapes import (
     FILLS,
     INK,
+    LETTER_RISE,
     LETTER_SIZE,
     LINE_WIDTH,
     POINTS_PER_MM,
+    SUBSCRIPT_DROP,
     TEXT_SIZE,
     Box,
     Circle,
@@ -47,7 +49,10 @@ def _write_shape(shape: Shape, height: float) -> list[str]:
         size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
         box = f'<rect class="{shape.kind}" {place} {size} rx="{shape.corner:g}"'
         box += f' fill="{FILLS[shape.kind]}" {outline}/>'
-        return [box, *_write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript)]
+        return [
+            box,
+            *_write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript),
+        ]
     if isinstance(shape, Text):
         return _write_lines(shape.lines, shape.x, shape.y, height, shape.align)
     if isinstance(shape, Circle):
@@ -74,8 +79,11 @@ def _write_lines(
     size = LETTER_SIZE if subscript else TEXT_SIZE
     anchor = f'text-anchor="{align}"'
     if subscript:
+        y += LETTER_RISE
         anchor += f' font-size="{size:g}"'
-        subscript = f'<tspan dy="2.5" font-size="{TEXT_SIZE:g}">{_escape(subscript)}</tspan>'
+        subscript = (
+            f'<tspan dy="{SUBSCRIPT_DROP:g}" font-size="{TEXT_SIZE:g}">{_escape(subscript)}</tspan>'
+        )
     return [
         f'<text x="{_number(x)}" y="{_number(height - baseline)}" {anchor}>'
         f"{_escape(line)}{subscript}</text>"

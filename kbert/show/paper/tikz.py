@@ -1,15 +1,17 @@
 r"""A figure in TikZ: a file that LaTeX compiles alone, and that a paper can \input."""
 
 from kbert.io import printable
-from kbert.io.latex import LATEX_MARK, escape_latex, needs_unicode_engine
+from kbert.io.latex import LATEX_MARK, escape_latex, has_other_letters
 from kbert.show.paper.shapes import (
     ARROW,
     CORNER,
     FILLS,
     INK,
+    LETTER_RISE,
     LETTER_SIZE,
     LINE_HEIGHT,
     LINE_WIDTH,
+    SUBSCRIPT_DROP,
     TEXT_SIZE,
     Box,
     Circle,
@@ -17,6 +19,7 @@ from kbert.show.paper.shapes import (
     Line,
     Shape,
     Text,
+    list_letters,
 )
 
 _HEAD = r"""
@@ -46,7 +49,11 @@ _FOOT = r"""\end{tikzpicture}%
 \kbertend
 """
 _CAPITAL, _DEPTH = 5.55, 1.6  # heights of a capital, and of a letter's part below the line
-_ANCHORS = {"start": "anchor=west", "middle": "anchor=center", "end": "anchor=east"}
+_ANCHORS = {
+    "start": "anchor=west, align=left",
+    "middle": "anchor=center",
+    "end": "anchor=east, align=right",
+}
 
 
 def to_tikz(drawing: Drawing) -> bytes:
@@ -80,11 +87,7 @@ def to_tikz(drawing: Drawing) -> bytes:
 
 
 def _warn_of_letters(drawing: Drawing) -> list[str]:
-    texts = [shape for shape in drawing.shapes if isinstance(shape, (Box, Text))]
-    letters = "".join(
-        line + getattr(shape, "subscript", "") for shape in texts for line in shape.lines
-    )
-    if not needs_unicode_engine(letters):
+    if not has_other_letters(list_letters(drawing)):
         return []
     return ["% pdflatex lacks letters of this figure: use lualatex with a font that has them."]
 
@@ -108,13 +111,12 @@ def _write_line(line: Line, scale: float) -> str:
     points = " -- ".join(_point(x, y) for x, y in line.points)
     if not line.arrow:
         return f"\\draw[kbert line] {points};"
-    length, width = (_number(side * scale) for side in ARROW)
     (x, y), (x0, y0) = line.points[-1], line.points[-2]
     angle = {(0, 1): 90, (0, -1): 270, (1, 0): 0, (-1, 0): 180}[_sign(x - x0), _sign(y - y0)]
+    length, half = _number(ARROW[0] * scale), _number(ARROW[1] * scale / 2)
     head = (
         f"\\fill[shift={{{_point(x, y)}}}, rotate={angle}] (0,0) -- "
-        f"(-{length}bp,{_number(ARROW[1] * scale / 2)}bp) -- "
-        f"(-{length}bp,-{_number(ARROW[1] * scale / 2)}bp) -- cycle;"
+        f"(-{length}bp,{half}bp) -- (-{length}bp,-{half}bp) -- cycle;"
     )
     return f"\\draw[kbert line] {points};\n{head}"
 
@@ -127,7 +129,9 @@ def _write_text(lines: tuple[str, ...], subscript: str, scale: float) -> str:
     if subscript:
         size = _number(LETTER_SIZE * scale)
         letter = f"{{\\fontsize{{{size}bp}}{{{size}bp}}\\selectfont {escape_latex(lines[0])}}}"
-        low = _number(2.5 * scale)
+        low = _number((SUBSCRIPT_DROP - LETTER_RISE) * scale)
+        rise = _number(LETTER_RISE * scale)
+        letter = f"\\raisebox{{{rise}bp}}[0pt][0pt]{{{letter}}}"
         return f"\\kbertstrut{letter}\\raisebox{{-{low}bp}}[0pt][0pt]{{{escape_latex(subscript)}}}"
     if len(lines) == 1:  # letters below the line would lift it
         return f"\\kbertstrut {escape_latex(lines[0])}"
