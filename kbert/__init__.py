@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.data.pretraining.pretraining_batches import PretrainingBatches as PretrainingBatches
     from kbert.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from kbert.graph.accounting import account as account
+    from kbert.graph.comparison import compare_accounts as compare_accounts
     from kbert.graph.config import BertConfig as BertConfig
     from kbert.graph.plan import plan as plan
     from kbert.graph.presets import PRESETS as PRESETS
@@ -96,6 +97,7 @@ _PUBLIC = {
     "regress": "kbert.tasks.classification.inference",
     "rank": "kbert.tasks.searching.inference",
     "search": "kbert.tasks.searching.inference",
+    "compare_accounts": "kbert.graph.comparison",
     "compare_heads": "kbert.show.one_projection",
     "compile_plan": "kbert.training.compiled.compiler",
     "download": "kbert.checkpoints.hub.fetching",

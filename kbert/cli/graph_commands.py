@@ -34,14 +34,18 @@ _ACCOUNT_KEYS = (
 @takes(shared.CONFIG, shared.GRAPH, shared.SELECTED)
 @option("--seq-len S", str, "Number of tokens per sequence, or 'any'. Default: all positions.")
 @option("--layers I-J", str, "Show only the encoder blocks I to J.")
+@option("--collapse", bool, "Show equal encoder blocks once, as in '12 × Encoder-n'.")
 @option("--built", bool, "Show the graph that Keras builds.")
 @partial_training
-@shared.output_format("tsv", "json", "markdown")
-def summary(config, seq_len, layers, built, form, trained, **graph):
+@shared.output_format("tsv", "json", "markdown", "latex")
+def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
     """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
     The table is computed with formulas, without Keras; `kbert verify` compares it with the graph
     that Keras builds. With --built the table comes from that graph.
+
+    With --collapse the table is short. --format latex writes a table for papers, without the
+    connections.
 
     A terminal shows the table within its width. In a pipe or a file its rows are wider:
     `kbert summary base | less -S` shows one line per layer and scrolls sideways.
@@ -50,13 +54,18 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
         raise click.UsageError(
             "--freeze and --lora-rank go with --format text: leave one of them out"
         )
+    if collapse and (trained or layers or form not in ("text", "latex")):
+        raise click.UsageError(
+            "--collapse shows the whole graph, as text or with --format latex: leave out --layers, "
+            "--freeze, --lora-rank and other formats"
+        )
     layer_range = _layer_range(layers, config)
     if seq_len is not None:
         if seq_len != "any" and not seq_len.isdecimal():
             raise click.UsageError(f"--seq-len must be a whole number or 'any', got {seq_len!r}")
         graph["seq_len"] = None if seq_len == "any" else int(seq_len)
     spec = shared.get_spec(config, **graph)
-    from kbert.graph import summary_table
+    from kbert.graph import short_summary, summary_table
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.trained_parts import trained_parts
 
@@ -65,6 +74,11 @@ def summary(config, seq_len, layers, built, form, trained, **graph):
     shown = summary_table.select(rows, layer_range)
     if form == "json":
         say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
+    elif form == "latex":
+        sum_name = "Shown" if layer_range else "Total"
+        click.echo(short_summary.latex_text(shown, collapse=collapse, sum_name=sum_name), nl=False)
+    elif collapse:
+        click.echo(short_summary.short_text(rows), nl=False)
     elif form != "text":
         say_table(shown, form)
     else:
@@ -91,25 +105,62 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
     "Count parameters, FLOPs and bytes.",
     "kbert account base",
     "kbert account large --seq-len 128 --batch-size 32 --rows",
+    "kbert account base large --format latex",
 )
-@takes(shared.CONFIG, shared.GRAPH, shared.SELECTED, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
-@option("--rows every_row", bool, "Show the rows of all layers in the text too.")
+@click.argument("config", nargs=-1, metavar="[CONFIG …]", shell_complete=presets_or_files)
+@takes(shared.GRAPH, shared.SELECTED, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
+@option("--rows every_row", bool, "Show the rows of all layers in the text or in LaTeX too.")
 @partial_training
-@shared.output_format("json", "csv", "markdown")
+@shared.output_format("json", "csv", "markdown", "latex")
 def account(config, every_row, form, trained, head, num_labels, **options):
-    """Count parameters, FLOPs and bytes with formulas, without Keras."""
-    result = kbert.account(config, head=head, num_labels=num_labels, **options, **trained)
-    shared.check_labels(result.head, num_labels)
-    if form == "text":
+    """Count parameters, FLOPs and bytes with formulas, without Keras.
+
+    Several configurations are compared: their numbers stand side by side, with two their ratio too.
+    """
+    names = config or ("base",)
+    accounts = {}
+    for name in names:
+        result = kbert.account(name, head=head, num_labels=num_labels, **options, **trained)
+        shared.check_labels(result.head, num_labels)
+        accounts[name] = result
+    if len(names) > 1:
+        _compare(names, accounts, form, every_row)
+    elif form == "text":
         from kbert.show.texts import account_text
 
-        click.echo(account_text(config, result, every_row), nl=False)
+        click.echo(account_text(names[0], result, every_row), nl=False)
     elif form == "json":
-        theirs = {"forward_flops": "flops", "training_memory_bytes": "memory"}
-        say_json({key: getattr(result, theirs.get(key, key)) for key in _ACCOUNT_KEYS})
+        say_json(_list_values(result))
+    elif form == "latex":
+        click.echo(result.to_latex(every_row=every_row), nl=False)
     else:
         columns = ["layer", "type", "output_shape", "params", "formula", "flops"]
         say_table(result.rows, form, [*columns, "activation_bytes"])
+
+
+def _list_values(account) -> dict:
+    theirs = {"forward_flops": "flops", "training_memory_bytes": "memory"}
+    return {key: getattr(account, theirs.get(key, key)) for key in _ACCOUNT_KEYS}
+
+
+def _compare(names, accounts, form: str, every_row: bool) -> None:
+    """Print several accounts side by side."""
+    if len(accounts) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise click.UsageError(f"configurations must differ, got {twice} twice")
+    if every_row or form in ("csv", "markdown"):
+        raise click.UsageError(
+            "several configurations go with --format text, json or latex, without --rows: give one"
+        )
+    comparison = kbert.compare_accounts(accounts)
+    if form == "json":
+        say_json({name: _list_values(account) for name, account in accounts.items()})
+    elif form == "latex":
+        click.echo(comparison.to_latex(), nl=False)
+    else:
+        from kbert.show.texts import comparison_text
+
+        click.echo(comparison_text(comparison), nl=False)
 
 
 @command("Show that one query matrix holds the matrices of all heads.", "kbert heads base")

@@ -163,13 +163,30 @@ class Account:
         from kbert.io.row_formats import to_html
 
         header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
+        return to_html(header, [*self._group_lines(), self._total_line()], repr(self))
+
+    def to_latex(self, *, every_row: bool = False) -> str:
+        """Return the groups, or every row, as a table for LaTeX, with booktabs' rules."""
+        from kbert.io.latex import to_latex
+
+        counts = ("Parameters", "Forward FLOPs", "Activation bytes")
+        if every_row:
+            lines = [(row.layer, row.params, row.flops, row.activation_bytes) for row in self.rows]
+            total = ("Total", self.params, self.flops, self.activation_bytes)
+            return to_latex(("Layer", *counts), lines, total)
+        header = ("Group", "Parameters", "Share", "Forward FLOPs", "Share", "Activation bytes")
+        return to_latex(header, self._group_lines(), ("Total", *self._total_line()[1:]))
+
+    def _group_lines(self) -> list[tuple]:
         lines = []
         for name, one in self.groups.items():
             cells = (one.params, one.params_share, one.flops, one.flops_share, one.activation_bytes)
             texts = (f"{float(n):.1%}" if isinstance(n, Fraction) else n for n in cells)
             lines.append((name, *texts))
-        lines.append(("total", self.params, "", self.flops, "", self.activation_bytes))
-        return to_html(header, lines, repr(self))
+        return lines
+
+    def _total_line(self) -> tuple:
+        return ("total", self.params, "", self.flops, "", self.activation_bytes)
 
     @property
     def params(self) -> int:

@@ -10,9 +10,11 @@ import keras
 from kbert.graph import aliases, names
 from kbert.graph.config import require_positive
 from kbert.graph.keras_config import read_graph
+from kbert.graph.short_summary import latex_text, short_text
 from kbert.graph.spec import GraphSpec
-from kbert.graph.summary_table import summary_text, trainable_columns, width_shown
+from kbert.graph.summary_table import select, summary_text, trainable_columns, width_shown
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
+from kbert.io.wording import check_choice
 from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import model_rows
@@ -84,6 +86,8 @@ class BertModel(keras.Model):
         show_trainable: bool = False,
         layer_range: Sequence[str] | None = None,
         *,
+        collapse: bool = False,
+        format: str = "text",
         freeze: str | None = None,
         lora_rank: int | None = None,
         lora_targets: str = LORA_TARGETS,
@@ -95,10 +99,24 @@ class BertModel(keras.Model):
         be trained. If a terminal or notebook is narrower than the table, each name gets a line of
         its own. A pipe, a file and `print_fn` (called once per line) get the natural width.
 
+        `collapse=True` prints a short form, in which equal encoder blocks stand once.
+        `format="latex"` prints the table, or the short form, for LaTeX, without the connections.
+
         Raises:
             ValueError: parts or ranks that the graph does not have; see
                 `kbert.graph.trained_parts.trained_parts`.
         """
+        check_choice(format, ("text", "latex"), "format")
+        if collapse or format == "latex":
+            if freeze is not None or lora_rank is not None or show_trainable:
+                raise ValueError(
+                    "collapse and format='latex' must be without freeze, lora_rank and "
+                    "show_trainable: leave these out"
+                )
+            text = self._short_summary(collapse, format, layer_range)
+            for line in text.splitlines():
+                (print_fn or print)(line)
+            return
         if line_length is not None:
             require_positive("line_length", line_length)
         elif print_fn is None:
@@ -123,6 +141,15 @@ class BertModel(keras.Model):
         text = summary_text(layers, layer_range, width=line_length, positions=positions, **options)
         for line in text.splitlines():
             (print_fn or print)(line)
+
+    def _short_summary(self, collapse: bool, format: str, layer_range) -> str:
+        layers = select(model_rows(self), layer_range)
+        if format == "latex":
+            return latex_text(
+                layers, collapse=collapse, sum_name="Shown" if layer_range else "Total"
+            )
+        trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
+        return short_text(layers, (self.count_params(), trainable))
 
     def save(self, *args, **kwargs):
         """Save as Keras does, without importing TensorFlow on JAX and torch.

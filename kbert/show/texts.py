@@ -9,6 +9,7 @@ from kbert.checkpoints.weight_names import named_parameters
 from kbert.graph import names
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.closed_form import config_letters
+from kbert.graph.comparison import Comparison
 from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconcile_totals
 from kbert.heads import HEADS
@@ -51,6 +52,14 @@ def account_text(title: str, full: Account, every_row: bool = False) -> str:
         sections.append("\n".join(["FROM ONE TOTAL TO THE NEXT", *steps]))
     sections.append("CONVENTIONS\n" + "\n".join(paragraph(text) for text in full.conventions))
     return "\n\n".join(sections) + "\n"
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return models side by side, with the ratio of two."""
+    lines: list[Sequence[str]] = [comparison.header]
+    for name, *values in comparison.lines:
+        lines.append((name, *(f"{n:,}" if isinstance(n, int) else n for n in values)))
+    return align(lines) + "\n"
 
 
 def _steps(full: Account) -> str:

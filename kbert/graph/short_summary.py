@@ -1,0 +1,128 @@
+"""The short form of a summary: equal encoder blocks once, numbers with thousands separators."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kbert.graph import names
+from kbert.graph.closed_form import Row
+from kbert.io.latex import to_latex
+
+_HEADER = ("Layer (type)", "Output shape", "Params")
+_GAP = 2
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows of a summary that belong together: equal encoder blocks, or what is in none.
+
+    Attributes:
+        first, last: the numbers of the blocks; 0: these rows are in none.
+        rows: of one block, with names without the block's; else with the layers' names.
+    """
+
+    first: int
+    last: int
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """What stands above the rows of a block; "" for other rows."""
+        if not self.first:
+            return ""
+        if self.first == self.last:
+            return f"Encoder-{self.first}"
+        return f"{self.last - self.first + 1} × Encoder-n, n = {self.first} … {self.last}"
+
+    @property
+    def params(self) -> int:
+        """Parameters of one block."""
+        return sum(row.params for row in self.rows)
+
+
+def split_rows(rows: Sequence[Row]) -> list[Section]:
+    """Return the rows in sections; blocks that follow each other and are equal are one."""
+    sections: list[Section] = []
+    for number, part in _split_blocks(rows):
+        before = sections[-1] if sections else None
+        if number and before is not None and _shapes(before.rows) == _shapes(part):
+            sections[-1] = replace(before, last=number)
+        else:
+            sections.append(Section(number, number, tuple(part)))
+    return sections
+
+
+def short_text(rows: Sequence[Row], counts: tuple[int, int] | None = None) -> str:
+    """Return the short form as text, with the closing lines of the whole one.
+
+    `counts` are the parameters, and how many of them are trainable.
+    """
+    lines: list[tuple[str, str, str]] = []
+    rules = []
+    for section in split_rows(rows):
+        rules.append(len(lines))
+        if section.title:
+            lines.append((section.title, "", f"{section.params:,}"))
+        for row in section.rows:
+            first, *others = _split_shapes(row)
+            lines.append((f"{row.layer} ({row.type})", first, f"{row.params:,}"))
+            lines += [("", shape, "") for shape in others]
+
+    widths = [max(map(len, column)) for column in zip(_HEADER, *lines, strict=True)]
+    width = sum(widths) + _GAP * (len(widths) - 1)
+    written = [_align(_HEADER, widths), "=" * width]
+    for number, line in enumerate(lines):
+        if number in rules[1:]:
+            written.append("_" * width)
+        written.append(_align(line, widths))
+    total, trainable = counts or [sum(row.params for row in rows)] * 2
+    closing = {"Total": total, "Trainable": trainable, "Non-trainable": total - trainable}
+    sums = [f"{name} params: {count:,}" for name, count in closing.items()]
+    return "\n".join([*written, "=" * width, *sums, ""])
+
+
+def latex_text(rows: Sequence[Row], *, collapse: bool = False, sum_name: str = "Total") -> str:
+    """Return a summary as a table for LaTeX, without the column of connections."""
+    header = ("Layer", "Type", "Output shape", "Parameters")
+    last = (sum_name, "", "", sum(row.params for row in rows))
+    if not collapse:
+        lines = [(row.layer, row.type, row.output_shape, row.params) for row in rows]
+        return to_latex(header, lines, last)
+    lines: list[tuple] = []
+    rules = []
+    for section in split_rows(rows):
+        rules.append(len(lines))
+        if section.title:
+            lines.append((section.title, "", "", section.params))
+        lines += [(row.layer, row.type, row.output_shape, row.params) for row in section.rows]
+    return to_latex(header, lines, last, rules[1:])
+
+
+def _split_blocks(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """Yield the number of each block, 0 for rows in none, and its rows by their short names."""
+    part: list[Row] = []
+    number = 0
+    for row in rows:
+        block = names.block_of(row.layer)
+        if block != number and part:
+            yield number, part
+            part = []
+        number = block
+        part.append(replace(row, layer=row.layer.removeprefix(names.encoder(block, ""))))
+    if part:
+        yield number, part
+
+
+def _shapes(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    return [(row.layer, row.type, row.output_shape, row.params) for row in rows]
+
+
+def _split_shapes(row: Row) -> list[str]:
+    """Return the output shapes of a layer, one each."""
+    return row.output_shape.removeprefix("[").removesuffix("]").replace("), (", ")\n(").split("\n")
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    layer, shape, params = cells
+    gap = " " * _GAP
+    line = f"{layer:<{widths[0]}}{gap}{shape:<{widths[1]}}{gap}{params:>{widths[2]}}"
+    return line.rstrip()
