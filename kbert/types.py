@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.graph.accounting import Memory as Memory
     from kbert.graph.accounting import Totals as Totals
     from kbert.graph.closed_form import Row as Row
+    from kbert.graph.comparison import AccountComparison as AccountComparison
     from kbert.graph.families import Family as Family
     from kbert.graph.plan import ChipMemory as ChipMemory
     from kbert.graph.plan import Plan as Plan
@@ -84,6 +85,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
 _MODULES = {
     "Accelerator": "kbert.graph.accelerators",
     "Account": "kbert.graph.accounting",
+    "AccountComparison": "kbert.graph.comparison",
     "AdaptedMatrix": "kbert.graph.trained_parts",
     "Answer": "kbert.tasks.answering.inference",
     "AttentionMap": "kbert.tasks.attention.attention_map",

@@ -179,13 +179,14 @@ def heads(config, built):
 
 @command("Check the graph against formulas and published tables.", "kbert verify base")
 @shared.CONFIG
-def verify(config):
+@shared.output_format("latex")
+def verify(config, form):
     """Compare the graph that Keras builds, the formulas and published tables.
 
     The tables come from five published texts on BERT (docs/concepts/documents.md lists them)
     and from transformers. The exit status is 0 if all agree, and 1 if any differ.
     """
-    if not _verify(kbert.get_config(config)).ok:
+    if not _verify(kbert.get_config(config), form=form).ok:
         sys.exit(1)
 
 
@@ -273,12 +274,15 @@ def _build(config, spec):
         return build_outline(spec)
 
 
-def _verify(subject, whole: bool = True):
+def _verify(subject, whole: bool = True, form: str = "text"):
     with starting_keras():
         from kbert.model import builder  # noqa: F401
         from kbert.show import verification
     with progress("verifying"):
         report = verification.verify(subject)
+    if form == "latex":
+        click.echo(report.to_latex(), nl=False)
+        return report
     text = str(report)  # the comparisons, then what is wrong in published texts
     click.echo(text if whole or not report.ok else text.split("\n\n")[0] + "\n", nl=False)
     return report

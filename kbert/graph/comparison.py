@@ -25,7 +25,7 @@ _COUNTS = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AccountComparison:
     """Models beside each other, the result of `compare_accounts`.
 
     Attributes:
@@ -37,9 +37,9 @@ class Comparison:
     accounts: tuple[Account, ...]
 
     def __repr__(self) -> str:
-        counts = (f"{account.params:,}" for account in self.accounts)
-        pairs = zip(self.names, counts, strict=True)
-        return f"Comparison({', '.join(f'{name}: {count} parameters' for name, count in pairs)})"
+        pairs = zip(self.names, self.accounts, strict=True)
+        models = ", ".join(f"{name}: {account.params:,} parameters" for name, account in pairs)
+        return f"AccountComparison({models})"
 
     def _repr_html_(self) -> str:
         return to_html(self.header, self.lines, repr(self))
@@ -69,18 +69,18 @@ class Comparison:
         return to_latex(self.header, self.lines, rules_before=[len(_SIZES)])
 
 
-def compare_accounts(accounts: Mapping[str, Account]) -> Comparison:
+def compare_accounts(accounts: Mapping[str, Account]) -> AccountComparison:
     """Compare models: their sizes, parameters, FLOPs and bytes side by side.
 
     Args:
         accounts: accounts by the models' names, such as `{"base": kbert.account("base"), …}`.
 
     Returns:
-        A `Comparison`, which a notebook shows as a table.
+        An `AccountComparison`, which a notebook shows as a table.
 
     Raises:
         ValueError: there are fewer than two.
     """
     if len(accounts) < 2:
         raise ValueError(f"accounts must be two or more, got {len(accounts)}")
-    return Comparison(tuple(accounts), tuple(accounts.values()))
+    return AccountComparison(tuple(accounts), tuple(accounts.values()))

@@ -9,7 +9,7 @@ from kbert.checkpoints.weight_names import named_parameters
 from kbert.graph import names
 from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.closed_form import config_letters
-from kbert.graph.comparison import Comparison
+from kbert.graph.comparison import AccountComparison
 from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconcile_totals
 from kbert.heads import HEADS
@@ -54,7 +54,7 @@ def account_text(title: str, full: Account, every_row: bool = False) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def comparison_text(comparison: Comparison) -> str:
+def comparison_text(comparison: AccountComparison) -> str:
     """Return models side by side, with the ratio of two."""
     lines: list[Sequence[str]] = [comparison.header]
     for name, *values in comparison.lines:

@@ -108,6 +108,14 @@ class VerificationReport:
             lines.append((says, entry.arithmetic, "ok" if entry.holds else "DOES NOT HOLD"))
         return to_html(("compared", "how much", "verdict"), lines, repr(self))
 
+    def to_latex(self) -> str:
+        """Return the comparisons and what differs as a table for LaTeX, with booktabs' rules."""
+        from kbert.io.latex import to_latex
+
+        lines = [(f"{p.found} = {p.expected}", p.amount, p.verdict) for p in self.comparisons]
+        lines += [(str(difference), "", "differs") for difference in self.differences]
+        return to_latex(("Compared", "How much", "Verdict"), lines)
+
     def __str__(self) -> str:
         from kbert.show.texts import paragraph
 

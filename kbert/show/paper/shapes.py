@@ -32,7 +32,7 @@ FILLS = {
     "embedding": "#d6ebfb",
     "feedforward": "#bfe6c5",
     "head": "#d3c6ec",
-    "attention": "#f9ba7d",
+    "attention": "#f6b06c",
     "segment A": "#ddf2e0",
     "segment B": "#a3d6ab",
     "position": "#fbe0c2",

@@ -29,7 +29,7 @@ def find_tokenizer(source: Any, lowercase: bool | None) -> tuple[Tokenizer, Bert
     if os.fspath(source) in PRESETS:
         source = _find_release(os.fspath(source))
     path = formats.locate(source)
-    if (path / "config.json").is_file():  # weights need not be there
+    if _has_no_weights(path):
         return _load(path, str(source), {}, lowercase), get_config(path)
     with formats.open_checkpoint(path) as checkpoint:
         vocabulary = checkpoint.vocabulary
@@ -37,6 +37,17 @@ def find_tokenizer(source: Any, lowercase: bool | None) -> tuple[Tokenizer, Bert
             raise ValueError(_explain_no_vocabulary(str(source)))
         rules = dict(checkpoint.rules)
         return _load(vocabulary, str(source), rules, lowercase), checkpoint.spec.config
+
+
+def _has_no_weights(path: Path) -> bool:
+    """Return whether a folder has a configuration, and no weights of any format."""
+    if not (path / "config.json").is_file():
+        return False
+    try:
+        formats.recognize(path)
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _find_release(preset: str) -> Path:
