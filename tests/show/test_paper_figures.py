@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.diagram_readers import png_size
 from helpers.figure_readers import bounds, read_figure
-from helpers.sizes import SIZES
+from helpers.sizes import ROOT, SIZES
 
 import kbert
 from kbert.graph.spec import GraphSpec
@@ -156,6 +156,16 @@ def test_built_model_draws_the_same_bytes_as_its_configuration(small, tmp_path, 
     kbert.plot(small, paths[0], style="paper")
     kbert.plot(kbert.build_bert(small), paths[1], style="paper")
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_pictures_on_the_page_are_what_plot_draws(tmp_path, monkeypatch):
+    """The tokens are those of bert-base-uncased, in which `playing` is one."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from from_code import paper_pictures
+
+    paper_pictures.draw(save_vocabulary(tmp_path, tokens=["playing"]), tmp_path)
+    for name in ("paper.svg", "slide.svg", "input.svg"):
+        assert (tmp_path / name).read_bytes() == (paper_pictures.PAGES / name).read_bytes()
 
 
 # The input of a text.
