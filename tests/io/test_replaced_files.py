@@ -26,6 +26,8 @@ WRITERS = {  # of files that may be replaced by one of their kind
     "pdf": lambda path: kbert.plot("tiny", path),
     "dot": lambda path: kbert.plot("tiny", path),
     "mmd": lambda path: kbert.plot("tiny", path),
+    "tex": lambda path: kbert.plot("tiny", path),
+    "paper.pdf": lambda path: kbert.plot("tiny", path, style="paper"),
     "html": lambda path: kbert.explore("tiny", path),
     "npz": lambda path: make_map().save(path),
     "map.html": lambda path: make_map().save(path),
@@ -39,6 +41,7 @@ OTHERS = {  # as people write them by hand, and as other programs do
     "html": b"<!doctype html>\n<html><head><title>Mine</title></head></html>\n",
     "dot": b"digraph mine { a -> b }\n",
     "mmd": b"flowchart BT\na --> b\n",
+    "tex": b"\\documentclass{article}\n\\begin{document}\\end{document}\n",
 }
 
 
