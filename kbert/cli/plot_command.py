@@ -93,6 +93,8 @@ def _refuse_options(names, reason: str) -> None:
     """Raise a UsageError for the first of some options that the command line has."""
     context = click.get_current_context()
     for param in context.command.params:
-        given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if param.name in names and given:
+        is_on_the_line = (
+            context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        )
+        if param.name in names and is_on_the_line:
             raise click.UsageError(f"{'/'.join((*param.opts, *param.secondary_opts))} {reason}")

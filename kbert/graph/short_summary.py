@@ -16,17 +16,17 @@ class Section:
     """Rows of a summary that belong together: equal encoder blocks, or what is in none.
 
     Attributes:
-        first, last: the numbers of the blocks; 0: these rows are in none.
-        rows: of one block, with names without the block's; else with the layers' names.
+        first, last: the numbers of the blocks; 0: these layers are in none.
+        layers: of one block, with names without the block's; else with the layers' names.
     """
 
     first: int
     last: int
-    rows: tuple[Row, ...]
+    layers: tuple[Row, ...]
 
     @property
     def title(self) -> str:
-        """What stands above the rows of a block; "" for other rows."""
+        """What stands above the layers of a block; "" for other layers."""
         if not self.first:
             return ""
         if self.first == self.last:
@@ -36,33 +36,33 @@ class Section:
     @property
     def params(self) -> int:
         """Parameters of one block."""
-        return sum(row.params for row in self.rows)
+        return sum(row.params for row in self.layers)
 
 
-def split_rows(rows: Sequence[Row]) -> list[Section]:
-    """Return the rows in sections; blocks that follow each other and are equal are one."""
+def split_layers(layers: Sequence[Row]) -> list[Section]:
+    """Return the layers in sections; blocks that follow each other and are equal are one."""
     sections: list[Section] = []
-    for number, part in _split_blocks(rows):
+    for number, part in _split_blocks(layers):
         before = sections[-1] if sections else None
-        if number and before is not None and _shapes(before.rows) == _shapes(part):
+        if number and before is not None and _shapes(before.layers) == _shapes(part):
             sections[-1] = replace(before, last=number)
         else:
             sections.append(Section(number, number, tuple(part)))
     return sections
 
 
-def short_text(rows: Sequence[Row], counts: tuple[int, int] | None = None) -> str:
+def short_text(layers: Sequence[Row], counts: tuple[int, int] | None = None) -> str:
     """Return the short form as text, with the closing lines of the whole one.
 
     `counts` are the parameters, and how many of them are trainable.
     """
     lines: list[tuple[str, str, str]] = []
     rules = []
-    for section in split_rows(rows):
+    for section in split_layers(layers):
         rules.append(len(lines))
         if section.title:
             lines.append((section.title, "", f"{section.params:,}"))
-        for row in section.rows:
+        for row in section.layers:
             first, *others = _split_shapes(row)
             lines.append((f"{row.layer} ({row.type})", first, f"{row.params:,}"))
             lines += [("", shape, "") for shape in others]
@@ -74,34 +74,34 @@ def short_text(rows: Sequence[Row], counts: tuple[int, int] | None = None) -> st
         if number in rules[1:]:
             written.append("_" * width)
         written.append(_align(line, widths))
-    total, trainable = counts or [sum(row.params for row in rows)] * 2
+    total, trainable = counts or [sum(row.params for row in layers)] * 2
     closing = {"Total": total, "Trainable": trainable, "Non-trainable": total - trainable}
     sums = [f"{name} params: {count:,}" for name, count in closing.items()]
     return "\n".join([*written, "=" * width, *sums, ""])
 
 
-def latex_text(rows: Sequence[Row], *, collapse: bool = False, sum_name: str = "Total") -> str:
+def latex_text(layers: Sequence[Row], *, collapse: bool = False, sum_name: str = "Total") -> str:
     """Return a summary as a table for LaTeX, without the column of connections."""
     header = ("Layer", "Type", "Output shape", "Parameters")
-    last = (sum_name, "", "", sum(row.params for row in rows))
-    if not collapse:
-        lines = [(row.layer, row.type, row.output_shape, row.params) for row in rows]
-        return to_latex(header, lines, last)
+    last = (sum_name, "", "", sum(row.params for row in layers))
     lines: list[tuple] = []
+    if not collapse:
+        lines += [(row.layer, row.type, row.output_shape, row.params) for row in layers]
+        return to_latex(header, lines, last)
     rules = []
-    for section in split_rows(rows):
+    for section in split_layers(layers):
         rules.append(len(lines))
         if section.title:
             lines.append((section.title, "", "", section.params))
-        lines += [(row.layer, row.type, row.output_shape, row.params) for row in section.rows]
+        lines += [(row.layer, row.type, row.output_shape, row.params) for row in section.layers]
     return to_latex(header, lines, last, rules[1:])
 
 
-def _split_blocks(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
-    """Yield the number of each block, 0 for rows in none, and its rows by their short names."""
+def _split_blocks(layers: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """Yield the number of each block, 0 for layers in none, and its layers by their short names."""
     part: list[Row] = []
     number = 0
-    for row in rows:
+    for row in layers:
         block = names.block_of(row.layer)
         if block != number and part:
             yield number, part
@@ -112,8 +112,8 @@ def _split_blocks(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
         yield number, part
 
 
-def _shapes(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
-    return [(row.layer, row.type, row.output_shape, row.params) for row in rows]
+def _shapes(layers: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    return [(row.layer, row.type, row.output_shape, row.params) for row in layers]
 
 
 def _split_shapes(row: Row) -> list[str]:

@@ -70,17 +70,17 @@ def plot(
     path = check_path(output, style)
     ending = path.suffix.lower()
     if text is not None:
-        from kbert.show.paper.figures import draw_text, write_figure
+        from kbert.show.paper.named_sources import draw_text, write_figure
 
         drawing = draw_text(source, text, layout=layout, lowercase=lowercase)
         picture = write_figure(drawing, ending)
     elif style == "paper":
-        from kbert.show.paper.figures import draw_graph, write_figure
+        from kbert.show.paper.named_sources import draw_graph, write_figure
 
         drawing = draw_graph(_find_graph(source), collapse=collapse, layout=layout)
         picture = write_figure(drawing, ending)
     else:
-        picture = draw_diagram(_list_rows(_find_graph(source)), ending, collapse=collapse)
+        picture = draw_diagram(_list_layers(_find_graph(source)), ending, collapse=collapse)
     write_atomically(path, picture)
     return path
 
@@ -100,7 +100,7 @@ def find_style(
         "a .tex file": ending == ".tex",
         "text": has_text,
     }
-    reasons = [reason for reason, is_given in for_papers.items() if is_given]
+    reasons = [reason for reason, applies in for_papers.items() if applies]
     if style is None:
         style = "paper" if reasons else "full"
     check_choice(style, STYLES, "style")
@@ -136,7 +136,7 @@ def _find_graph(source):
     return source.model if isinstance(source, Bert) else source
 
 
-def _list_rows(graph) -> tuple[Row, ...]:
+def _list_layers(graph) -> tuple[Row, ...]:
     """Return the rows of a spec or a model."""
     if isinstance(graph, GraphSpec):
         return closed_form.rows(graph)

@@ -67,34 +67,34 @@ def draw_architecture(
     spec: GraphSpec, title: str, *, collapse: bool = True, layout: str = "tall"
 ) -> Drawing:
     """Return the figure of a graph: one column of a journal wide, or a slide ("wide")."""
-    rows = _hide_dropouts(closed_form.rows(spec))
-    before = [row for row in rows if row.layer.startswith(("Embedding", "Input-T", "Input-S"))]
-    before += [row for row in rows if row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS)]
+    layers = _hide_dropouts(closed_form.rows(spec))
+    before = [row for row in layers if row.layer.startswith(("Embedding", "Input-T", "Input-S"))]
+    before += [row for row in layers if row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS)]
     blocks = [
-        [row for row in rows if names.block_of(row.layer) == number]
+        [row for row in layers if names.block_of(row.layer) == number]
         for number in range(1, spec.config.num_hidden_layers + 1)
     ]
     inside = {row.layer for block in blocks for row in block}
-    after = [row for row in rows if row not in before and row.layer not in inside]
+    after = [row for row in layers if row not in before and row.layer not in inside]
 
-    body, top = _place_embeddings(before)
+    body, top = _draw_embeddings(before)
     for count, number, block in _group(blocks, collapse):
         label = f"{count} ×" if collapse else f"{number}"
-        shapes, top = _place_block(block, "" if len(blocks) == 1 else label, top)
+        shapes, top = _draw_block(block, "" if len(blocks) == 1 else label, top)
         body += shapes
 
     head = _Head(after, names.encoder_output(len(blocks)), spec.outputs)
     if layout == "wide":
-        shapes = _place_beside(body, top, head.place(0.0, 0.0))
+        shapes = _draw_beside(body, top, head.draw(0.0, 0.0))
         return compose_slide(title, shapes, _SLIDE_MARGIN)
-    return compose_figure(title, [*body, *head.place(0.0, top)], COLUMN)
+    return compose_figure(title, [*body, *head.draw(0.0, top)], COLUMN)
 
 
-def _hide_dropouts(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows without dropouts: what reads one reads its input instead."""
-    inputs = {row.layer: sources(row)[0] for row in rows if row.type == "Dropout"}
+def _hide_dropouts(layers: Sequence[Row]) -> list[Row]:
+    """Return the layers without dropouts: what reads one reads its input instead."""
+    inputs = {row.layer: sources(row)[0] for row in layers if row.type == "Dropout"}
     shown = []
-    for row in rows:
+    for row in layers:
         if row.layer not in inputs:
             read = [inputs.get(name, (name, tensor)) for name, tensor in sources(row)]
             connected_to = ", ".join(f"{name}[0][{tensor}]" for name, tensor in read)
@@ -102,7 +102,7 @@ def _hide_dropouts(rows: Sequence[Row]) -> list[Row]:
     return shown
 
 
-def _place_beside(body: list[Shape], top: float, head: list[Shape]) -> list[Shape]:
+def _draw_beside(body: list[Shape], top: float, head: list[Shape]) -> list[Shape]:
     """Return the blocks with the head at their right, and the line that leads there."""
     left, right = find_bounds(body), find_bounds(head)
     turn = left.right + _COLUMN_GAP / 2
@@ -119,8 +119,8 @@ def _group(blocks: Sequence[list[Row]], collapse: bool) -> list[tuple[int, int, 
     groups: list[tuple[int, int, list[Row]]] = []
     for number, block in enumerate(blocks, 1):
         if collapse and groups and _kinds(groups[-1][2]) == _kinds(block):
-            count, first, rows = groups[-1]
-            groups[-1] = (count + 1, first, rows)
+            count, first, layers = groups[-1]
+            groups[-1] = (count + 1, first, layers)
         else:
             groups.append((1, number, block))
     return groups
@@ -130,9 +130,9 @@ def _kinds(block: Sequence[Row]) -> list[tuple[str, str]]:
     return [(row.type, row.output_shape) for row in block]
 
 
-def _place_embeddings(rows: Sequence[Row]) -> tuple[list[Shape], float]:
+def _draw_embeddings(layers: Sequence[Row]) -> tuple[list[Shape], float]:
     """Return the embeddings, which are added, their norm, and the height of its top."""
-    by_name = {row.layer: row for row in rows}
+    by_name = {row.layer: row for row in layers}
     has_segments = names.SEGMENT_EMBEDDING in by_name
     step = _EMBEDDING_WIDTH + 8
     columns = {names.TOKEN_EMBEDDING: 0.0, names.POSITION_EMBEDDING: step}
@@ -161,17 +161,17 @@ def _place_embeddings(rows: Sequence[Row]) -> tuple[list[Shape], float]:
     return [*shapes, _rise(0.0, plus + 5.5, norm.bottom), norm], norm.top
 
 
-def _place_block(rows: Sequence[Row], label: str, start: float) -> tuple[list[Shape], float]:
+def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[Shape], float]:
     """Return an encoder block in its frame, and the height of the frame's top."""
     frame_bottom = start + 10
     left = -_FRAME_WIDTH / 2
     shapes: list[Shape] = []
     y = start  # where the spine has come to
     fork = frame_bottom + 7  # where the residual connection leaves it
-    for row in rows:
+    for row in layers:
         part = row.layer.removeprefix(names.encoder(names.block_of(row.layer), ""))
         if part == names.QUERIES:
-            shapes += _place_queries(row, y, fork)
+            shapes += _draw_queries(row, y, fork)
             y, fork = fork + 9 + _ONE_LINE, fork + 9 + _ONE_LINE + 7
         elif row.type == "Add":
             continue  # in one box with the norm that follows
@@ -206,7 +206,7 @@ def _fan_out(fork: float, attention: Box) -> list[Shape]:
     return shapes
 
 
-def _place_queries(row: Row, y: float, fork: float) -> list[Shape]:
+def _draw_queries(row: Row, y: float, fork: float) -> list[Shape]:
     """Return the selection of the positions that a last block computes, with keys and values."""
     box = Box(-22.0, fork + 9, 44.0, _ONE_LINE, _title(row), "head")
     bypass = ((0.0, fork), (36.0, fork), (36.0, box.top + 7 + 18))
@@ -227,26 +227,26 @@ def _side_input(row: Row, box: Box, start: float) -> list[Shape]:
 class _Head:
     """The layers after the last block, as one or two columns of boxes with outputs on top."""
 
-    def __init__(self, rows: Sequence[Row], last: str, outputs: Sequence[str]):
-        self.rows = {row.layer: row for row in rows}
+    def __init__(self, layers: Sequence[Row], last: str, outputs: Sequence[str]):
+        self.layers = {row.layer: row for row in layers}
         self.last, self.outputs = last, outputs
         self.readers: dict[str, list[str]] = {}
-        for row in rows:
-            own = [source for source, _ in sources(row) if source in self.rows]
-            layers = [name for name in own if self.rows[name].type != "InputLayer"]
+        for row in layers:
+            own = [source for source, _ in sources(row) if source in self.layers]
+            read = [name for name in own if self.layers[name].type != "InputLayer"]
             if row.type != "InputLayer":
-                self.readers.setdefault(layers[0] if layers else last, []).append(row.layer)
+                self.readers.setdefault(read[0] if read else last, []).append(row.layer)
 
-    def place(self, x: float, y: float) -> list[Shape]:
+    def draw(self, x: float, y: float) -> list[Shape]:
         """Return the shapes above a point; the outputs' texts stand at one height."""
-        shapes, ends = self._place_readers(self.last, x, y)
+        shapes, ends = self._draw_readers(self.last, x, y)
         top = max(end for _, _, end in ends) + _GAP
         for name, column, end in ends:
             lines = _HIDDEN_STATES if name == self.last else _OUTPUTS.get(name, (name,))
             shapes += [_rise(column, end, top), Text(column, top + 2 + LINE_HEIGHT / 2, lines)]
         return shapes
 
-    def _place_readers(self, name: str, x: float, y: float):
+    def _draw_readers(self, name: str, x: float, y: float):
         """Return the shapes above a layer, and the outputs with their columns and heights."""
         readers: list[str | None] = list(self.readers.get(name, ()))
         if name in self.outputs:
@@ -266,14 +266,14 @@ class _Head:
                 continue
             box = self._box(reader, column, bottom)
             arrow = _rise(x, y, bottom) if column == x else Line((*start, (column, bottom)))
-            side = _side_input(self.rows[reader], box, column - _HEAD_WIDTH / 2 - 12)
-            above, outputs = self._place_readers(reader, column, box.top)
+            side = _side_input(self.layers[reader], box, column - _HEAD_WIDTH / 2 - 12)
+            above, outputs = self._draw_readers(reader, column, box.top)
             shapes += [arrow, box, *side, *above]
             ends += outputs
         return shapes, ends
 
     def _box(self, name: str, x: float, bottom: float) -> Box:
-        row = self.rows[name]
+        row = self.layers[name]
         kind = _KINDS.get(row.type, "head")
         return Box(x - _HEAD_WIDTH / 2, bottom, _HEAD_WIDTH, _ONE_LINE, _title(row), kind)
 

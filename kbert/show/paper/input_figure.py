@@ -22,7 +22,7 @@ _SLIDE_TEXT_WIDTH = 440.0  # points at a text of 8 points: 16 points on a slide
 _SEGMENTS = "AB"
 
 
-class Row(NamedTuple):
+class Tier(NamedTuple):
     """A row of the figure: its name, and of each column the letter, the subscript and the kind."""
 
     label: tuple[str, ...]
@@ -41,15 +41,15 @@ def draw_input(
     `segments` are the tokens' segments, None for models without any. More tokens than a page of two
     columns holds continue in further bands.
     """
-    rows = _list_rows(tokens, segments, first_position)
+    tiers = _list_embeddings(tokens, segments, first_position)
     limit = PAGE - 2 if layout == "tall" else _SLIDE_TEXT_WIDTH
     columns = range(len(tokens))
-    widths = [max(_measure_cell(row.cells[column]) for row in rows) for column in columns]
+    widths = [max(_measure_cell(tier.cells[column]) for tier in tiers) for column in columns]
 
     shapes: list[Shape] = []
     bottom = 0.0
     for first, last in _cut_bands(widths, limit - _LABELS_WIDTH):
-        band = _place_band(rows, widths, first, last)
+        band = _draw_band(tiers, widths, first, last)
         shapes += [move(shape, 0.0, bottom) for shape in band]
         bottom -= find_bounds(band).height + _BAND_GAP
     if layout == "wide":
@@ -57,20 +57,20 @@ def draw_input(
     return compose_figure(title, shapes)
 
 
-def _list_rows(
+def _list_embeddings(
     tokens: Sequence[str], segments: Sequence[int] | None, first_position: int
-) -> list[Row]:
-    rows = [
-        Row(("Input",), [(token, "", "input") for token in tokens]),
-        Row(("Token", "Embeddings"), [("E", token, "embedding") for token in tokens]),
+) -> list[Tier]:
+    tiers = [
+        Tier(("Input",), [(token, "", "input") for token in tokens]),
+        Tier(("Token", "Embeddings"), [("E", token, "embedding") for token in tokens]),
     ]
     if segments is not None:
         letters = [_SEGMENTS[segment] for segment in segments]
         cells = [("E", letter, f"segment {letter}") for letter in letters]
-        rows.append(Row(("Segment", "Embeddings"), cells))
+        tiers.append(Tier(("Segment", "Embeddings"), cells))
     positions = range(first_position, first_position + len(tokens))
     cells = [("E", str(position), "position") for position in positions]
-    return [*rows, Row(("Position", "Embeddings"), cells)]
+    return [*tiers, Tier(("Position", "Embeddings"), cells)]
 
 
 def _measure_cell(cell: tuple[str, str, str]) -> float:
@@ -90,16 +90,18 @@ def _cut_bands(widths: Sequence[float], limit: float) -> list[tuple[int, int]]:
     return [*bands, (first, len(widths))]
 
 
-def _place_band(rows: Sequence[Row], widths: Sequence[float], first: int, last: int) -> list[Shape]:
+def _draw_band(
+    tiers: Sequence[Tier], widths: Sequence[float], first: int, last: int
+) -> list[Shape]:
     """Return the rows of some columns, from top to bottom, with their names at the left."""
     shapes: list[Shape] = []
     bottom = 0.0
-    for number, row in enumerate(rows):
+    for number, tier in enumerate(tiers):
         bottom -= _HEIGHT + (0 if number == 0 else _TOKEN_GAP if number == 1 else _GAP)
-        shapes.append(Text(0.0, bottom + _HEIGHT / 2, row.label, "start"))
+        shapes.append(Text(0.0, bottom + _HEIGHT / 2, tier.label, "start"))
         left = _LABELS_WIDTH
         for column in range(first, last):
-            letter, subscript, kind = row.cells[column]
+            letter, subscript, kind = tier.cells[column]
             width = widths[column]
             shapes.append(Box(left, bottom, width, _HEIGHT, (letter,), kind, subscript))
             if number > 1:

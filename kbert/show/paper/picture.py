@@ -50,8 +50,8 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size = [side * drawing.scale / 72 for side in (drawing.width, drawing.height)]
-    dpi = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
+    size = (drawing.width * drawing.scale / 72, drawing.height * drawing.scale / 72)
+    wanted = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
     file = io.BytesIO()
     fonts = {"font.family": ["DejaVu Sans", *_list_other_fonts(drawing)]}
     with matplotlib.rc_context(_SETTINGS | fonts), warnings.catch_warnings():
@@ -64,7 +64,7 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
         for shape in drawing.shapes:
             _draw_shape(axes, shape, drawing.scale)
         metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
-        dpi = min(dpi, _MOST_PIXELS / max(size))
+        dpi = min(wanted, _MOST_PIXELS / max(size))
         figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
     return file.getvalue()
 
@@ -82,12 +82,17 @@ def _draw_shape(axes, shape, scale: float) -> None:
     from matplotlib.patches import Circle as CirclePatch
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 
-    outline = {"edgecolor": INK, "linewidth": LINE_WIDTH * scale}
+    outline: dict = {"edgecolor": INK, "linewidth": LINE_WIDTH * scale}
     if isinstance(shape, Box):
         style = f"round,pad=0,rounding_size={shape.corner:g}"
-        place = (shape.left, shape.bottom)
+        corner = (shape.left, shape.bottom)
         box = FancyBboxPatch(
-            place, shape.width, shape.height, boxstyle=style, facecolor=FILLS[shape.kind], **outline
+            corner,
+            shape.width,
+            shape.height,
+            boxstyle=style,
+            facecolor=FILLS[shape.kind],
+            **outline,
         )
         axes.add_patch(box)
         _draw_text(axes, shape.lines, shape.x, shape.y, scale, "middle", shape.subscript)

@@ -45,9 +45,9 @@ def to_svg(drawing: Drawing) -> bytes:
 def _write_shape(shape: Shape, height: float) -> list[str]:
     outline = f'stroke="{INK}" stroke-width="{LINE_WIDTH:g}"'
     if isinstance(shape, Box):
-        place = f'x="{_number(shape.left)}" y="{_number(height - shape.top)}"'
+        origin = f'x="{_number(shape.left)}" y="{_number(height - shape.top)}"'
         size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
-        box = f'<rect class="{shape.kind}" {place} {size} rx="{shape.corner:g}"'
+        box = f'<rect class="{shape.kind}" {origin} {size} rx="{shape.corner:g}"'
         box += f' fill="{FILLS[shape.kind]}" {outline}/>'
         return [
             box,
@@ -56,8 +56,8 @@ def _write_shape(shape: Shape, height: float) -> list[str]:
     if isinstance(shape, Text):
         return _write_lines(shape.lines, shape.x, shape.y, height, shape.align)
     if isinstance(shape, Circle):
-        place = f'cx="{_number(shape.x)}" cy="{_number(height - shape.y)}"'
-        return [f'<circle {place} r="{shape.radius:g}" fill="#ffffff" {outline}/>']
+        origin = f'cx="{_number(shape.x)}" cy="{_number(height - shape.y)}"'
+        return [f'<circle {origin} r="{shape.radius:g}" fill="#ffffff" {outline}/>']
     return _write_line(shape, height, outline)
 
 
