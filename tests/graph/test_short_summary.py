@@ -37,8 +37,9 @@ def test_collapsed_summary_is_document_004_with_one_block(capsys):
     assert "Total params: 109,705,010\n" in text
 
 
-def test_selected_positions_are_another_block(capsys):
-    options = ("--max-predictions", 20, "--selected-positions", "--collapse")
+@pytest.mark.parametrize("graph", ["--max-predictions 20", "--head classifier"])
+def test_selected_positions_are_another_block(capsys, graph):
+    options = (*graph.split(), "--selected-positions", "--collapse")
     titles = [cells[0] for cells in read_short(run(capsys, "summary", "base", *options).out)]
     assert [title for title in titles if title.startswith(("11", "12", "Encoder"))] == [
         "11 × Encoder-n, n = 1 … 11",
