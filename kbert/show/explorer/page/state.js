@@ -11,6 +11,7 @@ const state = {
   attention: false,    // whether its attention is
   chosen: "",          // a layer, a part of one, "encoder", or nothing
   measure: "params",
+  chapter: "",         // of the tour
 };
 
 // The last configuration of each column that makes sense: what is drawn and counted.
@@ -56,6 +57,7 @@ function toFragment() {
   if (state.open && state.attention && !(within && state.chosen.includes("/"))) parts.push("attention=open");
   if (state.active) parts.push("drawn=B");
   if (state.measure !== "params") parts.push(`measure=${state.measure}`);
+  if (state.chapter) parts.push(`chapter=${state.chapter}`);
   const text = parts.join("&");
   return text === "" ? "" : `#${text}`;
 }
@@ -71,6 +73,7 @@ function fromFragment(fragment) {
     state.attention = view.attention === "open";
     state.active = view.drawn === "B" && configs[1] ? 1 : 0;
     state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
+    state.chapter = Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "";
   }
   settle();
   let name = id;
