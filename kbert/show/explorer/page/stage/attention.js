@@ -39,16 +39,21 @@ function headTitle({ head, kinds }) {
   return `Head ${head + 1} of ${kinds.length}${target ? ` looks at ${TARGET_TEXTS[target]}` : ""}`;
 }
 
+// On average over the tokens: the head's target, or where most of the rest goes.
+function averageText({ shares, target }) {
+  const name = target || wordTarget(shares);
+  return `on average ${percent(shares[name])} go to ${TARGET_TEXTS[name]}`;
+}
+
 function seeAttention(view) {
   const { tokens, token, probs, head, kinds, shown } = view;
   const row = tokens.map((_, column) => probs[token * tokens.length + column]);
   const most = largestIndex(row);
   const to = most === token ? "itself" : `${quoted(tokens[most])}${tokens[most].special ? "" : ` at position ${most + 1}`}`;
   const hidden = tokens.length - shown.length;
-  const text = `${quoted(tokens[token])} gives most of its attention, ${percent(row[most])}, to ${to}. ` +
-    `In this head, special tokens hold ${percent(specialShare(kinds[head].shares))} of all attention` +
-    `${hidden ? `; ${hidden} of them are hidden here` : ""}.`;
-  return row[most] > 0.5 ? text : text.replace("most of its attention, ", "the largest part of its attention, ");
+  const special = `${percent(specialShare(kinds[head].shares))} to ${hidden ? `special tokens, which are hidden here` : "[CLS] and [SEP]"}`;
+  return `${quoted(tokens[token])} gives ${row[most] > 0.5 ? "most" : "the largest part"} of its attention, ${percent(row[most])}, to ${to}; ` +
+    `${averageText(kinds[head])}, ${special}.`;
 }
 
 function hideControl({ tokens }) {
@@ -74,7 +79,7 @@ function headChooser({ parts, kinds, head, tokens, name, trace, block }) {
 // The tensors of the head from left to right, and the arithmetic of one cell; both follow a pointer.
 function attentionBody(view) {
   const { tokens, shown } = view;
-  const cell = Math.max(3, Math.min(22, Math.floor(352 / shown.length)));
+  const cell = Math.max(3, Math.min(22, Math.floor(Math.min(352, stage.width - 150) / shown.length)));
   const rows = shown.map((n) => tokens[n]);
   const arithmetic = h("div", { class: "stage-cards" });
   const figures = attentionFigures(view, rows, cell, (row, column) => show(row, column));
@@ -140,8 +145,7 @@ function headsTogether({ trace, name, parts, token, head, width }) {
   const output = vectorOf(trace, name, token);
   if (!output) return null;
   const context = vectorOf(trace, `${name}/context`, token);
-  const drawn = heatRows([{ name: "all heads", values: context }, { sign: "W_O", name: "output", values: output }],
-    { dimension: Math.max(stage.dimension, 0), key: "together", onPick: (n) => { stage.dimension = n; } });
+  const drawn = heatRows([{ name: "all heads", values: context }, { sign: "↓", name: "after W_O", values: output }], {});
   const [first, heads] = [head * width, parts.context.shape[1]];
   drawn.querySelector(".heat-row").append(h("i", { class: "heat-range",
     style: `left:${(first / context.length) * 100}%;width:${100 / heads}%` }));

@@ -13,6 +13,12 @@ function barTable(rows, most = Math.max(...rows.map((row) => Math.abs(row.value)
     row.under ? h("span", { class: "bar-under dim" }, row.under) : null)));
 }
 
+// A bar per token; of a long text the chosen one and the largest.
+function tokenBars(tokens, token, values, textOf) {
+  const shown = tokens.length <= 24 ? tokens.map((_, n) => n) : [...new Set([token, ...largestIndices(values, 20)])];
+  return barTable(shown.map((n) => ({ name: tokens[n].text, value: values[n], text: textOf(values[n]), isChosen: n === token })));
+}
+
 // A scale from values to pixels.
 const scaleOf = (from, to, start, end) => (value) => start + ((value - from) / (to - from || 1)) * (end - start);
 

@@ -14,7 +14,7 @@ function scoreCard({ parts, head, row, column, tokens, width, scores }) {
     { name: `q ${tokens[row].text}`, values: query },
     { sign: "×", name: `k ${tokens[column].text}`, values: key },
     { sign: "=", name: "q × k", values: product },
-  ], { dimension: stage.headDimension, key: "product", onPick: (n) => { stage.headDimension = n; } });
+  ], { memory: "headDimension", key: "product" });
   const total = dotProduct(query, key);
   return stageCard("1 The score: do query and key match?", strips, h("div", { class: "arithmetic" },
     mathOf(`frac{q · k}{sqrt{d}} = frac{${decimal(total)}}{sqrt{${width}}} = ${decimal(score)}`,
@@ -44,7 +44,7 @@ const temperatureText = ({ request }) =>
 
 // A column per token: its score above, its share below.
 function softmaxBars({ ofRow, probs, row, column, tokens, shown }) {
-  const [width, upper, lower] = [320, 46, 56];
+  const [width, upper, lower] = [plotWidth(3, 460), 46, 56];
   const each = width / shown.length;
   const least = Math.min(...shown.map((n) => ofRow[n]), 0);
   const scoreAt = scaleOf(least, Math.max(...shown.map((n) => ofRow[n]), 0), upper, 4);
@@ -56,7 +56,7 @@ function softmaxBars({ ofRow, probs, row, column, tokens, shown }) {
       s("rect", { class: ofRow[n] < 0 ? "bar-minus" : "bar-plus", x, width: bar, y: Math.min(top, zero), height: Math.max(0.5, Math.abs(top - zero)) }),
       s("rect", { class: "bar-prob", x, width: bar, y: upper + 22 + lower * (1 - prob), height: Math.max(0.5, lower * prob) }));
   });
-  return s("svg", { class: "softmax-bars", viewBox: `0 0 ${width} ${upper + lower + 40}`, "aria-hidden": "true" }, bars,
+  return s("svg", { class: "softmax-bars", width, height: upper + lower + 40, "aria-hidden": "true" }, bars,
     s("line", { class: "base", x1: 0, x2: width, y1: scoreAt(0), y2: scoreAt(0) }),
     s("line", { class: "base", x1: 0, x2: width, y1: upper + 22 + lower, y2: upper + 22 + lower }),
     s("text", { x: (shown.indexOf(column) + 0.5) * each, y: upper + lower + 36, "text-anchor": anchorOf(shown.indexOf(column) / shown.length) }, tokens[column].text),
@@ -72,8 +72,7 @@ function contextCard({ parts, head, row, column, tokens, probs }) {
   const strips = heatRows([
     { name: `v ${tokens[column].text}`, values: headVector(parts.value, column, head) },
     { sign: "Σ", name: "context", values: context },
-  ], { dimension: stage.headDimension, key: "context", onPick: (n) => {
-    stage.headDimension = n;
+  ], { memory: "headDimension", key: "context", onPick: (n) => {
     terms.replaceChildren(contextTerms({ parts, head, row, column, tokens, probs }, n, context[n]));
   } });
   return stageCard("3 Context: values, mixed by their shares", strips, terms);

@@ -27,8 +27,7 @@ function drawEmbeddings(scene) {
 function embeddingRows({ tokens, token }, parts, sum) {
   const arithmetic = h("p", { class: "arithmetic", role: "status" });
   const rows = [...parts, { sign: "=", name: "sum", values: sum }];
-  const drawn = heatRows(rows, { dimension: stage.dimension, onPick: (index) => {
-    stage.dimension = index;
+  const drawn = heatRows(rows, { onPick: (index) => {
     const terms = parts.map((part) => part.values[index]);
     const digits = digitsThatAddUp(terms, sum[index]);
     const text = terms.map((term, n) => (n ? bracketed(decimal(term, digits)) : decimal(term, digits))).join(" + ");
@@ -37,7 +36,7 @@ function embeddingRows({ tokens, token }, parts, sum) {
   return stageCard(`The ${grouped(sum.length)} numbers of ${quoted(tokens[token])}`, drawn, arithmetic);
 }
 
-// How much of the sum comes from a part: its projection on the sum, divided by the sum's length.
+// How much of the sum comes from a part: its projection on the sum, divided by the sum’s length.
 const partShare = (part, sum) => dotProduct(part.values, sum) / dotProduct(sum, sum);
 
 function seeEmbeddings({ trace, tokens, token }, parts, sum) {
@@ -52,5 +51,5 @@ function embeddingShares(parts, sum) {
   return stageCard("Which part makes up the sum", barTable(parts.map((part) => ({
     name: part.title, value: partShare(part, sum), text: percentSigned(partShare(part, sum)),
     under: `length ${decimal(lengthOf(part.values))}`,
-  }))), h("p", { class: "dim" }, `Share of the sum in its own direction; the three add up to 100 %. The sum's length is ${decimal(lengthOf(sum))}.`));
+  }))), h("p", { class: "dim" }, `Share of the sum in its own direction; they add up to 100 %. The sum’s length is ${decimal(lengthOf(sum))}.`));
 }

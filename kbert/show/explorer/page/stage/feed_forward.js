@@ -27,9 +27,9 @@ function drawFeedForward(scene) {
   return {
     kind: "feedforward",
     title: `${grouped(before.length)} neurons read ${quoted(tokens[token])}`,
-    formula: `FFN(x) = ${isGelu ? "GELU" : "f"}(x W_1 + b_1) W_2 + b_2${isGelu ? " , GELU(x) = x Φ(x)" : ""}`,
+    formula: `FFN(x) = ${isGelu ? "GELU" : "f"}(x W_1 + b_1) W_2 + b_2`,
     spoken: "x times W 1 plus b 1, then the activation, then times W 2 plus b 2",
-    source: `Vaswani et al. 2017, section 3.3, equation 2${isGelu ? "; GELU: Hendrycks and Gimpel 2016, section 2" : ""}`,
+    source: `Vaswani et al. 2017, section 3.3, equation 2${isGelu ? "; GELU(x) = x · Φ(x): Hendrycks and Gimpel 2016, section 2" : ""}`,
     sees: seeNeurons(scene, before, after),
     body: [feedForwardPlots(scene, before, after), neuronRows(scene, before, after)],
     table: () => ({
@@ -54,7 +54,12 @@ function feedForwardPlots(scene, before, after) {
     stageCard("Each neuron on the activation’s curve", activationPlot(scene, before, after)),
     stageCard("The strongest neurons", barTable(strongest.map((n) => ({
       name: `neuron ${grouped(n + 1)}`, value: after[n], text: decimal(after[n]), under: `from ${decimal(before[n])}`,
-    })))));
+    }))), h("h3", { class: "stage-gap" }, "Active neurons of each token"), activeBars(scene)));
+}
+
+function activeBars({ trace, layer, tokens, token }) {
+  const counts = tokens.map((_, n) => countActive(vectorOf(trace, `${layer}/intermediate`, n)));
+  return tokenBars(tokens, token, counts, grouped);
 }
 
 // The curve with a point per neuron, and below how many there are of each input.
@@ -63,7 +68,7 @@ function activationPlot({ config, token, tokens }, before, after) {
   const step = ends[1] - ends[0];
   const [from, to] = [Math.min(ends[0], -4) - (ends[0] > Math.min(...before) ? step : 0), ends.at(-1) + (ends.at(-1) < Math.max(...before) ? step : 0)];
   const ticks = ticksOf(from, to, 6);
-  const [width, height, low] = [520, 250, 70];
+  const [width, height, low] = [plotWidth(2, 640), 250, 70];
   const x = scaleOf(from, to, 40, width - 12);
   const highest = Math.max(1, ...after);
   const y = scaleOf(Math.min(-0.3, ...after), highest, height, 12);
@@ -72,36 +77,36 @@ function activationPlot({ config, token, tokens }, before, after) {
   const tallest = Math.max(...bins);
   const bar = (x(to) - x(from)) / bins.length;
   const base = height + 24 + low;
-  return s("svg", { class: "stage-plot", viewBox: `0 0 ${width} ${base + 40}`, role: "img",
+  return s("svg", { class: "stage-plot", width, height: base + 40, role: "img",
     "aria-label": `${grouped(before.length)} neurons of ${tokens[token].text} by their input, with a histogram` },
   s("rect", { class: "plot-active", x: x(0), y: 12, width: x(to) - x(0), height: base - 12 }),
   s("line", { class: "base", x1: x(from), x2: x(to), y1: y(0), y2: y(0) }),
   s("line", { class: "base", x1: x(0), x2: x(0), y1: 12, y2: base }),
   verticalAxis(40, y, ticksOf(0, highest, 4)),
-  curve ? s("path", { class: "plot-curve", d: curvePath(Array.from({ length: 121 }, (_, n) => from + ((to - from) * n) / 120).map((a) => [a, curve(a)]), x, y) }) : null,
+  curve ? s("path", { class: "plot-curve", d: curvePath(curvePoints(curve, from, to, highest), x, y) }) : null,
   s("path", { class: "plot-points", d: pointsPath(before, after, x, y) }),
-  s("circle", { class: "plot-chosen", r: 5, cx: -99, cy: -99 }),
-  Array.from(bins, (count, n) => s("rect", { class: from + ((n + 0.5) * (to - from)) / bins.length > 0 ? "bar-plus" : "bar-minus",
+  Array.from(bins, (count, n) => s("rect", { class: from + ((n + 0.5) * (to - from)) / bins.length > 0 ? "bar-plus" : "bar-silent",
     x: x(from) + n * bar + 0.5, width: bar - 1, y: base - (count / tallest) * low, height: (count / tallest) * low })),
   horizontalAxis(x, base, ticks, "input of the activation"),
   s("text", { class: "dim", x: x(from) + 6, y: 26 }, "output"),
   s("text", { class: "dim", x: x(from) + 6, y: base - low + 12 }, "how many neurons"));
 }
 
+const curvePoints = (curve, from, to, highest) => Array.from({ length: 161 }, (_, n) => from + ((to - from) * n) / 160)
+  .map((x) => [x, curve(x)]).filter(([, y]) => y <= highest);
+
 // The vector through the layer: H numbers, F before and after the activation, H again.
-function neuronRows({ trace, layer, token, host }, before, after) {
+function neuronRows({ trace, layer, token}, before, after) {
   const output = vectorOf(trace, layer, token);
   const arithmetic = h("p", { class: "arithmetic", role: "status" });
   const rows = heatRows([{ name: "x W₁ + b₁", values: before }, { sign: "↓", name: "activated", values: after }], {
-    dimension: stage.neuron ?? largestIndex(after), title: "Neuron", key: "neuron", onPick: (n) => {
-      stage.neuron = n;
+    title: "Neuron", memory: "neuron", onPick: (n) => {
       const share = before[n] ? after[n] / before[n] : 0;
       arithmetic.replaceChildren(h("span", { class: "dim" }, `Neuron ${grouped(n + 1)}: `),
         mathOf(`${decimal(before[n])} · ${bracketed(decimal(share))} = ${decimal(after[n])}`),
         h("span", { class: "dim" }, ` of its input it passes on ${percentSigned(share)}`));
     },
   });
-  const result = output ? heatRows([{ sign: "↓", name: "output", values: output }],
-    { dimension: stage.dimension, key: "dimension", onPick: (n) => { stage.dimension = n; } }) : null;
+  const result = output ? heatRows([{ sign: "↓", name: "output", values: output }], {}) : null;
   return stageCard(`${grouped(before.length)} neurons, then ${output ? grouped(output.length) : "H"} numbers again`, rows, arithmetic, result);
 }

@@ -1,12 +1,13 @@
-// Formulas as MathML, from a short text: words, numbers, signs, a_b, a^b, frac{a}{b}, sqrt{a}.
+// Formulas as MathML, from a short text: words, numbers, signs, a_b, a^b, frac{a}{b}, sqrt{a}. A minus
+// sign at the beginning, or after one of ({=·, belongs to its number.
 
-const FORMULA_PARTS = /[A-Za-zα-ωΑ-Ω]+|\d[\d.,]*|[{}^_]|\s+|./gu;
+const FORMULA_PARTS = /(?<=^|[({=·] ?)−?\d[\d.,]*(?: %)?|[A-Za-zα-ωΑ-Ω]+|\d[\d.,]*(?: %)?|[{}^_]|\s+|./gu;
 
 // `spoken` is what a screen reader says.
 function mathOf(text, spoken) {
   const parts = text.match(FORMULA_PARTS).filter((part) => part.trim());
   const holder = document.createElement("template");
-  holder.innerHTML = `<math>${readRow(parts)}</math>`;
+  holder.innerHTML = `<math displaystyle="true">${readRow(parts)}</math>`;
   const math = holder.content.firstChild;
   math.setAttribute("aria-label", spoken || text.replace(/[{}]/g, " "));
   return math;
@@ -41,6 +42,6 @@ function readAtom(parts) {
   if (part === "frac") return `<mfrac>${readGroup(parts)}${readGroup(parts)}</mfrac>`;
   if (part === "sqrt") return `<msqrt>${readGroup(parts)}</msqrt>`;
   if (/^[A-Za-zα-ωΑ-Ω]/u.test(part)) return `<mi>${part}</mi>`;
-  if (/^\d/.test(part)) return `<mn>${part}</mn>`;
+  if (/^−?\d/.test(part)) return `<mn>${part.replace(" ", "\u00a0")}</mn>`;
   return `<mo${"()".includes(part) ? ' stretchy="false"' : ""}>${part.replace("<", "&lt;")}</mo>`;
 }

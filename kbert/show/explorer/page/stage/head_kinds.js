@@ -33,13 +33,15 @@ function headTarget(shares) {
 // How much of all attention special tokens receive.
 const specialShare = (shares) => shares["[SEP]"] + shares["[CLS]"];
 
-const isAmongWords = (target) => ["next", "previous", "itself"].includes(target);
+// The target among words with the largest share.
+const wordTarget = (shares) =>
+  ["next", "previous", "itself"].reduce((most, name) => (shares[name] > shares[most] ? name : most));
 
-// The head to open at: the clearest one that looks at the next or previous token or at itself; else
-// the one that leaves least to special tokens.
+// The head to open at: the one that looks most clearly at the next or previous token or at itself;
+// heads that look at special tokens, as many do, come last.
 function tellingHead(kinds) {
   const clarity = ({ shares, target }) =>
-    (isAmongWords(target) ? 1 + shares[target] : 1 - specialShare(shares)) - (target === "itself" ? 0.5 : 0);
+    shares[wordTarget(shares)] + (target === null ? 0 : target.startsWith("[") ? -1 : 1);
   return largestIndex(kinds.map(clarity));
 }
 

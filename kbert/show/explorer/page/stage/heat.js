@@ -55,8 +55,9 @@ function heatLegend(kind, limit) {
 }
 
 // Vectors of one width below each other, with one dimension lit in all of them.
-// Each row is {sign, name, values}; `onPick` is told the dimension that was chosen.
-function heatRows(rows, { dimension, onPick, title = "Dimension", key = "dimension" }) {
+// Each row is {sign, name, values}; `onPick` is told the dimension. The stage remembers a chosen one
+// under `memory`; at first it is the largest of the last row.
+function heatRows(rows, { onPick, title = "Dimension", memory = "dimension", key = memory }) {
   const width = rows[0].values.length;
   const limit = quantile(rows.map((row) => row.values), 0.98);
   const shown = rows.map((row) => h("output", { class: "heat-value" }));
@@ -77,9 +78,13 @@ function heatRows(rows, { dimension, onPick, title = "Dimension", key = "dimensi
     shown.forEach((output, n) => { output.textContent = decimal(rows[n].values[index]); });
     onPick?.(index);
   };
-  slider.addEventListener("input", () => light(Number(slider.value) - 1));
-  followPointer(group, ".heat-row", (x) => light(Math.min(width - 1, Math.floor(x * width))));
-  light(Math.min(dimension, width - 1));
+  const choose = (index) => {
+    stage[memory] = index;
+    light(index);
+  };
+  slider.addEventListener("input", () => choose(Number(slider.value) - 1));
+  followPointer(group, ".heat-row", (x) => choose(Math.floor(x * width)));
+  light(Math.min(stage[memory] ?? largestIndex(rows.at(-1).values.map(Math.abs)), width - 1));
   return group;
 }
 

@@ -20,7 +20,7 @@ function drawNorm(scene) {
     title: `${quoted(tokens[token])} before and after normalization`,
     formula: "LayerNorm(x) = γ · frac{x − μ}{sqrt{σ^2 + ε}} + β",
     spoken: "gamma times x minus mu over the root of sigma squared plus epsilon, plus beta",
-    source: `Ba et al. 2016, section 3, equations 3 and 4; ε = ${String(config.eps).replace("-", "−")}`,
+    source: `Ba et al. 2016, section 3, equations 3 and 4; ε = ${tiny(config.eps)}`,
     sees: seeNorm(view),
     controls: isVector ? [button("The sentence’s vector", () => chooseOnStage("layer", "Sentence-Vector"), { class: "small", "data-key": "vector" })] : [],
     body: [h("div", { class: "stage-cards" }, stageCard("How the numbers are distributed", normPlot(view)),
@@ -34,19 +34,19 @@ function drawNorm(scene) {
 
 function seeNorm({ tokens, token, before, after }) {
   const [old, now] = [before, after].map(meanAndDeviation);
-  return `The numbers of ${quoted(tokens[token])} had the mean ${decimal(old.mean)} and the standard deviation ${decimal(old.deviation)}. ` +
-    `They are brought to 0 and 1; then a learned scale γ and offset β per dimension bring them to ${decimal(now.mean)} and ${decimal(now.deviation)}.`;
+  return `The numbers of ${quoted(tokens[token])} had the mean ${decimal(old.mean, 3)} and the standard deviation ${decimal(old.deviation)}. ` +
+    `They are brought to 0 and 1; then a learned scale γ and offset β per dimension bring them to ${decimal(now.mean, 3)} and ${decimal(now.deviation)}.`;
 }
 
 // Three histograms on one axis, with mean and standard deviation.
 function normPlot({ before, normal, after }) {
   const rows = [["before", before], ["normalized", normal], ["after γ and β", after]];
   const reach = Math.max(...rows.map(([, values]) => Math.max(quantile([values], 0.995), meanAndDeviation(values).deviation * 2.5)));
-  const [width, each] = [520, 92];
+  const [width, each] = [plotWidth(2, 640), 96];
   const x = scaleOf(-reach, reach, 12, width - 12);
   const ticks = ticksOf(-reach, reach, 6);
-  return s("svg", { class: "stage-plot", viewBox: `0 0 ${width} ${rows.length * each + 30}`, role: "img",
-    "aria-label": rows.map(([name, values]) => `${name}: mean ${decimal(meanAndDeviation(values).mean)}, standard deviation ${decimal(meanAndDeviation(values).deviation)}`).join("; ") },
+  return s("svg", { class: "stage-plot", width, height: rows.length * each + 30, role: "img",
+    "aria-label": rows.map(([name, values]) => `${name}: mean ${decimal(meanAndDeviation(values).mean, 3)}, standard deviation ${decimal(meanAndDeviation(values).deviation)}`).join("; ") },
   rows.map(([name, values], n) => distribution(name, values, { x, reach, base: (n + 1) * each, height: each - 34, width })),
   horizontalAxis(x, rows.length * each + 4, ticks));
 }
@@ -63,17 +63,17 @@ function distribution(name, values, { x, reach, base, height, width }) {
     s("line", { class: "plot-mean", x1: inside(mean), x2: inside(mean), y1: base - height - 3, y2: base }),
     s("line", { class: "base", x1: 12, x2: width - 12, y1: base, y2: base }),
     s("text", { class: "name", x: 12, y: base - height - 9 }, name),
-    s("text", { class: "dim", x: width - 12, y: base - height - 9, "text-anchor": "end" }, `mean ${decimal(mean)}, standard deviation ${decimal(deviation)}`));
+    s("text", { class: "dim", x: width - 12, y: base - height - 9, "text-anchor": "end" }, width < 400 ? `${decimal(mean, 3)} ± ${decimal(deviation)}` : `mean ${decimal(mean, 3)}, standard deviation ${decimal(deviation)}`));
 }
 
 // A point per dimension: normalized across, after γ and β up. Without them all lie on the diagonal.
 function gainPlot({ normal, after }) {
   const reach = Math.max(quantile([normal], 0.995), quantile([after], 0.995), 1);
-  const [size, top] = [306, 10];
+  const [size, top] = [plotWidth(2, 360) - 54, 10];
   const x = scaleOf(-reach, reach, 40, size + 40);
   const y = scaleOf(-reach, reach, size + top, top);
-  const ticks = ticksOf(-reach, reach, 4);
-  return s("svg", { class: "stage-plot stage-square", viewBox: `0 0 ${size + 60} ${size + top + 40}`, role: "img",
+  const ticks = ticksOf(-reach, reach, 6);
+  return s("svg", { class: "stage-plot", width: size + 54, height: size + top + 40, role: "img",
     "aria-label": `${normal.length} dimensions, normalized and after gamma and beta` },
   s("clipPath", { id: "gain-clip" }, s("rect", { x: 40, y: top, width: size, height: size })),
   s("line", { class: "base", x1: x(-reach), x2: x(reach), y1: y(0), y2: y(0) }),
@@ -103,14 +103,15 @@ function normRows(view) {
   const { before, normal, after, mean, root } = view;
   const arithmetic = h("div", { class: "arithmetic", role: "status" });
   const rows = heatRows([{ name: "before", values: before }, { sign: "↓", name: "normalized", values: normal }, { sign: "↓", name: "after γ, β", values: after }], {
-    dimension: stage.dimension, onPick: (n) => {
-      stage.dimension = n;
+    onPick: (n) => {
       const fit = fitGain(view, n);
-      arithmetic.replaceChildren(
-        mathOf(`frac{${decimal(before[n])} − ${bracketed(decimal(mean))}}{${decimal(root)}} = ${decimal(normal[n])}`),
+      arithmetic.replaceChildren(...[
+        mathOf(`frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${decimal(root)}} = ${decimal(normal[n])}`),
         h("span", { class: "dim" }, "then"),
-        fit ? mathOf(`γ · ${bracketed(decimal(normal[n]))} + β = ${decimal(fit.gain)} · ${bracketed(decimal(normal[n]))} + ${bracketed(decimal(fit.offset))} = ${decimal(after[n])}`)
-          : mathOf(`γ · ${bracketed(decimal(normal[n]))} + β = ${decimal(after[n])}`));
+        mathOf(`γ · ${bracketed(decimal(normal[n]))} + β`),
+        fit ? mathOf(`= ${decimal(fit.gain)} · ${bracketed(decimal(normal[n]))} + ${bracketed(decimal(fit.offset))}`) : null,
+        mathOf(`= ${decimal(after[n])}`),
+      ].filter(Boolean));
     },
   });
   return stageCard("One dimension, written out", rows, arithmetic);

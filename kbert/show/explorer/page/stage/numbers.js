@@ -77,7 +77,7 @@ function decimal(value, digits) {
 function tiny(value) {
   const [digits, power] = Math.abs(value).toExponential(1).split("e-");
   const raised = Array.from(power, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
-  return `${value < 0 ? "−" : ""}${digits}·10⁻${raised}`;
+  return `${value < 0 ? "−" : ""}${digits === "1.0" ? "" : `${digits}·`}10⁻${raised}`;
 }
 
 // As a term of a sum: a negative number in brackets.

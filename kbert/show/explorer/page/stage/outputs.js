@@ -11,7 +11,7 @@ function drawWords(scene) {
   return {
     kind: "mlm",
     title: `Which token stands at position ${chosen.position + 1}?`,
-    formula: "p = softmax(LayerNorm(GELU(h W + b)) E^T + b_{token})",
+    formula: "p = softmax(LayerNorm(GELU(h W + b)) E^T + c)",
     spoken: "the softmax of the transformed hidden state times the token embeddings transposed, plus a bias per token",
     source: "Devlin et al. 2019, section 3.1, task 1; appendix A.1",
     sees: `The model reads ${quoted(tokens[chosen.position])} and finds “${first.token}” most likely, with ${percent(first.prob)}` +
@@ -117,7 +117,7 @@ function drawSentenceVector({ trace, tokens, config }) {
       "Sentences of similar meaning get vectors in similar directions.",
     withoutToken: true,
     controls: [button("The last block’s output", () => chooseOnStage("layer", `Encoder-${config.L}-FeedForward-Norm`), { class: "small", "data-key": "last" })],
-    body: [stageCard("The vector", heatRows([{ name: "vector", values: vector }], { dimension: stage.dimension, onPick: (n) => { stage.dimension = n; } }))],
+    body: [stageCard("The vector", heatRows([{ name: "vector", values: vector }], {}))],
     table: () => ({ columns: ["dimension", "value"], rows: Array.from(vector, (value, n) => [String(n + 1), decimal(value)]) }),
   };
 }

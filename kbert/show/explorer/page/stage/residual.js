@@ -32,16 +32,15 @@ const degrees = (angle) => `${angle.toFixed(1)}°`;
 
 function seeResidual({ input, sublayer, output, tokens, token, noun, isOff }) {
   const turned = angleBetween(input, output);
-  if (isOff) return `The residual connection is switched off: of ${quoted(tokens[token])} only the ${noun}’s output goes on, at ${degrees(turned)} from its input.`;
-  return `The ${noun} adds an arrow of length ${decimal(lengthOf(sublayer))} to one of ${decimal(lengthOf(input))}: ` +
+  if (isOff) return `The residual connection is switched off: of ${quoted(tokens[token])} only the sublayer’s output goes on, at ${degrees(turned)} from its input.`;
+  return `The sublayer adds a vector of length ${decimal(lengthOf(sublayer))} to one of length ${decimal(lengthOf(input))}: ` +
     `${quoted(tokens[token])} turns by ${degrees(turned)}, and its length becomes ${decimal(lengthOf(output))}.`;
 }
 
 function residualRows({ input, sublayer, output, noun, isOff }) {
   const arithmetic = h("p", { class: "arithmetic", role: "status" });
   const rows = heatRows([{ name: isOff ? "input (off)" : "input", values: input }, { sign: isOff ? "" : "+", name: noun, values: sublayer }, { sign: "=", name: "output", values: output }], {
-    dimension: stage.dimension, onPick: (n) => {
-      stage.dimension = n;
+    onPick: (n) => {
       const terms = isOff ? [sublayer[n]] : [input[n], sublayer[n]];
       const digits = digitsThatAddUp(terms, output[n]);
       const [first, ...others] = terms.map((term) => decimal(term, digits));
@@ -61,28 +60,30 @@ function vectorTriangle({ input, sublayer, output, noun, isOff }) {
   const end = [start[0] + along, start[1] + aside];
   const points = [[0, 0], [length, 0], end];
   const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
-  const [width, height, pad] = [420, 230, 44];
-  const scale = Math.min((width - 2 * pad) / (Math.max(...xs) - Math.min(...xs) || 1), (height - 2 * pad) / (Math.max(...ys) || 1));
-  const left = (width - scale * (Math.max(...xs) + Math.min(...xs))) / 2;
-  const at = ([a, b]) => [left + a * scale, height - pad - b * scale];
-  return s("svg", { class: "stage-plot", viewBox: `0 0 ${width} ${height}`, role: "img",
+  const [width, height, side, foot] = [plotWidth(2, 560), 250, 20, 56];
+  const [least, most] = [Math.min(...xs), Math.max(...xs)];
+  const scale = Math.min((width - 2 * side) / (most - least || 1), (height - foot - side) / (Math.max(...ys) || 1));
+  const left = (width - scale * (most + least)) / 2;
+  const at = ([a, b]) => [left + a * scale, height - foot - b * scale];
+  return s("svg", { class: "stage-plot", width, height, role: "img",
     "aria-label": `input of length ${decimal(length)}, ${noun} of length ${decimal(lengthOf(sublayer))} at ${degrees(angleBetween(input, sublayer))} to it, output of length ${decimal(lengthOf(output))}` },
-  arrow(at([0, 0]), at([length, 0]), "arrow-in", `input ${decimal(length)}`, 18),
-  arrow(at(start), at(end), "arrow-add", `${noun} ${decimal(lengthOf(sublayer))}`, start[0] ? 0 : -10, "start"),
-  isOff ? null : arrow(at([0, 0]), at(end), "arrow-out", `output ${decimal(lengthOf(output))}`, -12, "end"),
-  s("text", { class: "dim", x: 12, y: height - 8 }, `turned by ${degrees(angleBetween(input, output))}; the two parts are ${degrees(angleBetween(input, sublayer))} apart`));
+  arrow(at([0, 0]), at([length, 0]), "arrow-in"), arrow(at(start), at(end), "arrow-add"), isOff ? null : arrow(at([0, 0]), at(end), "arrow-out"),
+  arrowKeys([["arrow-in", `input ${decimal(length)}`], ["arrow-add", `${noun} ${decimal(lengthOf(sublayer))}`],
+    ...(isOff ? [] : [["arrow-out", `output ${decimal(lengthOf(output))}`]])], height - 24),
+  s("text", { class: "dim", x: 0, y: height - 4 }, `turned by ${degrees(angleBetween(input, output))}; the two parts are ${degrees(angleBetween(input, sublayer))} apart`));
 }
 
-function arrow([x1, y1], [x2, y2], kind, text, drop, anchor = "middle") {
+function arrow([x1, y1], [x2, y2], kind) {
   const angle = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
-  const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2 + drop];
   return s("g", { class: kind }, s("line", { x1, y1, x2, y2 }),
-    s("path", { d: "M0 0 -10 -4.5 -10 4.5Z", transform: `translate(${x2} ${y2}) rotate(${angle})` }),
-    s("text", { x: x + (anchor === "start" ? 8 : anchor === "end" ? -8 : 0), y, "text-anchor": anchor }, text));
+    s("path", { d: "M0 0 -10 -4.5 -10 4.5Z", transform: `translate(${x2} ${y2}) rotate(${angle})` }));
 }
+
+// The arrows' names in their colours, in one line.
+const arrowKeys = (keys, y) => s("text", { x: 0, y },
+  keys.map(([kind, text], n) => s("tspan", { class: kind, dx: n ? 14 : 0 }, text)));
 
 function turnBars({ trace, tokens, token, inputName, layer }) {
   const angles = tokens.map((_, n) => angleBetween(vectorOf(trace, inputName, n), vectorOf(trace, layer, n)));
-  const shown = tokens.length <= 24 ? tokens.map((_, n) => n) : [...new Set([token, ...largestIndices(angles, 20)])];
-  return barTable(shown.map((n) => ({ name: tokens[n].text, value: angles[n], text: degrees(angles[n]), isChosen: n === token })));
+  return tokenBars(tokens, token, angles, degrees);
 }

@@ -17,19 +17,22 @@ const STAGE_DRAWINGS = [
 ];
 
 // What is drawn, and what was chosen in it; kept from one drawing to the next.
-const stage = { host: null, trace: null, layer: "", token: 0, dimension: 0, headDimension: 0, neuron: null, column: null, hidesSpecial: false, isOpen: false };
+const stage = {
+  host: null, trace: null, layer: "", token: 0, dimension: null, headDimension: null, neuron: null, column: null, hidesSpecial: false, isOpen: false, width: 0,
+};
 
 // Draws a layer's tensor into an element. `token` is the index of the chosen token; null: any.
 function drawStage(host, trace, layer, token = null) {
   if (stage.layer !== layer || stage.trace?.tokens.length !== trace.tokens.length) stage.column = null;
   const focused = host.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  Object.assign(stage, { host, trace, layer, token: chooseToken(trace, token) });
+  if (stage.host !== host) watchWidth.observe(host);
+  host.classList.add("stage");
+  Object.assign(stage, { host, trace, layer, token: chooseToken(trace, token), width: host.clientWidth });
   const scene = {
     host, trace, layer, token: stage.token, tokens: trace.tokens,
     block: Number(/^Encoder-(\d+)-/.exec(layer)?.[1] || 0), config: DATA.live.config,
   };
   const [, draw] = STAGE_DRAWINGS.find(([pattern]) => pattern.test(layer)) || [null, drawTensor];
-  host.classList.add("stage");
   host.replaceChildren(...frameStage(scene, draw(scene) || drawTensor(scene)));
   if (focused) host.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
@@ -51,6 +54,18 @@ function watchTheme() {
 }
 watchTheme();
 
+// Plots are drawn as wide as there is room.
+const watchWidth = new ResizeObserver(([{ target }]) => {
+  if (target === stage.host && Math.abs(target.clientWidth - stage.width) > 1) redrawStage();
+});
+
+// The width for a plot in one of some cards beside each other, as stage.css places them.
+function plotWidth(columns, most) {
+  const inside = stage.width - 48;
+  const beside = inside < 720 ? 1 : inside < 1080 ? Math.min(columns, 2) : columns;
+  return Math.max(240, Math.min(most, (inside - 16 * (beside - 1)) / beside - 36));
+}
+
 function chooseOnStage(kind, detail) {
   const event = new CustomEvent(`stage-${kind}`, { detail, cancelable: true, bubbles: true });
   if (!stage.host.dispatchEvent(event)) return;
@@ -68,7 +83,7 @@ function frameStage(scene, drawing) {
         h("h2", {}, drawing.title),
         h("p", { class: "stage-sees" }, drawing.sees)),
       h("div", { class: "stage-formula" },
-        drawing.formula ? mathOf(drawing.formula, drawing.spoken) : null,
+        drawing.formula ? h("div", {}, mathOf(drawing.formula, drawing.spoken)) : null,
         drawing.source ? h("p", { class: "dim" }, drawing.source) : null)),
     h("div", { class: "stage-controls" }, blockControl(scene), drawing.withoutToken ? null : tokenControl(scene),
       drawing.controls || []),

@@ -11,7 +11,7 @@ function drawTensor(scene) {
   const found = trace.tensors.get(name) ||
     (layer === "TokenClassifier-Dropout" ? trace.tensors.get(`Encoder-${config.L}-FeedForward-Norm`) : null);
   if (!found) return drawNothing(layer);
-  const perToken = found.shape[0] === tokens.length;
+  const perToken = found.shape.length > 1 && found.shape[0] === tokens.length;
   return {
     kind: isDropout ? "joint" : "other",
     title: isDropout ? "Dropout does nothing here" : `The output of ${layer}`,
@@ -40,13 +40,12 @@ function seeTensor({ tokens, token }, tensor, perToken) {
 
 function tensorMap({ tokens, token }, tensor, perToken) {
   const width = tensor.data.length / (perToken ? tokens.length : 1);
-  if (!perToken) return heatRows([{ name: "value", values: tensor.data }], { dimension: stage.dimension, onPick: (n) => { stage.dimension = n; } });
+  if (!perToken) return heatRows([{ name: "value", values: tensor.data }], {});
   const limit = quantile([tensor.data], 0.98);
   const values = vectorSlice(tensor, token, width);
   const readout = h("p", { class: "map-readout dim", role: "status" }, "Point at a cell to read its value.");
   let map = null;
-  const row = heatRows([{ name: tokens[token].text, values }], { dimension: stage.dimension, onPick: (n) => {
-    stage.dimension = n;
+  const row = heatRows([{ name: tokens[token].text, values }], { onPick: (n) => {
     if (map) markMap(map, token, n);
   } });
   const slider = row.querySelector("input");
@@ -60,7 +59,7 @@ function tensorMap({ tokens, token }, tensor, perToken) {
       else if (at === token) { slider.value = column + 1; slider.dispatchEvent(new Event("input")); }
     },
   });
-  markMap(map, token, stage.dimension);
+  markMap(map, token, Number(slider.value) - 1);
   return stageCard("The whole tensor", map, readout, h("div", { class: "stage-gap" }, row));
 }
 
