@@ -25,6 +25,7 @@ function render(change = "all") {
   }
   drawTable();
   note();
+  if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
   if (key !== now && view.fitted) fitAll();
   else place();
@@ -181,6 +182,7 @@ function pageKey(event) {
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (live && scrubKey(event)) return;
   const keys = {
     "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fitAll,
   };
@@ -193,6 +195,7 @@ function pageKey(event) {
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
   $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  if (live) repaintHeat();
 }
 
 // The theme that the reader chose before, on any of these pages; null: none, or nothing is stored here.
@@ -260,12 +263,14 @@ function follow() {
   if (!generic) buildFields();
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("url");
+  if (live) followSentence();
   if (state.chosen && state.open) bring(".f-block", true);
   if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
   if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
 }
 
 document.documentElement.classList.toggle("generic", generic);
+if (live) buildSentence();
 if (generic) $("subtitle").textContent = DATA.origin;
 if (["light", "dark"].includes(stored())) setTheme(stored());
 watchPage();
@@ -274,4 +279,5 @@ watchFigure();
 watchSearch();
 follow();
 if (view.fitted) fitAll();
+if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late
