@@ -12,6 +12,7 @@ const state = {
   attention: false,    // whether its attention is
   chosen: "",          // a layer, a part of one, "encoder", or nothing
   measure: "params",
+  chapter: "",         // of the tour
   // with a sentence, also what page/sentence/address.js lists
 };
 
@@ -58,6 +59,7 @@ function toFragment() {
   if (state.open && state.attention && !(within && state.chosen.includes("/"))) parts.push("attention=open");
   if (state.active) parts.push("drawn=B");
   if (state.measure !== "params") parts.push(`measure=${state.measure}`);
+  if (state.chapter) parts.push(`chapter=${state.chapter}`);
   if (live) parts.push(...sentenceSettings());
   const text = parts.join("&");
   return text === "" ? "" : `#${text}`;
@@ -74,6 +76,7 @@ function fromFragment(fragment) {
     state.attention = view.attention === "open";
     state.active = view.drawn === "B" && configs[1] ? 1 : 0;
     state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
+    state.chapter = Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "";
     if (live) readSentence(view);
   }
   settle();

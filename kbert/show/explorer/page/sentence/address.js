@@ -8,7 +8,6 @@ const SENTENCE_STATE = () => ({
   frozen: null,        // a text to compare with
   frozenPair: null,
   token: -1,           // the column that is kept lit
-  chapter: 0,          // of the tour
   colours: "numbers",  // what the strips show
 });
 
@@ -49,7 +48,7 @@ function sentenceSettings() {
     .map(([name, key]) => `${name}=${encodeURIComponent(state[key] ?? "")}`);
   const off = listOff(state.off);
   if (off.length) parts.push(`off=${off.join(",")}`);
-  for (const key of ["temperature", "token", "chapter", "colours"]) {
+  for (const key of ["temperature", "token", "colours"]) {
     if (state[key] !== start[key]) parts.push(`${key}=${state[key]}`);
   }
   return parts;
@@ -65,7 +64,6 @@ function readSentence(view) {
   const temperature = Number(view.temperature);
   if (temperature >= COLDEST && temperature <= HOTTEST) read.temperature = temperature;
   if (/^\d+$/.test(view.token)) read.token = Number(view.token);
-  if (/^\d+$/.test(view.chapter)) read.chapter = Number(view.chapter);
   if (COLOURS.includes(view.colours)) read.colours = view.colours;
   Object.assign(state, read);
 }

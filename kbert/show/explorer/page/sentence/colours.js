@@ -1,12 +1,12 @@
-// Colours of numbers: even steps in OKLab, from a neutral to blue (below 0) or orange (above 0).
+// Colours of numbers: even steps in OKLab, from a neutral to orange (below 0) or blue (above 0).
 
-const ENDS = {  // lightness, chroma, hue of the neutral, the blue and the orange
-  light: { neutral: [0.965, 0.004, 250], low: [0.5, 0.17, 257], high: [0.58, 0.18, 47] },
-  dark: { neutral: [0.255, 0.012, 255], low: [0.74, 0.14, 250], high: [0.77, 0.16, 62] },
+const ENDS = {  // lightness, chroma, hue of the neutral, the orange and the blue
+  light: { neutral: [0.965, 0.004, 250], low: [0.58, 0.17, 45], high: [0.48, 0.18, 262] },
+  dark: { neutral: [0.255, 0.012, 255], low: [0.77, 0.15, 62], high: [0.72, 0.15, 258] },
 };
 const SHADES = 128;  // on either side
 
-const isDark = () => (document.documentElement.dataset.theme ||
+const darkNow = () => (document.documentElement.dataset.theme ||
   (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function toLab([lightness, chroma, hue]) {
@@ -32,7 +32,7 @@ const palettes = {};
 
 // The palette of the theme: 2 · SHADES + 1 colours, the neutral in the middle.
 function paletteNow() {
-  const name = isDark() ? "dark" : "light";
+  const name = darkNow() ? "dark" : "light";
   if (!palettes[name]) {
     const { neutral, low, high } = ENDS[name];
     const middle = toLab(neutral);

@@ -6,25 +6,40 @@ function buildSentence() {
   const middle = document.querySelector(".middle");
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
   middle.querySelector(".toolbar").prepend(legendBox());
-  middle.insertBefore(h("div", { class: "token-foot" }, h("div", { id: "token-room", class: "token-room", hidden: true },
-    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" })), sentenceBox()), $("note"));
-  $("panel").before(h("section", { id: "outputs", class: "outputs", hidden: true, "aria-label": "What comes out" }), h("section", { id: "stage-area", class: "stage-area", hidden: true, "aria-label": "Stage" },
+  middle.append(h("div", { class: "token-foot" }, h("div", { id: "token-room", class: "token-room", hidden: true },
+    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" })), sentenceBox()));
+  document.querySelector(".panel").before(h("section", { id: "outputs", class: "outputs", hidden: true, "aria-label": "What comes out" }), h("section", { id: "stage-area", class: "stage-area", hidden: true, "aria-label": "Stage" },
     h("div", { id: "switches", class: "switches", hidden: true }), h("div", { id: "stage", class: "stage" })));
-  document.querySelector(".zoom").prepend(sideButton());
+  document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
+    id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs",
+  }));
+  placeStage();
+  phone.addEventListener("change", placeStage);
   readHeatColours();
   watchSentence();
   watchTokens();
 }
 
-// Sizes and costs are a view of their own: a button shows them beside the sentence.
-function sideButton() {
-  const show = () => {
-    const shown = document.documentElement.classList.toggle("configured");
-    toggle.setAttribute("aria-pressed", String(shown));
-  };
-  const toggle = button("Sizes", show, { id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs" });
-  return toggle;
+// Sizes and costs are a view of their own, that a button or the tour shows beside the sentence.
+function showSide(shown) {
+  state.side = shown;
+  drawSide();
 }
+
+function drawSide() {
+  const shown = Boolean(state.side) || state.chapter === CODA || comparing() || !sentenceShown();
+  document.documentElement.classList.toggle("configured", shown);
+  $("sizes").setAttribute("aria-pressed", String(shown));
+}
+
+// The stage stands beside the figure; on a phone in the sheet of what is chosen.
+function placeStage() {
+  if (phone.matches) $("panel").before($("stage-area"));
+  else $("outputs").before($("stage-area"));
+}
+
+// Whether a chosen box's stage takes the room of the panel's sheet.
+const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
 
 function sentenceBox() {
   const line = (id, label, remove) => h("div", { class: "line", id: `${id}-line` }, h("label", { for: id }, label),
@@ -44,10 +59,10 @@ function sentenceBox() {
 }
 
 function legendBox() {
-  return h("div", { id: "legend", class: "heat-legend" },
+  return h("div", { id: "legend", class: "strip-legend" },
     h("div", { class: "segments", role: "radiogroup", "aria-label": "Colours show" }, COLOURS.map((name) =>
       h("label", {}, h("input", { type: "radio", name: "colours", value: name, autocomplete: "off" }), h("span", {}, MEANINGS[name].label)))),
-    h("div", { id: "scale", class: "scale" }));
+    h("div", { id: "strip-scale", class: "strip-scale" }));
 }
 
 // What the colours mean, in one line.
@@ -57,7 +72,7 @@ function drawLegend() {
     input.checked = input.value === state.colours;
     if (input.value === "difference") input.closest("label").hidden = state.frozen === null;
   }
-  $("scale").replaceChildren(
+  $("strip-scale").replaceChildren(
     h("span", { class: "dim" }, meaning.low),
     h("span", { class: "ramp", style: `background:${cssGradient(meaning.signed ? -1 : 0, 1)}`, "aria-hidden": "true" }),
     h("span", { class: "dim" }, meaning.high),
@@ -167,6 +182,8 @@ function repaintHeat() {
 
 // After the page is drawn anew: what hangs on the figure's places and on what is chosen.
 function renderSentence() {
+  document.documentElement.classList.toggle("stacked", sentenceShown());
+  drawSide();
   if (!running.trace) return;
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   drawTokens();

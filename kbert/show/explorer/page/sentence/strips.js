@@ -16,7 +16,6 @@ const MEANINGS = {
   },
 };
 
-const attentionOf = (n) => filled(NAMES.attention, n, current());
 const outputOf = (n) => filled(NAMES.output(n), n, current());
 
 // A tensor by a box's name; a dropout is its input, a sum is added here where it was not sent.
@@ -146,13 +145,13 @@ function changeFrom(vectors, id, trace, input) {
   return (token) => {
     const [vector, old] = [vectors.at(token), before.at(token)];
     if (!vector || !old) return NaN;
-    return added ? Math.min(1, lengthOf(vector) / (lengthOf(old) || 1)) : 1 - cosineOf(vector, old);
+    return added ? Math.min(1, normOf(vector) / (normOf(old) || 1)) : 1 - cosineOf(vector, old);
   };
 }
 
 // Where there is no vector before it, a vector's length as a part of the longest one's.
 function lengthPart(vectors, token, trace) {
-  const lengths = trace.tokens.map((_, place) => vectors.at(place)).map((vector) => (vector ? lengthOf(vector) : 0));
+  const lengths = trace.tokens.map((_, place) => vectors.at(place)).map((vector) => (vector ? normOf(vector) : 0));
   return vectors.at(token) ? lengths[token] / (Math.max(...lengths) || 1) : NaN;
 }
 
@@ -165,7 +164,7 @@ function differenceFrom(vectors, id, frozen) {
     if (!vector) return NaN;
     const other = frozen.matched[token] >= 0 && others?.at(frozen.matched[token]);
     if (!other || other.length !== vector.length) return 1;
-    return Math.min(1, distanceOf(vector, other) / (lengthOf(other) || 1));
+    return Math.min(1, distanceOf(vector, other) / (normOf(other) || 1));
   };
 }
 
@@ -198,5 +197,5 @@ function distanceOf(vector, other) {
   return Math.sqrt(sum);
 }
 
-const lengthOf = (vector) => Math.sqrt(dot(vector, vector));
-const cosineOf = (vector, other) => dot(vector, other) / (lengthOf(vector) * lengthOf(other) || 1);
+const normOf = (vector) => Math.sqrt(dot(vector, vector));
+const cosineOf = (vector, other) => dot(vector, other) / (normOf(vector) * normOf(other) || 1);
