@@ -70,6 +70,7 @@ def test_explorer_counts_equal_python(given):
     ask, values = engine(options["head"]), in_the_page(config, options)
     found = ask("count", values)
     totals = {"params": account.params, "flops": account.flops, "kept": account.activation_bytes}
+    assert int(found["total"].pop("bytes")) == account.memory.weights
     assert {name: int(text) for name, text in found["total"].items()} == totals
     assert int(found["training"]) == account.training_flops_per_sequence
     memory = {name: int(text) for name, text in found["memory"].items()}

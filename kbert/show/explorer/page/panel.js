@@ -209,7 +209,7 @@ function stepSection(layer, config) {
 }
 
 function encoderPanel(config, counted) {
-  const lines = MEASURES.map((measure) => [UNITS[measure].title, counted.block[measure], counted.encoder[measure],
+  const lines = MEASURES.map((measure) => [UNITS[measure].title, UNITS[measure].short, counted.block[measure], counted.encoder[measure],
     share(counted.encoder[measure], counted.total[measure])]);
   const number = h("input", {
     type: "number", id: "open-number", min: 1, max: config.L, value: state.open || 1, "aria-label": "Block to open",
@@ -224,8 +224,8 @@ function encoderPanel(config, counted) {
     h("p", { class: "does" }, "Each block reads the hidden states of the one below: attention, then a feed-forward " +
       "layer, each with dropout, a residual connection and a normalization."),
     h("table", { class: "sums" }, h("thead", {}, h("tr", {}, h("td"), ["a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", {}, lines.map(([title, one, all, part]) => h("tr", {}, h("th", { scope: "row" }, title),
-        h("td", {}, UNITS.flops.short(one)), h("td", {}, UNITS.flops.short(all)), h("td", {}, percent(part)))))),
+      h("tbody", {}, lines.map(([title, shorten, one, all, part]) => h("tr", {}, h("th", { scope: "row" }, title),
+        h("td", {}, shorten(one)), h("td", {}, shorten(all)), h("td", {}, percent(part)))))),
     section("Open a block", h("form", { class: "chips", onsubmit: open }, number, h("button", { type: "submit" }, "Open"),
       state.open ? button("Close", () => act("close")) : null),
     config.L <= MOST_MARKS ? h("div", { class: "chips" }, Array.from({ length: config.L }, (_, place) =>
