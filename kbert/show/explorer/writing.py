@@ -12,10 +12,16 @@ from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
 FOLDER = files(__package__) / "page"
-_STYLES = ("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css", "print.css")
+_STYLES = (
+    *("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css"),
+    *("sentence/sentence.css", "print.css"),
+)
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
+    *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
+    *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
+    *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )

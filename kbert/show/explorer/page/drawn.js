@@ -4,7 +4,13 @@ const ENCODER = "encoder";
 const MOST_MARKS = 128;  // of blocks or heads in a box; where there are more, a mark stands for several
 const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
+// The geometry: Graphviz' own, or with a sentence the same boxes in one column.
 function figureNow(config) {
+  const figure = graphvizFigure(config);
+  return live && sentenceShown() ? stackFigure(figure, config) : figure;
+}
+
+function graphvizFigure(config) {
   if (generic) return DATA.generic.figure.model;
   const kind = config.M === null || config.M === undefined ? "all" : "gathered";
   if (!state.open) return DATA.figure[`${kind}/closed`];
@@ -22,7 +28,7 @@ function drawFigure(svg) {
   const figure = figureNow(config);
   const counted = generic ? null : count(config);
   const [width, height] = figure.size;
-  const margin = 10;
+  const margin = live && sentenceShown() ? 0 : 10;
   svg.setAttribute("viewBox",
     `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
   const edges = figure.edges.map(([from, to, tensor, points]) =>
@@ -55,6 +61,7 @@ function narrow(svg) {
 
 function boxOf(box, place, config, counted) {
   if (generic) return layerBox(box, place, DATA.generic.rows.find((row) => row.name === box));
+  if (live && sentenceShown()) return rowOfBox(box, place, config, counted);
   if ([ENCODER, "blocks-before", "blocks-after"].includes(box)) {
     return blocksBox(box, place, config, counted);
   }

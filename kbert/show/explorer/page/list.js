@@ -3,7 +3,7 @@
 
 function drawList() {
   const list = $("layers");
-  const shown = phone.matches;
+  const shown = phone.matches && !(live && sentenceShown());  // with a sentence the figure is a column itself
   const focused = list.contains(document.activeElement) ? markOf(document.activeElement) : null;
   list.hidden = !shown;
   drawing().parentElement.inert = shown;  // it lies beside the screen, for the downloads

@@ -27,6 +27,7 @@ function render(change = "all") {
   drawScale();
   drawList();
   drawGuide();
+  if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
   if (key !== now && view.fitted) fitAll();
   else place();
@@ -48,7 +49,7 @@ function go(id) {
   choose(id);
   const fresh = state.open !== opened || state.attention !== attention;
   render("layer");
-  if (id) openSheet("panel");
+  if (id && !besideStage()) openSheet("panel");
   if (fresh && state.open) bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   else bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
   announce(id ? `${id} is chosen` : "Nothing is chosen");
@@ -173,6 +174,7 @@ function pageKey(event) {
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (live && scrubKey(event)) return;
   const keys = {
     "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fitAll,
   };
@@ -185,6 +187,7 @@ function pageKey(event) {
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
   $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  if (live) repaintHeat();
 }
 
 // The theme that the reader chose before, on any of these pages; null: none, or nothing is stored here.
@@ -251,7 +254,8 @@ function follow() {
   if (!generic) buildFields();
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("url");
-  if (state.chosen && !state.chapter) openSheet("panel", false);
+  if (live) followSentence();
+  if (state.chosen && !state.chapter && !besideStage()) openSheet("panel", false);
   if (state.chosen && state.open) bring(".f-block", true);
   if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
   if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
@@ -259,6 +263,7 @@ function follow() {
 }
 
 document.documentElement.classList.toggle("generic", generic);
+if (live) buildSentence();
 if (generic) $("subtitle").textContent = DATA.origin;
 if (["light", "dark"].includes(stored())) setTheme(stored());
 watchPage();
@@ -271,4 +276,5 @@ watchScale();
 watchGuide();
 follow();
 if (view.fitted) fitAll();
+if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

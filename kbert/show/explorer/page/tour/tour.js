@@ -130,6 +130,7 @@ function showComparison() {
 
 // Leads to the sizes and totals, wherever they stand on this screen.
 function showSizes() {
+  if (live) showSide(true);
   openSheet("side");
   $("side-title").focus({ preventScroll: true });
 }

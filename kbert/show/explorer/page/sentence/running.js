@@ -1,0 +1,100 @@
+// Runs the model: the newest request wins, and there is never a queue.
+
+const running = {
+  model: null,
+  busy: false,
+  wanted: null,   // the newest request that has not begun
+  trace: null,    // what is shown
+  frozen: null,   // {trace, matched}: the frozen sentence, by the model with nothing off
+  listeners: [],  // who hears of a new trace
+};
+
+function requestNow() {
+  const { text, pair, off, temperature } = state;
+  return clone({ text, pair, off, temperature });
+}
+
+const frozenRequest = () => ({
+  text: state.frozen, pair: state.frozenPair, off: SENTENCE_STATE().off, temperature: 1,
+});
+
+async function startModel() {
+  tellSentence("The weights are being read …");
+  try {
+    running.model = await openModel(live);
+    tellSentence("");
+    showWhatCanBeTyped();
+    runSentence();
+  } catch (error) {
+    tellSentence(`The model could not be started: ${error.message}`);
+  }
+}
+
+function runSentence() {
+  running.wanted = requestNow();
+  if (running.model && !running.busy) runNewest();
+}
+
+async function runNewest() {
+  running.busy = true;
+  while (running.wanted) {
+    const request = running.wanted;
+    running.wanted = null;
+    try {
+      await runFrozen();
+      showTrace(await running.model.run(request));
+    } catch (error) {
+      tellSentence(`This sentence could not be computed: ${error.message}`);
+    }
+  }
+  running.busy = false;
+}
+
+// The frozen sentence is computed once; with text that was frozen before, it is there.
+async function runFrozen() {
+  if (state.frozen === null) running.frozen = null;
+  else {
+    const request = frozenRequest();
+    const same = JSON.stringify(request) === running.frozen?.key;
+    if (!same) running.frozen = { key: JSON.stringify(request), trace: await running.model.run(request) };
+  }
+}
+
+// Shows a new trace: the columns, the strips as a wave, the outputs, the stage.
+function showTrace(trace) {
+  const { frozen } = running;
+  running.trace = trace;
+  if (frozen) frozen.matched = matchTokens(trace.tokens, frozen.trace.tokens);
+  if (state.token >= trace.tokens.length) state.token = -1;
+  tellSentence(describeRun(trace));
+  heat.columns = placeColumns(trace.tokens, stack.wide);
+  drawTokens();
+  paintStrips(true);
+  drawOutputs();
+  drawLegend();
+  showStage();
+  running.listeners.forEach((listener) => listener(trace));
+}
+
+// How many tokens, how long it took, and what did not fit.
+function describeRun(trace) {
+  const { request, tokens } = trace;
+  const sentences = [request.text, request.pair].filter((text) => text !== null);
+  const cut = tokens.length >= (live.config.P || Infinity) && sentences.some((text, segment) => {
+    const ends = tokens.filter((token) => !token.special && token.segment === segment).map(({ end }) => end);
+    return text.slice(Math.max(0, ...ends)).trim() !== "";
+  });
+  const time = trace.milliseconds ? ` · ${trace.milliseconds.toFixed(trace.milliseconds < 10 ? 1 : 0)} ms` : "";
+  return `${tokens.length} tokens${time}${cut ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;
+}
+
+// The stage of the chosen box, drawn by page/stage: large, with the figure beside it.
+function showStage() {
+  const chosen = Boolean(running.trace) && sentenceShown() && state.chosen !== "";
+  const drawn = chosen && typeof drawStage === "function";
+  document.documentElement.classList.toggle("staged", chosen);
+  $("stage-area").hidden = !chosen;
+  drawSwitches();
+  if (drawn) drawStage($("stage"), running.trace, state.chosen, litToken());
+  else $("stage").replaceChildren();
+}
