@@ -24,7 +24,13 @@ _SCRIPTS = (
     *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
     *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/cell.js", "stage/bars.js"),
     *("stage/head_kinds.js", "stage/embeddings.js", "stage/attention.js", "stage/feed_forward.js"),
-    *("stage/norm.js", "stage/residual.js", "stage/outputs.js", "stage/tensor.js", "stage/stage.js"),
+    *(
+        "stage/norm.js",
+        "stage/residual.js",
+        "stage/outputs.js",
+        "stage/tensor.js",
+        "stage/stage.js",
+    ),
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )

@@ -25,7 +25,7 @@ function drawOutputs() {
 }
 
 const outputLine = (kind, ...children) =>
-  h("div", { class: `output ${kind}` }, h("h3", {}, HEAD_NAMES[kind]), h("div", { class: "said" }, ...children));
+  h("div", { class: `output ${kind}` }, h("h2", {}, HEAD_NAMES[kind]), h("div", { class: "said" }, ...children));
 
 // Bars of words or labels; the fill is the probability.
 function bars(entries) {
@@ -88,7 +88,7 @@ function vectorStripOf(vector) {
   const likeness = other ? h("p", { class: "cosine" }, h("b", {}, cosineOf(vector, other).toFixed(3)),
     " cosine to the frozen sentence ", h("span", { class: "dim" }, "(1: the same direction, 0: unrelated)")) : null;
   return [h("canvas", { id: "vector", role: "img", "aria-label": `The sentence’s vector: ${vector.length} numbers as colours` }),
-    likeness || h("p", { class: "dim" }, `${grouped(vector.length)} numbers. Freeze this sentence and type another to compare them.`)];
+    likeness || h("p", { class: "dim hint" }, `${grouped(vector.length)} numbers. Freeze this sentence and type another to compare them.`)];
 }
 
 // The vector's numbers in one row, those of the frozen sentence below.
