@@ -14,7 +14,7 @@ from kbert.show.explorer import formula_code
 FOLDER = files(__package__) / "page"
 _STYLES = (
     *("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css"),
-    *("sentence/sentence.css", "print.css"),
+    *("sentence/sentence.css", "stage/stage.css", "print.css"),
 )
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
@@ -22,15 +22,28 @@ _SCRIPTS = (
     *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
     *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
     *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
+    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/cell.js", "stage/bars.js"),
+    *("stage/head_kinds.js", "stage/embeddings.js", "stage/attention.js", "stage/feed_forward.js"),
+    *(
+        "stage/norm.js",
+        "stage/residual.js",
+        "stage/outputs.js",
+        "stage/tensor.js",
+        "stage/stage.js",
+    ),
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
+)
+_ENGINE = (
+    *("tokenizer.js", "weights.js", "activations.js", "products.js"),
+    *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
-def write_page(title: str, data: dict, formulas: list[str]) -> str:
-    """Return the page's HTML.
+def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b"") -> str:
+    """Return the page's HTML, with the weights of its live part, if it has one.
 
     Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
@@ -39,15 +52,31 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
+        *([engine_script(), pages.read_files(FOLDER / "live", "client.js")] if weights else []),
         pages.read_files(FOLDER, *_SCRIPTS),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
         "STYLE": pages.read_files(FOLDER, *_STYLES),
         "FONT": f"data:font/woff;base64,{font}",
+        "WEIGHTS": _write_weights(weights),
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }
     return pages.fill_page(FOLDER, slots)
+
+
+def _write_weights(weights: bytes) -> str:
+    if not weights:
+        return ""
+    text = base64.b64encode(weights).decode()
+    return f'<script type="text/plain" id="weights">{text}</script>'
+
+
+def engine_script() -> str:
+    """Return the function that makes the engine: a worker runs its text, the page the function."""
+    scripts = pages.read_files(FOLDER / "live", *_ENGINE)
+    names = "openEngine, serveRequests, makeTokenizer, ACTIVATIONS"
+    return f"function makeEngine() {{\n{scripts}\nreturn {{ {names} }};\n}}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
