@@ -114,6 +114,8 @@ def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live
         "T": c.vocab_size,
         "P": c.max_position_embeddings,
         "G": c.type_vocab_size,
+        "eps": c.layer_norm_eps,
+        "activation": c.hidden_act,
     }
     data = {
         "title": "made up",

@@ -14,7 +14,7 @@ from kbert.show.explorer import formula_code
 FOLDER = files(__package__) / "page"
 _STYLES = (
     *("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css"),
-    *("sentence/sentence.css", "print.css"),
+    *("sentence/sentence.css", "stage/stage.css", "print.css"),
 )
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
@@ -22,6 +22,10 @@ _SCRIPTS = (
     *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
     *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
     *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
+    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/bars.js"),
+    *("stage/embeddings.js", "stage/head_kinds.js", "stage/cell.js", "stage/attention.js"),
+    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js", "stage/outputs.js"),
+    *("stage/tensor.js", "stage/stage.js"),
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )
