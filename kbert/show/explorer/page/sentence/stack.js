@@ -238,7 +238,7 @@ function fitStack() {
   if (Math.abs(wanted - stack.width * view.scale) > 1) layStack(wanted);
   const { height } = size();
   view.scale = phone ? 1 : Math.max(LEAST_STACK, Math.min(1, (room.height - 4) / height));
-  if (view.scale < 1) layStack(wanted / view.scale);
+  if (Math.abs(wanted - stack.width * view.scale) > 1) layStack(wanted / view.scale);
   pane().style.height = phone ? `${Math.ceil(size().height)}px` : "";
   view.x = 4;
   view.fitted = true;

@@ -83,7 +83,7 @@ const CHAPTERS = {
     ],
     live: () => OUTPUT_TASKS[DATA.head] || "Change one word, and see what comes out.",
     still: () => "Follow the arrows upwards: choose the layers above the encoder one after the other.",
-    state: ({ config }) => ({ chosen: OUTPUT_LAYERS[DATA.head] || NAMES.output(config.L), open: 0 }),
+    state: ({ config }) => ({ chosen: DATA.head === "encoder" && takesMean() ? NAMES.output(config.L) : OUTPUT_LAYERS[DATA.head] }),
   },
   cost: {
     title: () => "What it costs",
@@ -94,14 +94,16 @@ const CHAPTERS = {
     live: () => "Move the slider S, length, and read the totals.",
     recorded: () => "Move the slider S, length, and read the totals.",
     still: () => "Move the slider S, length, and read the totals.",
-    state: () => ({ chosen: "", open: 0, attention: false, measure: "flops" }),
+    state: () => ({ chosen: "", measure: "flops" }),
   },
 };
 const CODA = "cost";  // comes after the eight chapters
 
+const takesMean = () => Boolean(DATA.live?.pooling?.poolings.includes("mean"));
+
 const OUTPUT_TEXTS = {
   pretraining: (config) => `The MLM head compares it with all ${grouped(config.T)} rows of the token table and guesses the word; the NSP head reads [CLS] and says whether the second text follows the first.`,
-  encoder: () => "The vector of [CLS], or the mean of all, stands for the text: texts of similar meaning have similar vectors.",
+  encoder: () => `${takesMean() ? "The mean of these vectors" : "The vector of [CLS]"} stands for the text: texts of similar meaning have similar vectors.`,
   classifier: (config) => `The classifier reads the vector of [CLS] and gives one number per label, ${config.K} in all; softmax makes probabilities of them.`,
   tokens: (config) => `The classifier gives ${config.K} numbers per token, one for each label; softmax makes probabilities of them.`,
   qa: () => "The head gives two numbers per token: whether the answer starts there, and whether it ends there.",
@@ -118,6 +120,8 @@ const OUTPUT_TASKS = {
 const WORDS = ["", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 const inWords = (number) => WORDS[number] || grouped(number);
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+const TOUR_TEXT = "The animal did not cross the street because it was too tired.";  // where there is none
 
 const hasSentence = () => Boolean(DATA.live);
 const RECORDED_TASK = "Point at a token under the figure: its column lights in every layer, and in the stage.";
@@ -142,6 +146,7 @@ function tourFacts() {
 // What a chapter shows, on top of what stays: sizes, sentence, measure.
 function chapterState(name, facts) {
   const shown = { chapter: name, open: 0, attention: false, ...CHAPTERS[name].state(facts) };
+  if (hasSentence() && !state.text && DATA.live.place !== "recorded") shown.text = TOUR_TEXT;
   if (shown.measure === undefined && state.chapter === CODA) shown.measure = "params";
   const layer = layerOf(shown.chosen, facts.config);
   if (layer?.n) shown.open = layer.n;

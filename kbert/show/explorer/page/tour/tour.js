@@ -97,6 +97,7 @@ function showChapter(name) {
   Object.assign(state, chapterState(name, tourFacts()));
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("layer");
+  if (live) followSentence();
   showChosen();
   $("guide-title").focus({ preventScroll: true });
 }
