@@ -75,7 +75,7 @@ function nextSentence({ isNext }) {
 function tagsOf(tags) {
   const { tokens } = running.trace;
   const found = tags.map((candidates, place) => ({ place, ...candidates[0] }))
-    .filter(({ place, label }) => !tokens[place].special && label !== "O");
+    .filter(({ place, label }) => !isMarker(tokens[place]) && label !== "O");
   if (!found.length) return h("p", { class: "dim" }, "No token has a label but O.");
   return h("ul", { class: "said-bars" }, found.map(({ place, label, prob }) => h("li", { class: "said-bar" },
     h("span", { class: "fill", style: `width:${(100 * prob).toFixed(1)}%` }),

@@ -19,7 +19,7 @@ function drawTokens() {
 }
 
 function tokenButton(token, place, tokens) {
-  const kind = isPadding(token) ? "padding" : token.special ? "special" : `segment-${token.segment}`;
+  const kind = isPadding(token) ? "padding" : isMarker(token) ? "special" : `segment-${token.segment}`;
   const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
   return h("button", {
     type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told,
@@ -206,7 +206,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   tools.replaceChildren(...[h("span", { class: "dim" }, `“${text}”`), swap(-1, "← Swap"), swap(1, "Swap →"),
-    "mlm" in trace.outputs ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
+    "mlm" in trace.outputs && text !== "[MASK]" ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
 }
 
 function hideWord(word) {
