@@ -281,5 +281,6 @@ watchScale();
 watchGuide();
 follow();
 if (view.fitted) fitAll();
+if (state.chosen) bringRow(state.chosen);
 if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

@@ -70,7 +70,7 @@ function headChooser({ parts, kinds, head, tokens, name, trace, block }) {
   const heads = kinds.map(({ target }, n) => h("button", {
     type: "button", class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
     "aria-label": `Head ${n + 1}${target ? `, looks at ${TARGET_TEXTS[target]}` : ""}${off.has(n + 1) ? ", switched off" : ""}`,
-    onclick: () => { stage.column = null; chooseOnStage("layer", `${name}/head-${n + 1}`); },
+    onclick: () => { stage.column = null; go(`${name}/head-${n + 1}`); },
   }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
   h("span", {}, h("b", {}, n + 1), off.has(n + 1) ? " off" : target ? ` ${target}` : "")));
   return h("div", { class: "head-choices", role: "group", "aria-label": "Heads of this block" }, heads);
@@ -136,7 +136,7 @@ function pairControls(view, show) {
   const options = tokenOptions(tokens).filter(({ value }) => shown.includes(value));
   return h("div", { class: "stage-controls" },
     h("h3", {}, "One cell, written out"),
-    selectControl("from", "from", options, token, (row) => chooseOnStage("token", row)),
+    selectControl("from", "from", options, token, chooseToken),
     selectControl("to", "to", options, view.column, (column) => { stage.column = column; show(token, column); }));
 }
 

@@ -1,37 +1,15 @@
 // Numbers as colours: rows of one vector, maps of a whole tensor.
 
-const HEAT_COLOURS = {
-  signed: { light: ["#b93c0b", "#f5b48d", "#f6f7f9", "#a4b3f2", "#3149bd"], dark: ["#ff9a4d", "#8a4a1c", "#1a2029", "#3a4fb0", "#9fb1ff"] },
-  weights: { light: ["#f6f7f9", "#dfe5fb", "#9aacef", "#4a63d0", "#1f2f8a"], dark: ["#161b22", "#1f2d60", "#3450b8", "#6d88f0", "#ccd6ff"] },
-};
-const heatTables = {};
-const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+// The theme's colours as numbers for an ImageData of 32 bits.
+const heatTables = new WeakMap();
 
-function isDark() {
-  const theme = document.documentElement.dataset.theme;
-  return theme ? theme === "dark" : darkScheme.matches;
+function heatTable() {
+  const palette = paletteNow();
+  if (!heatTables.has(palette)) {
+    heatTables.set(palette, Uint32Array.from(palette, ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0));
+  }
+  return heatTables.get(palette);
 }
-
-// 256 colours as numbers for an ImageData of 32 bits.
-function heatTable(kind) {
-  const scheme = isDark() ? "dark" : "light";
-  const name = `${kind} ${scheme}`;
-  if (!heatTables[name]) heatTables[name] = mixColours(HEAT_COLOURS[kind][scheme]);
-  return heatTables[name];
-}
-
-function mixColours(colours) {
-  const stops = colours.map((colour) => [1, 3, 5].map((n) => parseInt(colour.slice(n, n + 2), 16)));
-  return Uint32Array.from({ length: 256 }, (_, n) => {
-    const at = (n / 255) * (stops.length - 1);
-    const low = Math.min(Math.floor(at), stops.length - 2);
-    const [r, g, b] = stops[low].map((value, k) => Math.round(value + (stops[low + 1][k] - value) * (at - low)));
-    return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-  });
-}
-
-const gradientOf = (kind) =>
-  `linear-gradient(90deg, ${HEAT_COLOURS[kind][isDark() ? "dark" : "light"].join(", ")})`;
 
 // A canvas of one pixel per value; styles stretch it. A weight's colour grows with its square root.
 function heatCanvas(values, columns, kind, limit) {
@@ -39,10 +17,10 @@ function heatCanvas(values, columns, kind, limit) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
-  const table = heatTable(kind);
+  const table = heatTable();
   for (let n = 0; n < values.length; n += 1) {
-    const part = kind === "signed" ? 0.5 + values[n] / (2 * limit) : Math.sqrt(values[n] / limit);
-    pixels[n] = table[Math.min(255, Math.max(0, Math.round(part * 255)))];
+    const part = kind === "signed" ? values[n] / limit : Math.sqrt(values[n] / limit);
+    pixels[n] = table[Math.round(Math.min(1, Math.max(-1, part)) * SHADES) + SHADES];
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -50,7 +28,7 @@ function heatCanvas(values, columns, kind, limit) {
 
 function heatLegend(kind, limit) {
   const ends = kind === "signed" ? [`≤ ${decimal(-limit)}`, "0", `≥ ${decimal(limit)}`] : ["0 %", percent(limit)];
-  return h("div", { class: "heat-legend" }, h("i", { style: `background:${gradientOf(kind)}`, "aria-hidden": "true" }),
+  return h("div", { class: "heat-legend" }, h("i", { style: `background:${cssGradient(kind === "signed" ? -1 : 0, 1)}`, "aria-hidden": "true" }),
     h("span", {}, ends.map((end) => h("span", {}, end))));
 }
 

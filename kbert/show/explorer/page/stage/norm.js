@@ -14,7 +14,7 @@ function drawNorm(scene) {
   const { mean, variance } = meanAndDeviation(before);
   const root = Math.sqrt(variance + config.eps);
   const view = { ...scene, before, after, mean, root, normal: before.map((value) => (value - mean) / root) };
-  const isVector = layer === `Encoder-${config.L}-FeedForward-Norm` && trace.outputs?.vector;
+  const isVector = layer === `Encoder-${config.L}-FeedForward-Norm` && trace.outputs.vector;
   return {
     kind: layer === "MLM-Norm" ? "mlm" : layer === "Embedding-Norm" ? "embedding" : "joint",
     title: `${quoted(tokens[token])} before and after normalization`,
@@ -22,9 +22,8 @@ function drawNorm(scene) {
     spoken: "gamma times x minus mu over the root of sigma squared plus epsilon, plus beta",
     source: `Ba et al. 2016, section 3, equations 3 and 4; ε = ${tiny(config.eps)}`,
     sees: seeNorm(view),
-    controls: isVector ? [button("The sentence’s vector", () => chooseOnStage("layer", "Sentence-Vector"), { class: "small", "data-key": "vector" })] : [],
     body: [h("div", { class: "stage-cards" }, stageCard("How the numbers are distributed", normPlot(view)),
-      stageCard("What γ and β do to each dimension", gainPlot(view))), normRows(view)],
+      stageCard("What γ and β do to each dimension", gainPlot(view))), normRows(view), isVector ? vectorCard(scene) : null],
     table: () => ({
       columns: ["dimension", "before", "normalized", "after"],
       rows: Array.from(before, (value, n) => [String(n + 1), decimal(value), decimal(view.normal[n]), decimal(after[n])]),

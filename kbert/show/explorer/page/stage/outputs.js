@@ -2,10 +2,10 @@
 
 function drawWords(scene) {
   const { trace, tokens, token } = scene;
-  const predictions = trace.outputs?.mlm || [];
+  const predictions = trace.outputs.mlm || [];
   const chosen = predictions.find(({ position }) => position === token) ||
     predictions.find(({ position }) => tokens[position].text === "[MASK]") || predictions[0];
-  if (!chosen) return null;
+  if (!chosen) return askForMask();
   const [first, second] = chosen.candidates;
   const margin = second ? Math.log(first.prob / second.prob) : 0;
   return {
@@ -26,6 +26,11 @@ function drawWords(scene) {
   };
 }
 
+const askForMask = () => ({
+  kind: "mlm", title: "Which word is missing?", source: "Devlin et al. 2019, section 3.1, task 1", withoutToken: true, body: [],
+  sees: "Write [MASK] in place of a word of the sentence: ten candidates for it stand here then.",
+});
+
 // A row per block, from the last at the top down: what the head would say to its hidden states.
 function wordsByBlock({ blocks, candidates }) {
   const answer = candidates[0].token;
@@ -39,10 +44,11 @@ function wordsByBlock({ blocks, candidates }) {
 // Logits as bars, and their softmax.
 function logitCards(names, logits, probs) {
   const chosen = largestIndex(probs);
+  const isSoftmax = (DATA.live.labelFunction ?? "softmax") === "softmax";
   return h("div", { class: "stage-cards" },
     logits ? stageCard("Logits", barTable(names.map((name, n) => ({ name, value: logits[n], text: decimal(logits[n]), isChosen: n === chosen })))) : null,
-    stageCard("After the softmax", barTable(names.map((name, n) => ({ name, value: probs[n], text: percent(probs[n]), isChosen: n === chosen })), 1),
-      logits ? softmaxOf(logits, probs, chosen) : null));
+    stageCard(isSoftmax ? "After the softmax" : "After the sigmoid", barTable(names.map((name, n) => ({ name, value: probs[n], text: percent(probs[n]), isChosen: n === chosen })), 1),
+      logits && isSoftmax ? softmaxOf(logits, probs, chosen) : null));
 }
 
 function softmaxOf(logits, probs, chosen) {
@@ -54,7 +60,7 @@ function softmaxOf(logits, probs, chosen) {
 }
 
 function drawNextSentence({ trace }) {
-  const isNext = trace.outputs?.nsp?.isNext;
+  const isNext = trace.outputs.nsp?.isNext;
   if (isNext === undefined) return null;
   const logits = trace.tensors.get("NSP")?.data;
   return {
@@ -71,7 +77,7 @@ function drawNextSentence({ trace }) {
 }
 
 function drawLabels({ trace, layer, token, tokens }) {
-  const { classes, tags, answer } = trace.outputs || {};
+  const { classes, tags, answer } = trace.outputs;
   const labels = layer.startsWith("Token") ? tags?.[token] : layer === "Classifier" ? classes : null;
   if (labels) {
     const best = labels[largestIndex(labels.map(({ prob }) => prob))];
@@ -80,7 +86,7 @@ function drawLabels({ trace, layer, token, tokens }) {
     const whose = layer === "Classifier" ? "the text" : quoted(tokens[token]);
     return {
       kind: "head", title: layer === "Classifier" ? "A label for the text" : `A label for ${quoted(tokens[token])}`,
-      formula: "p = softmax(h W^T + b)", source: `Devlin et al. 2019, section ${layer === "Classifier" ? "4.1" : "5.3"}`,
+      formula: `p = ${DATA.live.labelFunction ?? "softmax"}(h W^T + b)`, source: `Devlin et al. 2019, section ${layer === "Classifier" ? "4.1" : "5.3"}`,
       sees: `The most likely label of ${whose} is “${best.label}” with ${percent(best.prob)}.`,
       withoutToken: layer === "Classifier",
       body: [logitCards(labels.map(({ label }) => label), logits?.length === labels.length ? logits : null, labels.map(({ prob }) => prob))],
@@ -104,20 +110,19 @@ function drawAnswer(trace, answer) {
   };
 }
 
-function drawSentenceVector({ trace, tokens, config }) {
-  const vector = trace.outputs?.vector;
-  if (!vector) return null;
-  const isFirst = DATA.live.pooling === "cls";
-  return {
-    kind: "head", title: "One vector for the sentence",
-    formula: isFirst ? "v = h_{CLS}" : "v = frac{1}{S} Σ_i h_i",
-    spoken: isFirst ? "the vector of CLS" : "the mean of the tokens' vectors",
-    source: isFirst ? "Devlin et al. 2019, section 3" : "Reimers and Gurevych 2019, section 3",
-    sees: `${grouped(vector.length)} numbers stand for all ${tokens.length} tokens; the vector’s length is ${decimal(lengthOf(vector))}. ` +
-      "Sentences of similar meaning get vectors in similar directions.",
-    withoutToken: true,
-    controls: [button("The last block’s output", () => chooseOnStage("layer", `Encoder-${config.L}-FeedForward-Norm`), { class: "small", "data-key": "last" })],
-    body: [stageCard("The vector", heatRows([{ name: "vector", values: vector }], {}))],
-    table: () => ({ columns: ["dimension", "value"], rows: Array.from(vector, (value, n) => [String(n + 1), decimal(value)]) }),
-  };
+const POOLINGS = {
+  mean: "the mean of all tokens’ vectors", cls: "the vector of [CLS]", max: "the largest number of each dimension over all tokens",
+  pooler: "the pooler’s output", lasttoken: "the vector of the last token", weightedmean: "a mean that weighs later tokens more",
+  mean_sqrt_len_tokens: "the sum over the tokens, divided by √S",
+};
+
+// The vector of the whole sentence, which is made of the last block's output.
+function vectorCard({ trace, tokens }) {
+  const { vector } = trace.outputs;
+  const { poolings = [], dense = [], normalize } = DATA.live.pooling || {};
+  const how = [poolings.map((name) => POOLINGS[name] || name).join(" beside "), dense.length ? plural(dense.length, "dense layer") : "",
+    normalize ? "divided by its length" : ""].filter(Boolean).join(", ");
+  return stageCard("One vector for the sentence", heatRows([{ name: "vector", values: vector }], { key: "vector" }),
+    h("p", { class: "dim" }, `${grouped(vector.length)} numbers for all ${tokens.length} tokens: ${how}. Its length is ${decimal(lengthOf(vector))}. ` +
+      "Reimers and Gurevych 2019, section 3."));
 }

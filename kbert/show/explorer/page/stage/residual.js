@@ -67,13 +67,13 @@ function vectorTriangle({ input, sublayer, output, noun, isOff }) {
   const at = ([a, b]) => [left + a * scale, height - foot - b * scale];
   return s("svg", { class: "stage-plot", width, height, role: "img",
     "aria-label": `input of length ${decimal(length)}, ${noun} of length ${decimal(lengthOf(sublayer))} at ${degrees(angleBetween(input, sublayer))} to it, output of length ${decimal(lengthOf(output))}` },
-  vectorArrow(at([0, 0]), at([length, 0]), "arrow-in"), vectorArrow(at(start), at(end), "arrow-add"), isOff ? null : vectorArrow(at([0, 0]), at(end), "arrow-out"),
+  drawVector(at([0, 0]), at([length, 0]), "arrow-in"), drawVector(at(start), at(end), "arrow-add"), isOff ? null : drawVector(at([0, 0]), at(end), "arrow-out"),
   arrowKeys([["arrow-in", `input ${decimal(length)}`], ["arrow-add", `${noun} ${decimal(lengthOf(sublayer))}`],
     ...(isOff ? [] : [["arrow-out", `output ${decimal(lengthOf(output))}`]])], height - 24),
   s("text", { class: "dim", x: 0, y: height - 4 }, `turned by ${degrees(angleBetween(input, output))}; the two parts are ${degrees(angleBetween(input, sublayer))} apart`));
 }
 
-function vectorArrow([x1, y1], [x2, y2], kind) {
+function drawVector([x1, y1], [x2, y2], kind) {
   const angle = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
   return s("g", { class: kind }, s("line", { x1, y1, x2, y2 }),
     s("path", { d: "M0 0 -10 -4.5 -10 4.5Z", transform: `translate(${x2} ${y2}) rotate(${angle})` }));

@@ -1,7 +1,4 @@
 // The stage: the tensor of the chosen box, large, with its formula and one value's arithmetic.
-//
-// It tells its host what was chosen in it by two events that can be cancelled: "stage-layer" with a
-// layer's id and "stage-token" with a token's index. Whoever cancels one draws the stage himself.
 
 const STAGE_DRAWINGS = [
   [/^Input-/, drawInputs],
@@ -13,7 +10,6 @@ const STAGE_DRAWINGS = [
   [/^MLM(-Sim)?$/, drawWords],
   [/^NSP$/, drawNextSentence],
   [/^(Classifier|TokenClassifier|Span|Span-Start|Span-End)$/, drawLabels],
-  [/^Sentence-Vector$/, drawSentenceVector],
 ];
 
 // What is drawn, and what was chosen in it; kept from one drawing to the next.
@@ -27,7 +23,9 @@ function drawStage(host, trace, layer, token = null) {
   const focused = host.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   if (stage.host !== host) watchWidth.observe(host);
   host.classList.add("stage");
-  Object.assign(stage, { host, trace, layer, token: chooseToken(trace, token), width: host.clientWidth });
+  host.style.setProperty("--plus", cssColour(1));
+  host.style.setProperty("--minus", cssColour(-1));
+  Object.assign(stage, { host, trace, layer, token: findToken(trace, token), width: host.clientWidth });
   const scene = {
     host, trace, layer, token: stage.token, tokens: trace.tokens,
     block: Number(/^Encoder-(\d+)-/.exec(layer)?.[1] || 0), config: DATA.live.config,
@@ -38,7 +36,7 @@ function drawStage(host, trace, layer, token = null) {
 }
 
 // The first word, where no token is chosen.
-function chooseToken({ tokens }, token) {
+function findToken({ tokens }, token) {
   if (token !== null && token >= 0 && token < tokens.length) return token;
   return Math.max(0, tokens.findIndex((candidate) => !candidate.special));
 }
@@ -50,9 +48,9 @@ function redrawStage() {
 // Colours of canvases change with the theme.
 function watchTheme() {
   new MutationObserver(redrawStage).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  darkScheme.addEventListener("change", redrawStage);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawStage);
 }
-watchTheme();
+if (live) watchTheme();
 
 // Plots are drawn as wide as there is room.
 const watchWidth = new ResizeObserver(([{ target }]) => {
@@ -62,15 +60,13 @@ const watchWidth = new ResizeObserver(([{ target }]) => {
 // The width for a plot in one of some cards beside each other, as stage.css places them.
 function plotWidth(columns, most) {
   const inside = stage.width - 48;
-  const beside = inside < 720 ? 1 : inside < 1080 ? Math.min(columns, 2) : columns;
+  const beside = inside < 620 ? 1 : inside < 1080 ? Math.min(columns, 2) : columns;
   return Math.max(240, Math.min(most, (inside - 16 * (beside - 1)) / beside - 36));
 }
 
-function chooseOnStage(kind, detail) {
-  const event = new CustomEvent(`stage-${kind}`, { detail, cancelable: true, bubbles: true });
-  if (!stage.host.dispatchEvent(event)) return;
-  if (kind === "layer") drawStage(stage.host, stage.trace, detail, stage.token);
-  else drawStage(stage.host, stage.trace, stage.layer, detail);
+// Keeps another token lit, here and in the figure.
+function chooseToken(token) {
+  if (token !== state.token) keepToken(token);
 }
 
 // A drawing is {kind, title, under, formula, spoken, source, sees, controls, body, table}:
@@ -78,22 +74,14 @@ function chooseOnStage(kind, detail) {
 function frameStage(scene, drawing) {
   return [
     h("header", { class: `stage-head k-${drawing.kind}` },
-      h("div", { class: "stage-title" },
-        h("p", { class: "stage-place" }, h("i", { class: "swatch", "aria-hidden": "true" }), placeText(scene)),
-        h("h2", {}, drawing.title),
-        h("p", { class: "stage-sees" }, drawing.sees)),
-      h("div", { class: "stage-formula" },
-        drawing.formula ? h("div", {}, mathOf(drawing.formula, drawing.spoken)) : null,
-        drawing.source ? h("p", { class: "dim" }, drawing.source) : null)),
-    h("div", { class: "stage-controls" }, blockControl(scene), drawing.withoutToken ? null : tokenControl(scene),
-      drawing.controls || []),
+      h("div", { class: "stage-place" }, h("i", { class: "swatch", "aria-hidden": "true" }), h("span", {}, scene.layer),
+        blockControl(scene), drawing.withoutToken ? null : tokenControl(scene), drawing.controls || []),
+      h("div", {}, h("h2", {}, drawing.title), h("p", { class: "stage-sees" }, drawing.sees)),
+      drawing.formula || drawing.source ? h("div", { class: "stage-formula" },
+        drawing.formula ? mathOf(drawing.formula, drawing.spoken) : null, h("p", { class: "dim" }, drawing.source)) : null),
     ...drawing.body.filter(Boolean),
     drawing.table ? numbersTable(drawing.table) : null,
   ].filter(Boolean);
-}
-
-function placeText({ block, config, layer }) {
-  return [block ? `Encoder block ${block} of ${config.L}` : null, layer].filter(Boolean).join(" · ");
 }
 
 function selectControl(label, key, options, chosen, choose) {
@@ -105,7 +93,7 @@ function selectControl(label, key, options, chosen, choose) {
 const tokenOptions = (tokens) => tokens.map((token, value) => ({ value, text: `${value + 1} ${token.text}` }));
 
 function tokenControl({ tokens, token }) {
-  return selectControl("Token", "token", tokenOptions(tokens), token, (index) => chooseOnStage("token", index));
+  return selectControl("Token", "token", tokenOptions(tokens), token, chooseToken);
 }
 
 // The same layer in another block.
@@ -113,7 +101,7 @@ function blockControl({ block, config, layer }) {
   if (!block || config.L === 1) return null;
   const options = Array.from({ length: config.L }, (_, n) => ({ value: n + 1, text: String(n + 1) }));
   const inBlock = (number) => layer.replace(/^Encoder-\d+-/, `Encoder-${number}-`).replace(/\/head-\d+$/, "/heads");
-  return selectControl("Block", "block", options, block, (number) => chooseOnStage("layer", inBlock(number)));
+  return selectControl("Block", "block", options, block, (number) => go(inBlock(number)));
 }
 
 // The numbers as a table, made when it is opened.

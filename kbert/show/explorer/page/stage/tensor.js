@@ -7,14 +7,15 @@ const dropoutInput = (layer) => ({ "Embedding-Dropout": "Embedding-Position", "C
 function drawTensor(scene) {
   const { trace, layer, token, tokens, config } = scene;
   const isDropout = layer.endsWith("-Dropout");
-  const name = isDropout && !trace.tensors.has(layer) ? dropoutInput(layer) : layer;
+  const last = `Encoder-${config.L}-FeedForward-Norm`;
+  const name = layer === ENCODER ? last : isDropout && !trace.tensors.has(layer) ? dropoutInput(layer) : layer;
   const found = trace.tensors.get(name) ||
-    (layer === "TokenClassifier-Dropout" ? trace.tensors.get(`Encoder-${config.L}-FeedForward-Norm`) : null);
+    (layer === "TokenClassifier-Dropout" ? trace.tensors.get(last) : null);
   if (!found) return drawNothing(layer);
   const perToken = found.shape.length > 1 && found.shape[0] === tokens.length;
   return {
     kind: isDropout ? "joint" : "other",
-    title: isDropout ? "Dropout does nothing here" : `The output of ${layer}`,
+    title: isDropout ? "Dropout does nothing here" : `The output of ${layer === ENCODER ? "the last block" : layer}`,
     formula: isDropout ? "y = x" : null,
     source: isDropout ? "Devlin et al. 2019, appendix A.2: dropout of 0.1, in training only" : null,
     sees: (isDropout ? "In training it sets random values to 0. When the model is used, its output is its input, unchanged. " : "") +
@@ -55,7 +56,7 @@ function tensorMap({ tokens, token }, tensor, perToken) {
     onPick: (at, column, event) => {
       readout.textContent = `${tokens[at].text}, dimension ${column + 1}: ${decimal(tensor.data[at * width + column])}`;
       markMap(map, at, column);
-      if (event.type === "pointerdown" && at !== token) chooseOnStage("token", at);
+      if (event.type === "pointerdown" && at !== token) chooseToken(at);
       else if (at === token) { slider.value = column + 1; slider.dispatchEvent(new Event("input")); }
     },
   });
