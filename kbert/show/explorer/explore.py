@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.checkpoints.bert import Bert
+    from kbert.show.explorer.live.packing import PackedWeights
 
 ENDINGS = (".html", ".htm")
 
@@ -83,6 +84,7 @@ def explore(
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}
+    live = None
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -93,7 +95,9 @@ def explore(
         from kbert.show.explorer.weights import read_checkpoint, read_model
 
         if isinstance(source, (str, os.PathLike)):
-            (spec, facts), name = read_checkpoint(source), Path(source).name
+            precision = "float32" if path else None
+            spec, facts, live = read_checkpoint(source, precision)
+            name = Path(source).name
         else:
             spec, facts = read_model(source)
             name = facts["name"]
@@ -102,7 +106,7 @@ def explore(
         title = f"{name}: not a graph of kbert's"
         page = Explorer(title, write_page(title, facts | {"title": name}, []))
     else:
-        page = _explore_spec(spec, batch_size, name, facts)
+        page = _explore_spec(spec, batch_size, name, facts, live)
     if path is not None:
         write_atomically(path, page.html.encode())
         page = replace(page, path=path)
@@ -143,7 +147,13 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
         raise FileNotFoundError(f"{error}, or a checkpoint") from None
 
 
-def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> Explorer:
+def _explore_spec(
+    spec: GraphSpec,
+    batch_size: int,
+    name: str,
+    facts: dict,
+    live: "tuple[dict, PackedWeights] | None",
+) -> Explorer:
     if spec.config.model_type != "bert":
         raise ValueError(
             f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
@@ -166,4 +176,7 @@ def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> E
         "figure": figure_data(kinds),
         **facts,
     }
-    return Explorer(title, write_page(title, data, list_formulas(kinds)))
+    weights = b""
+    if live is not None:
+        data["live"], weights = live[0], live[1].data
+    return Explorer(title, write_page(title, data, list_formulas(kinds), weights))

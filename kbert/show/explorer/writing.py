@@ -29,12 +29,16 @@ _SCRIPTS = (
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )
+_ENGINE = (
+    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
+    *("forward.js", "heads.js", "engine.js"),
+)
 _COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
-def write_page(title: str, data: dict, formulas: list[str]) -> str:
-    """Return the page's HTML.
+def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b"") -> str:
+    """Return the page's HTML, with the weights of its live part, if it has one.
 
     Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
@@ -43,15 +47,35 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
+        *([engine_script(), pages.read_files(FOLDER / "live", "client.js")] if weights else []),
         pages.read_files(FOLDER, *_SCRIPTS),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
         "STYLE": pages.read_files(FOLDER, *_STYLES),
         "FONT": f"data:font/woff;base64,{font}",
+        "WEIGHTS": _write_weights(weights),
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }
     return pages.fill_page(FOLDER, slots)
+
+
+def _write_weights(weights: bytes) -> str:
+    if not weights:
+        return ""
+    text = base64.b64encode(weights).decode()
+    return f'<script type="text/plain" id="weights">{text}</script>'
+
+
+def engine_script() -> str:
+    """Return the function that makes the engine: a worker runs its text, the page the function."""
+    scripts = pages.read_files(FOLDER / "live", *_ENGINE)
+    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    return (
+        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
+        f"{scripts}\nreturn {{ {names} }};\n}}"
+    )
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:

@@ -1,0 +1,1 @@
+"""The live part of the explorer's page: a checkpoint's weights and tokenizer, for its scripts."""
