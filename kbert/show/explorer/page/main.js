@@ -235,8 +235,13 @@ function watchPage() {
     setTheme("light");
     $("table").open = true;
     drawTable();
+    if (live) printStrips(true);
   });
-  addEventListener("afterprint", () => (theme ? setTheme(theme) : delete document.documentElement.dataset.theme));
+  addEventListener("afterprint", () => {
+    if (theme) setTheme(theme);
+    else delete document.documentElement.dataset.theme;
+    if (live) printStrips(false);
+  });
   if (generic) return;
   document.querySelectorAll("[name=measure]").forEach((one) => one.addEventListener("change", () => {
     state.measure = one.value;

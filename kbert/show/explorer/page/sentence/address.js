@@ -1,8 +1,7 @@
 // The sentence's part of the state, and of the address: text, pair, what is off, temperature, frozen text.
 
 const SENTENCE_STATE = () => ({
-  text: live?.sentences?.[0] || "",
-  pair: null,          // the second sentence; null: there is none
+  ...firstSentence(),  // text, and pair: the second sentence; null: there is none
   off: { heads: [], attention: [], residuals: [], positions: false },
   temperature: 1,      // the scores are divided by it before the softmax
   frozen: null,        // a text to compare with
@@ -10,6 +9,12 @@ const SENTENCE_STATE = () => ({
   token: -1,           // the column that is kept lit
   colours: "numbers",  // what the strips show
 });
+
+function firstSentence() {
+  const recorded = live?.place === "recorded" && live.recordings?.[0]?.request;
+  if (recorded) return { text: recorded.text, pair: recorded.pair ?? null };
+  return { text: live?.sentences?.[0] || "", pair: null };
+}
 
 const COLOURS = ["numbers", "change", "difference"];
 const TEXTS = { text: "text", pair: "pair", frozen: "frozen", "frozen-pair": "frozenPair" };

@@ -139,6 +139,42 @@ function drawLitColumns(context) {
   }
 }
 
+const TOKEN_ROOM = 92;
+
+// On paper the strips are part of the figure.
+function printStrips(begins) {
+  drawing().querySelectorAll(".printed").forEach((element) => element.remove());
+  const [x, y, width, height] = drawing().getAttribute("viewBox").split(" ").map(Number);
+  const below = begins ? TOKEN_ROOM : -TOKEN_ROOM;
+  const images = begins ? stripImages() : [];
+  if (!running.trace || !sentenceShown()) return;
+  drawing().append(...images);
+  drawing().setAttribute("viewBox", `${x} ${y} ${width} ${height + below}`);
+}
+
+// The strips and the tokens as elements of SVG, for the downloads and for print.
+function stripImages() {
+  if (!running.trace || !sentenceShown()) return [];
+  const images = stack.strips.filter(({ box }) => heat.pictures.has(box)).flatMap((strip) => {
+    const { now } = heat.pictures.get(strip.box);
+    return joinColumns(heat.columns).map((run) => imageOf(now, run, strip));
+  });
+  const names = heat.columns.map(({ x, width }, place) => s("text", {
+    transform: `translate(${stack.left + x + width / 2 + 4} ${stack.bottom + 2}) rotate(-90)`,
+    "font-family": "sans-serif", "font-size": Math.min(11, width), "text-anchor": "end", fill: heat.ink, class: "printed",
+  }, running.trace.tokens[place].text));
+  return [...images, ...names];
+}
+
+function imageOf(picture, { first, count, x, width }, strip) {
+  const part = h("canvas", { width: count, height: picture.height });
+  part.getContext("2d").drawImage(picture, -first, 0);
+  return s("image", {
+    class: "printed", x: strip.x + x, y: strip.y, width, height: strip.height, href: part.toDataURL(),
+    preserveAspectRatio: "none", style: "image-rendering: pixelated",
+  });
+}
+
 // What the drawing needs of the styles; read when the theme changes, not at each frame.
 function readHeatColours() {
   const style = getComputedStyle(document.documentElement);

@@ -25,11 +25,11 @@ function drawOutputs() {
 }
 
 const outputLine = (kind, ...children) =>
-  h("div", { class: `output ${kind}` }, h("h3", {}, HEAD_NAMES[kind]), h("div", { class: "said" }, ...children));
+  h("div", { class: `output ${kind}` }, h("h2", {}, HEAD_NAMES[kind]), h("div", { class: "said" }, ...children));
 
 // Bars of words or labels; the fill is the probability.
 function bars(entries) {
-  return h("ul", { class: "bars" }, entries.map(([label, prob]) => h("li", { class: "answer-bar" },
+  return h("ul", { class: "said-bars" }, entries.map(([label, prob]) => h("li", { class: "said-bar" },
     h("span", { class: "fill", style: `width:${(100 * prob).toFixed(1)}%` }),
     h("span", { class: "label" }, label), h("span", { class: "prob" }, percent(prob)))));
 }
@@ -37,7 +37,7 @@ function bars(entries) {
 // The candidates of the mask that is lit, or of the first one.
 function maskedWords(masks) {
   if (!masks.length) {
-    return outputLine("mlm", h("p", { class: "dim" }, "Put [MASK] in place of a word, and the model says which word it expects. "),
+    return outputLine("mlm", h("p", { class: "dim hint" }, "Put [MASK] in place of a word, and the model says which word it expects. "),
       running.model?.canType ? button("Hide the last word", hideLastWord, { class: "small" }) : null);
   }
   const mask = masks.find(({ position }) => position === litToken()) || masks[0];
@@ -67,7 +67,7 @@ function hideLastWord() {
 
 function nextSentence({ isNext }) {
   const told = state.pair === null ? "There is one sentence: add a second one for this head. " : "";
-  return [told ? h("p", { class: "dim" }, told) : null, bars([["The second sentence follows the first", isNext], ["It does not", 1 - isNext]])];
+  return [told ? h("p", { class: "dim hint" }, told) : null, bars([["The second sentence follows the first", isNext], ["It does not", 1 - isNext]])];
 }
 
 // Words with a label; the label of the others (O) is not written.
@@ -76,7 +76,7 @@ function tagsOf(tags) {
   const found = tags.map((candidates, place) => ({ place, ...candidates[0] }))
     .filter(({ place, label }) => !tokens[place].special && label !== "O");
   if (!found.length) return h("p", { class: "dim" }, "No token has a label but O.");
-  return h("ul", { class: "bars" }, found.map(({ place, label, prob }) => h("li", { class: "answer-bar" },
+  return h("ul", { class: "said-bars" }, found.map(({ place, label, prob }) => h("li", { class: "said-bar" },
     h("span", { class: "fill", style: `width:${(100 * prob).toFixed(1)}%` }),
     h("span", { class: "label" }, `${tokens[place].text} `, h("b", {}, label)), h("span", { class: "prob" }, percent(prob)))));
 }
@@ -88,7 +88,7 @@ function vectorStripOf(vector) {
   const likeness = other ? h("p", { class: "cosine" }, h("b", {}, cosineOf(vector, other).toFixed(3)),
     " cosine to the frozen sentence ", h("span", { class: "dim" }, "(1: the same direction, 0: unrelated)")) : null;
   return [h("canvas", { id: "vector", role: "img", "aria-label": `The sentence’s vector: ${vector.length} numbers as colours` }),
-    likeness || h("p", { class: "dim" }, `${grouped(vector.length)} numbers. Freeze this sentence and type another to compare them.`)];
+    likeness || h("p", { class: "dim hint" }, `${grouped(vector.length)} numbers. Freeze this sentence and type another to compare them.`)];
 }
 
 // The vector's numbers in one row, those of the frozen sentence below.

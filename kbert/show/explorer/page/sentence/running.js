@@ -40,12 +40,14 @@ async function runNewest() {
   while (running.wanted) {
     const request = running.wanted;
     running.wanted = null;
+    let trace = null;
     try {
       await runFrozen();
-      showTrace(await running.model.run(request));
+      trace = await running.model.run(request);
     } catch (error) {
       tellSentence(`This sentence could not be computed: ${error.message}`);
     }
+    if (trace) showTrace(trace);
   }
   running.busy = false;
 }
@@ -88,6 +90,12 @@ function describeRun(trace) {
   return `${tokens.length} tokens${time}${cut ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;
 }
 
+// Of the encoder as a whole, the stage shows what comes out of it, or of the open block.
+function stagedLayer() {
+  if (state.chosen !== ENCODER) return state.chosen;
+  return outputOf(state.open || current().L);
+}
+
 // The stage of the chosen box, drawn by page/stage: large, with the figure beside it.
 function showStage() {
   const chosen = Boolean(running.trace) && sentenceShown() && state.chosen !== "";
@@ -95,6 +103,6 @@ function showStage() {
   document.documentElement.classList.toggle("staged", chosen);
   $("stage-area").hidden = !chosen;
   drawSwitches();
-  if (drawn) drawStage($("stage"), running.trace, state.chosen, litToken());
+  if (drawn) drawStage($("stage"), running.trace, stagedLayer(), litToken());
   else $("stage").replaceChildren();
 }

@@ -18,6 +18,7 @@ function buildSentence() {
   readHeatColours();
   watchSentence();
   watchTokens();
+  watchStage();
 }
 
 // Sizes and costs are a view of their own, that a button or the tour shows beside the sentence.
@@ -102,15 +103,21 @@ function drawSentence() {
 // With recordings alone there is nothing to type: their sentences can be chosen.
 function showWhatCanBeTyped() {
   const { canType } = running.model;
-  const texts = canType ? live.sentences : (live.recordings || []).map(({ text }) => text);
-  const sentences = [...new Set([...(texts || []), ...(live.sentences || [])])].filter(Boolean);
+  const sentences = exampleSentences();
   for (const id of ["text", "pair"]) $(id).readOnly = !canType;
   for (const id of ["freeze", "changes"]) $(id).hidden = !canType && sentences.length < 2;
   $("changes").hidden = !canType;
   $("examples").hidden = sentences.length < 2;
   $("examples").replaceChildren(h("option", { value: "" }, canType ? "Examples" : "Recorded sentences"),
-    ...sentences.map((text) => h("option", { value: text }, text)));
+    ...sentences.map(({ text, pair }, place) => h("option", { value: place }, pair === null ? text : `${text} · ${pair}`)));
   drawSentence();
+}
+
+// The sentences to choose from: what was recorded, or what the page was written with.
+function exampleSentences() {
+  const recorded = (live.recordings || []).map(({ request }) => ({ text: request.text, pair: request.pair ?? null }));
+  if (!running.model.canType) return recorded;
+  return [...recorded, ...(live.sentences || []).map((text) => ({ text, pair: null }))];
 }
 
 function setPair(text) {
@@ -144,6 +151,18 @@ function keepSentenceInUrl() {
   urlTimer = setTimeout(() => keepInUrl(false), 300);
 }
 
+// What is chosen on the stage is chosen in the figure too.
+function watchStage() {
+  $("stage").addEventListener("stage-layer", (event) => {
+    event.preventDefault();
+    go(event.detail);
+  });
+  $("stage").addEventListener("stage-token", (event) => {
+    event.preventDefault();
+    if (event.detail !== state.token) keepToken(event.detail);
+  });
+}
+
 function watchSentence() {
   for (const id of ["text", "pair"]) {
     $(id).addEventListener("input", (event) => {
@@ -152,7 +171,8 @@ function watchSentence() {
     });
   }
   $("examples").addEventListener("change", (event) => {
-    if (event.target.value) Object.assign(state, { text: event.target.value, pair: null, token: -1 });
+    if (event.target.value === "") return;
+    Object.assign(state, exampleSentences()[event.target.value], { token: -1 });
     event.target.value = "";
     sentenceChanged();
   });
@@ -168,7 +188,7 @@ function watchSentence() {
   document.addEventListener("click", (event) => {
     if (!event.composedPath().includes($("changes"))) $("changes").open = false;
   });
-  for (const repaint of [matchMedia("(prefers-color-scheme: dark)")]) repaint.addEventListener("change", repaintHeat);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaintHeat);
 }
 
 // The theme is another one: other colours.

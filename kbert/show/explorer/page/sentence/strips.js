@@ -23,11 +23,11 @@ function findTensor(trace, id) {
   const tensor = trace.tensors.get(id) || trace.tensors.get(id.replace(/\/attention_output$/, ""));
   if (tensor) return tensor;
   if (id.endsWith("-Dropout")) return findTensor(trace, inputOf(id));
-  if (id === "Embedding-Token-Segment") return addTensors(trace, "Embedding-Token", "Embedding-Segment");
+  if (id === "Embedding-Token-Segment") return addNamed(trace, "Embedding-Token", "Embedding-Segment");
   return null;
 }
 
-function addTensors(trace, ...names) {
+function addNamed(trace, ...names) {
   const [first, second] = names.map((name) => trace.tensors.get(name));
   if (!first || !second) return first || null;
   return { shape: first.shape, data: first.data.map((value, place) => value + second.data[place]) };

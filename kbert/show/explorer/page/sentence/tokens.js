@@ -75,7 +75,7 @@ function lightToken(place = pointer.token) {
 function tokenChanged() {
   if (stack.strips.some(({ box }) => box.endsWith("/heads"))) paintStrips(false);
   else drawHeat();
-  drawOutputs();
+  if (running.trace.outputs.mlm?.length > 1) drawOutputs();
   drawTokenTools();
   if (!$("stage-area").hidden) showStage();
 }
