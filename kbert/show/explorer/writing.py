@@ -30,7 +30,7 @@ _SCRIPTS = (
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )
 _ENGINE = (
-    *("tokenizer.js", "weights.js", "activations.js", "products.js"),
+    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
     *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
@@ -70,8 +70,12 @@ def _write_weights(weights: bytes) -> str:
 def engine_script() -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
     scripts = pages.read_files(FOLDER / "live", *_ENGINE)
-    names = "openEngine, serveRequests, makeTokenizer, ACTIVATIONS"
-    return f"function makeEngine() {{\n{scripts}\nreturn {{ {names} }};\n}}"
+    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    return (
+        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
+        f"{scripts}\nreturn {{ {names} }};\n}}"
+    )
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
