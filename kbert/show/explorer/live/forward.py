@@ -195,7 +195,7 @@ def _apply_head(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> dict[str, np.
 
 
 def apply_pooler(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> np.ndarray:
-    """Return the pooler's output, or that of a classifier's dense layer on the first token: (H,)."""
+    """Return the output (H,) of the pooler, or of a classifier's own layer on the first token."""
     is_classifiers = "first_token" in spec.variant.parts
     function = spec.config.family.pooled_activation if is_classifiers else "tanh"
     return find_activation(function)(project(arrays, names.POOLER, x[0]))
