@@ -144,11 +144,6 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
 
 
 def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> Explorer:
-    if spec.config.model_type != "bert":
-        raise ValueError(
-            f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
-            "kbert.account and kbert.plot"
-        )
     kinds = graphs(spec)
     total = account(
         spec.config,
@@ -157,12 +152,13 @@ def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> E
         max_predictions=spec.max_predictions,
         num_labels=spec.num_labels,
     ).params
-    title = f"{name}: BERT with head {spec.head}, {total:,} parameters"
+    family = spec.config.family.title
+    title = f"{name}: {family} with head {spec.head}, {total:,} parameters"
     data = {
         "title": name,
         **counting_data(spec, batch_size),
-        **notes_data(),
-        "variables": list_variables(spec.head),
+        **notes_data(spec.config.model_type),
+        "variables": list_variables(spec),
         "figure": figure_data(kinds),
         **facts,
     }

@@ -55,9 +55,15 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     )
 
 
-def notes_data() -> dict:
-    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata."""
+def notes_data(model_type: str = "bert") -> dict:
+    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata.
+
+    The document and the errata are of BERT alone.
+    """
     lines = read_package_table(__package__, "notes.tsv")
+    if model_type != "bert":
+        notes = {layer: {"does": does, "document": ""} for layer, does, _ in lines}
+        return {"notes": notes, "document": {}, "errata": []}
     return {
         "notes": {layer: {"does": does, "document": text} for layer, does, text in lines},
         "document": {
