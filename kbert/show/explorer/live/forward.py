@@ -191,6 +191,8 @@ def _apply_head(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> dict[str, np.
     for name in (names.TOKEN_CLASSIFIER, names.SPAN):
         if f"{name}/kernel" in arrays:
             tensors[name] = project(arrays, name, x)
+    if names.SPAN in tensors:
+        tensors[names.SPAN_START], tensors[names.SPAN_END] = tensors[names.SPAN].T
     return tensors
 
 

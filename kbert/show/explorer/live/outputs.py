@@ -4,7 +4,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.checkpoint import choose_activation
-from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings
+from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.checkpoints.untrained_weights import find_untrained
 from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
@@ -25,7 +25,7 @@ def compute_outputs(
     arrays: Arrays,
     encoding: Encoding,
     tensors: dict[str, np.ndarray],
-    pair: str | None,
+    request: dict,
 ) -> dict:
     """Return the outputs of the heads whose layers are trained, by their names in a trace."""
     untrained = set(find_untrained(bert))
@@ -33,24 +33,31 @@ def compute_outputs(
     if (vector := _compute_vector(bert, tensors, untrained)) is not None:
         outputs["vector"] = vector
     if names.MLM_NORM in tensors and not untrained & {names.MLM_DENSE, names.MLM_SIMILARITY}:
-        outputs["mlm"] = predict_tokens(bert, arrays, encoding, tensors)
-    if names.NSP in tensors and pair is not None and not untrained & {names.NSP, names.POOLER}:
+        outputs["mlm"] = predict_tokens(bert, arrays, encoding, tensors, request["positions"])
+    if names.NSP in tensors and not untrained & {names.NSP, names.POOLER}:
         outputs["nsp"] = {"isNext": float(softmax(tensors[names.NSP])[0])}
     if bert.head == "classifier" and not untrained & {names.CLASSIFIER, names.POOLER}:
         outputs["classes"] = _rank_labels(bert, tensors[names.CLASSIFIER], bert.problem_type)
     if names.TOKEN_CLASSIFIER in tensors and names.TOKEN_CLASSIFIER not in untrained:
         outputs["tags"] = [_rank_labels(bert, row) for row in tensors[names.TOKEN_CLASSIFIER]]
-    if names.SPAN in tensors and pair is not None and names.SPAN not in untrained:
-        outputs["answer"] = _find_answer(encoding, tensors[names.SPAN], pair)
+    if names.SPAN in tensors and request["pair"] and names.SPAN not in untrained:
+        outputs["answer"] = _find_answer(encoding, tensors[names.SPAN], request["pair"])
     return outputs
 
 
+def choose_settings(bert: Bert) -> SentenceSettings | None:
+    """Return how a sentence vector is pooled: by the mean for an encoder that does not say it."""
+    if bert.sentence_problem is not None:
+        return None
+    return bert.sentence or (SentenceSettings("mean", True) if bert.head == "encoder" else None)
+
+
 def _compute_vector(bert: Bert, tensors: dict, untrained: set[str]) -> np.ndarray | None:
-    """Return the sentence vector by the checkpoint's pooling, else the mean; None: it has none."""
-    settings = bert.sentence or DEFAULT
-    pooler = tensors.get(names.POOLER)
-    needs_pooler = "pooler" in settings.poolings
-    if bert.sentence_problem or (needs_pooler and (pooler is None or names.POOLER in untrained)):
+    """Return the sentence vector; None: the checkpoint is not for one."""
+    settings, pooler = choose_settings(bert), tensors.get(names.POOLER)
+    if settings is None:
+        return None
+    if "pooler" in settings.poolings and (pooler is None or names.POOLER in untrained):
         return None
     states = tensors[names.encoder_output(bert.config.num_hidden_layers)]
     return pool(settings, states, pooler)
@@ -77,34 +84,27 @@ def pool(settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | No
     return vector[: settings.dimensions].astype("float32")
 
 
-def predict_tokens(bert: Bert, arrays: Arrays, encoding: Encoding, tensors: dict) -> list[dict]:
-    """Return the likeliest tokens at each position but [CLS] and [SEP], and after each block.
+def predict_tokens(
+    bert: Bert, arrays: Arrays, encoding: Encoding, tensors: dict, positions: list[int]
+) -> list[dict]:
+    """Return the likeliest tokens at each [MASK], and at the positions that are asked for.
 
-    Those after a block are the MLM head's on the hidden state of that block. They are given at
-    [MASK] only, where a text has one.
+    Those after a block are the MLM head's on the hidden state of that block.
     """
     tokenizer = bert.tokenizer
     assert tokenizer is not None
-    fixed = {tokenizer.cls_id, tokenizer.sep_id}
-    positions = [n for n, token in enumerate(encoding.ids) if token not in fixed]
-    masks = [n for n in positions if encoding.ids[n] == tokenizer.mask_id]
-    looked_into = masks or positions
-    by_block = [
-        _list_candidates(bert, arrays, apply_mlm(bert.spec, arrays, states[looked_into])[1])
-        for states in (
-            tensors[names.encoder_output(block)]
-            for block in range(1, bert.config.num_hidden_layers + 1)
-        )
+    asked = [
+        n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
     ]
-    last = _list_candidates(bert, arrays, tensors[names.MLM_NORM][positions])
-    predictions: list[dict] = []
-    for position, candidates in zip(positions, last, strict=True):
-        prediction = {"position": position, "candidates": candidates}
-        if position in looked_into:
-            index = looked_into.index(position)
-            prediction["blocks"] = [candidates[index] for candidates in by_block]
-        predictions.append(prediction)
-    return predictions
+    blocks = range(1, bert.config.num_hidden_layers + 1)
+    by_block = [
+        _list_candidates(bert, arrays, apply_mlm(bert.spec, arrays, states[asked])[1])
+        for states in (tensors[names.encoder_output(block)] for block in blocks)
+    ]
+    return [
+        {"position": n, "candidates": candidates[-1], "blocks": list(candidates)}
+        for n, candidates in zip(asked, zip(*by_block, strict=True), strict=True)
+    ]
 
 
 def _list_candidates(bert: Bert, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
@@ -136,18 +136,31 @@ def _rank_labels(bert: Bert, logits: np.ndarray, problem_type: str | None = None
 
 def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
     """Return the best span of the second text, with its characters."""
-    tokens = [
-        n
-        for n, word in enumerate(encoding.word_ids)
-        if word is not None and encoding.text_numbers[n] == 1
-    ]
+    words = zip(encoding.word_ids, encoding.text_numbers, strict=True)
+    tokens = [n for n, (word, number) in enumerate(words) if word is not None and number == 1]
+    if not tokens:
+        return {"text": "", "start": 0, "end": 0, "prob": 0.0}
     starts, ends = span[tokens].T  # logits
     sums = starts[:, None] + ends[None, :]
     allowed = np.triu(np.tril(np.ones_like(sums), LONGEST_ANSWER - 1)) > 0
     first, last = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
     prob = softmax(starts)[first] * softmax(ends)[last]
     start, end = encoding.offsets[tokens[first]][0], encoding.offsets[tokens[last]][1]
-    return {"text": context[start:end], "start": start, "end": end, "prob": float(prob)}
+    units = count_units(context)
+    return {
+        "text": context[start:end],
+        "start": units[start],
+        "end": units[end],
+        "prob": float(prob),
+    }
+
+
+def count_units(text: str) -> list[int]:
+    """Return JavaScript's index of each character and of the end: UTF-16 units before it."""
+    counts = [0]
+    for character in text:
+        counts.append(counts[-1] + (2 if ord(character) > 0xFFFF else 1))
+    return counts
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -80,6 +80,8 @@ def record_sentences(
     """
     tracer = Tracer(bert)
     requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
+    for request in requests:
+        tracer.check_sentence(request)
     traces = [tracer.trace(request) for request in requests]
     level = _choose_level(traces, most_bytes)
     kept = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
@@ -205,6 +207,7 @@ def write_header(trace: Trace, kept: dict[str, np.ndarray]) -> dict:
         "request": trace.request,
         "milliseconds": round(trace.milliseconds, 1),
         "tokens": trace.tokens,
+        "truncated": trace.truncated,
         "tensors": [[name, list(tensor.shape)] for name, tensor in kept.items()],
         "outputs": outputs,
     }

@@ -8,12 +8,12 @@ import numpy as np
 from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
-from kbert.data.tokenization.tokenizer import Tokenizer, check_text
+from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.show.explorer.live.forward import Changes, compute_tensors, read_arrays
-from kbert.show.explorer.live.outputs import compute_outputs
+from kbert.show.explorer.live.outputs import compute_outputs, count_units
 
 _HEAD = js.Kind("a pair of a block and a head", lambda value: _is_pair(value))
 _OFF = js.fields(
@@ -26,7 +26,12 @@ _OFF = js.fields(
 )
 REQUEST = js.fields(
     {"text": js.TEXT},
-    {"pair": js.or_null(js.TEXT), "off": _OFF, "temperature": js.number(0.001, 1000)},
+    {
+        "pair": js.or_null(js.TEXT),
+        "off": _OFF,
+        "temperature": js.number(0.001, 1000),
+        "positions": js.list_of(js.whole()),
+    },
 )
 
 
@@ -41,6 +46,7 @@ class Trace:
     request: dict
     milliseconds: float
     tokens: list[dict]
+    truncated: bool
     tensors: dict[str, np.ndarray]
     outputs: dict
 
@@ -61,15 +67,19 @@ class Tracer:
     @property
     def longest(self) -> int:
         """The number of tokens that a sequence can have."""
-        limits = (self.bert.config.positions, self.bert.spec.seq_len, self.tokenizer.max_length)
+        bert = self.bert
+        limits = [bert.config.positions, bert.spec.seq_len, self.tokenizer.max_length]
+        limits += [bert.sentence.max_length] if bert.sentence else []
         return min(limit for limit in limits if limit is not None)
 
     def trace(self, request: dict) -> Trace:
         """Return the trace of a request, which `REQUEST` describes.
 
+        A text that is too long is truncated.
+
         Raises:
-            ValueError: a text without a token, or with more tokens than the model has positions; a
-                second text for a model with one segment; a block that the model does not have.
+            ValueError: a second text for a model with one segment; a block that the model does not
+                have; a text with the padding token; a model that computes NaN.
         """
         request = complete_request(js.check(request, REQUEST, "the request"))
         changes = read_changes(self.bert.config, request)
@@ -84,33 +94,52 @@ class Tracer:
                 f"the model computes NaN or infinity of {js.short_repr(request['text'])}: kbert "
                 "inspect shows which of its weights are not finite"
             )
-        outputs = compute_outputs(self.bert, self._arrays, encoding, tensors, request["pair"])
+        outputs = compute_outputs(self.bert, self._arrays, encoding, tensors, request)
         milliseconds = 1000 * (time.perf_counter() - start)
-        return Trace(request, milliseconds, self._describe(encoding), tensors, outputs)
+        tokens = self._describe(encoding, request)
+        return Trace(request, milliseconds, tokens, encoding.truncated, tensors, outputs)
 
-    def _encode(self, text: str, pair: str | None) -> Encoding:
-        encoding = encode(self.tokenizer, text, pair)
-        if pair is not None:
-            config = self.bert.config
-            if config.family.segments and config.type_vocab_size <= self.tokenizer.second_segment:
+    def check_sentence(self, request: dict) -> None:
+        """Raise a ValueError for a sentence without a token, or with more than the model takes."""
+        encoding = self.tokenizer.encode(request["text"], request["pair"])
+        both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
+        numbers = {number for number, word in both if word is not None}
+        texts = [text for text in (request["text"], request["pair"]) if text is not None]
+        for number, text in enumerate(texts):
+            if number not in numbers:
                 raise ValueError(
-                    "a sentence with a second text needs a model with two segments, got "
-                    f"type_vocab_size = {config.type_vocab_size}"
+                    f"a sentence must have a word, got {js.short_repr(text)}: it has no token"
                 )
         if len(encoding) > self.longest:
             raise ValueError(
                 f"a sentence must have at most {self.longest} tokens, got {len(encoding)}: "
-                f"shorten {js.short_repr(text)}"
+                f"shorten {js.short_repr(texts[0])}"
             )
-        if max(encoding.ids) >= self.bert.config.vocab_size:
+
+    def _encode(self, text: str, pair: str | None) -> Encoding:
+        config = self.bert.config
+        segments = config.type_vocab_size
+        if (
+            pair is not None
+            and config.family.segments
+            and segments <= self.tokenizer.second_segment
+        ):
             raise ValueError(
-                f"the tokenizer's ids must be below vocab_size = {self.bert.config.vocab_size}, "
-                f"got {max(encoding.ids)}: the vocabulary is another model's"
+                "a sentence with a second text needs a model with two segments, got "
+                f"type_vocab_size = {segments}"
+            )
+        pairs = None if pair is None else [pair]
+        (encoding,) = self.tokenizer.encode_batch([text], pairs, max_length=self.longest)
+        if max(encoding.ids) >= config.vocab_size:
+            raise ValueError(
+                f"the tokenizer's ids must be below vocab_size = {config.vocab_size}, got "
+                f"{max(encoding.ids)}: the vocabulary is another model's"
             )
         return encoding
 
-    def _describe(self, encoding: Encoding) -> list[dict]:
-        fixed = {self.tokenizer.cls_id, self.tokenizer.sep_id}
+    def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
+        special = set(self.tokenizer.vocabulary.special_tokens.values())
+        units = [count_units(text) for text in (request["text"], request["pair"] or "")]
         rows = zip(
             encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
         )
@@ -119,9 +148,9 @@ class Tracer:
                 "text": token,
                 "id": number,
                 "segment": segment,
-                "special": number in fixed,
-                "start": start,
-                "end": end,
+                "special": token in special,
+                "start": units[segment][start],
+                "end": units[segment][end],
             }
             for token, number, segment, (start, end) in rows
         ]
@@ -142,23 +171,6 @@ def require_tokenizer(bert: Bert) -> Tokenizer:
     return bert.tokenizer
 
 
-def encode(tokenizer: Tokenizer, text: str, pair: str | None = None) -> Encoding:
-    """Encode a sentence; raise a ValueError for one without a token, or with the padding token."""
-    check_text(text, "a sentence")
-    encoding = tokenizer.encode_batch([text], None if pair is None else [pair])[0]
-    numbers = {
-        n
-        for n, word in zip(encoding.text_numbers, encoding.word_ids, strict=True)
-        if word is not None
-    }
-    if 0 not in numbers or (pair is not None and 1 not in numbers):
-        raise ValueError(
-            "a sentence must have a token that the tokenizer knows, got "
-            f"{js.short_repr(pair if 0 in numbers else text)}"
-        )
-    return encoding
-
-
 def complete_request(request: dict) -> dict:
     """Return a request with every key of the contract."""
     nothing_off: dict = {"heads": [], "attention": [], "residuals": [], "positions": False}
@@ -167,6 +179,7 @@ def complete_request(request: dict) -> dict:
         "pair": request.get("pair"),
         "off": nothing_off | request.get("off", {}),
         "temperature": request.get("temperature", 1),
+        "positions": request.get("positions", []),
     }
 
 

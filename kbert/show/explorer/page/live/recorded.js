@@ -4,23 +4,23 @@
 // are computed. A tensor whose parts were left out of the page is absent.
 
 function openRecordings(live) {
-  const known = new Map(live.recordings.map((recording) => [requestKey(recording.request), recording]));
   const run = async (request) => {
-    const recording = known.get(requestKey(request));
-    if (!recording) throw new Error("This page has no recording of that text.");
+    const recording = findRecording(live.recordings, request);
+    if (!recording) throw new Error("this page has no recording of that text");
     return readTrace(recording, decodeNumbers(recording.data, live.precision), live.config);
   };
   return { run, canType: false };
 }
 
-// What recordings are told apart by; nothing can be switched off in them.
-function requestKey({ text, pair }) {
-  return JSON.stringify([text, pair ?? null]);
+// The recording of a text and its pair, else one of the text; nothing is switched off in it.
+function findRecording(recordings, { text, pair }) {
+  const ofText = recordings.filter(({ request }) => request.text === text);
+  return ofText.find(({ request }) => request.pair === (pair ?? null)) || ofText[0];
 }
 
 // A base64 text of little-endian numbers as a Float32Array.
 function decodeNumbers(text, precision) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const bytes = decodeBase64(text);
   if (precision === "float32") return new Float32Array(bytes.buffer);
   return Float32Array.from(new Uint16Array(bytes.buffer), halfToNumber);
 }
@@ -46,16 +46,19 @@ function readTrace(header, numbers, config) {
   }
   const outputs = { ...header.outputs };
   if (outputs.vector) outputs.vector = Float32Array.from(outputs.vector);
-  const { request, milliseconds, tokens } = header;
+  const { request, milliseconds, tokens, truncated } = header;
   completeTensors(tensors, config, request);
-  return { request, milliseconds, tokens, tensors, outputs };
+  return { request, milliseconds, tokens, truncated, tensors, outputs };
 }
 
 // Adds the tensors that follow from those that are kept.
 function completeTensors(tensors, config, request) {
-  const embeddings = ["Embedding-Token", "Embedding-Segment", "Embedding-Position/position"]
-    .filter((name) => tensors.has(name));
-  tensors.set("Embedding-Position", embeddings.map((name) => tensors.get(name)).reduce(addTensors));
+  let sum = tensors.get("Embedding-Token");
+  if (tensors.has("Embedding-Segment")) {
+    sum = addTensors(sum, tensors.get("Embedding-Segment"));
+    tensors.set("Embedding-Token-Segment", sum);
+  }
+  tensors.set("Embedding-Position", addTensors(sum, tensors.get("Embedding-Position/position")));
   let input = tensors.get("Embedding-Norm");
   for (let block = 1; block <= config.L; block++) {
     const attention = `Encoder-${block}-MultiHeadSelfAttention`;
@@ -149,5 +152,5 @@ function completeActivation(tensors, layer, activation) {
   const inner = tensors.get(`${layer}/intermediate`);
   const name = `${layer}/activation`;
   if (!inner || tensors.has(name)) return;
-  tensors.set(name, { shape: inner.shape, data: inner.data.map(activationOf(activation)) });
+  tensors.set(name, { shape: inner.shape, data: inner.data.map(makeEngine().ACTIVATIONS[activation]) });
 }
