@@ -9,10 +9,15 @@ import numpy as np
 
 from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
+from kbert.show.explorer.live.contents import LiveModel, pack_model, to_rows
+from kbert.show.explorer.live.packing import PackedWeights
 
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
@@ -20,8 +25,13 @@ _AT_ONCE = 1 << 20  # numbers that fit the caches
 _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
-def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec | None, dict]:
-    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable"."""
+def read_checkpoint(
+    source: str | os.PathLike, precision: str | None = None
+) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
+    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
+
+    With a precision, the live part of its page comes third; None: it has none.
+    """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(checkpoint.source)
@@ -36,7 +46,31 @@ def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec | None, dict]:
             "tensors": _describe_all(readers),
             "missing": [*missing, *fit.nameless],
         }
-    return checkpoint.spec, facts
+        live = None
+        if precision is not None and (model := live_model_of(checkpoint, fit)) is not None:
+            live = pack_model(model, precision)
+    return checkpoint.spec, facts, live
+
+
+def live_model_of(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel | None:
+    """Return the model that a page computes with a checkpoint's weights; None: it cannot."""
+    if checkpoint.vocabulary is None or checkpoint.spec.config.model_type != "bert":
+        return None
+    tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
+    if not isinstance(tokenizer.vocabulary, Vocabulary):
+        return None
+    checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
+    readers = {
+        f"{entry.layer}/{entry.variable}": (
+            lambda entry=entry: to_rows(fit.tensors[entry.name].read(), entry)
+        )
+        for entry in fit.entries
+        if entry.name in fit.tensors
+    }
+    return LiveModel(
+        *(checkpoint.spec, tokenizer, readers, checkpoint.labels),
+        *(checkpoint.sentence, checkpoint.problem_type),
+    )
 
 
 def read_model(model) -> tuple[GraphSpec | None, dict]:

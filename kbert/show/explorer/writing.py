@@ -18,12 +18,16 @@ _SCRIPTS = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
     *("fields.js", "totals.js", "search.js", "table.js", "downloads.js", "main.js"),
 )
+_ENGINE = (
+    *("tokenizer.js", "weights.js", "activations.js", "products.js"),
+    *("forward.js", "heads.js", "engine.js"),
+)
 _COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
-def write_page(title: str, data: dict, formulas: list[str]) -> str:
-    """Return the page's HTML.
+def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b"") -> str:
+    """Return the page's HTML, with the weights of its live part, if it has one.
 
     Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
@@ -32,15 +36,52 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
+        *_list_live_scripts(data["live"]["place"] if "live" in data else None),
         pages.read_files(FOLDER, *_SCRIPTS),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
         "STYLE": pages.read_files(FOLDER, *_STYLES),
         "FONT": f"data:font/woff;base64,{font}",
+        "WEIGHTS": _write_weights(weights),
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }
     return pages.fill_page(FOLDER, slots)
+
+
+def _write_weights(weights: bytes) -> str:
+    if not weights:
+        return ""
+    text = base64.b64encode(weights).decode()
+    return f'<script type="text/plain" id="weights">{text}</script>'
+
+
+def _list_live_scripts(place: str | None) -> list[str]:
+    """Return the scripts of a page's live part, by where its model computes; None: it has none."""
+    if place is None:
+        return []
+    client = pages.read_files(FOLDER / "live", "client.js")
+    if place == "recorded":
+        return [recording_script(), client]
+    if place == "served":
+        return [recording_script(), pages.read_files(FOLDER / "live", "served.js"), client]
+    return [engine_script(), client]
+
+
+def engine_script() -> str:
+    """Return the function that makes the engine: a worker runs its text, the page the function."""
+    scripts = pages.read_files(FOLDER / "live", *_ENGINE)
+    names = "openEngine, serveRequests, makeTokenizer, ACTIVATIONS"
+    return f"function makeEngine() {{\n{scripts}\nreturn {{ {names} }};\n}}"
+
+
+def recording_script() -> str:
+    """Return what reads recordings; of the engine it needs the activations alone."""
+    activations, recorded = (
+        pages.read_files(FOLDER / "live", name) for name in ("activations.js", "recorded.js")
+    )
+    engine = f"function makeEngine() {{\n{activations}\nreturn {{ ACTIVATIONS }};\n}}"
+    return f"{engine}\n{recorded}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:

@@ -17,12 +17,14 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
 from kbert.graph.config import BertConfig
+from kbert.show.explorer.live.contents import LiveModel, describe_model
 from kbert.show.explorer.live.forward import (
     NO_CHANGES,
     Changes,
     compute_attention,
     find_activation,
 )
+from kbert.show.explorer.live.outputs import choose_settings
 from kbert.show.explorer.live.tracing import Trace, Tracer
 
 MOST_BYTES = 24_000_000  # of all recordings in a file
@@ -93,6 +95,55 @@ def record_sentences(
         "float16" if dtype == _HALF else "float32",
         _measure_rounding(bert, traces, kept, dtype),
     )
+
+
+def record_model(
+    bert: Bert, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+) -> dict:
+    """Return DATA.live of a page with recordings; errors as in `record_sentences`."""
+    recorded = record_sentences(bert, sentences, most_bytes)
+    return describe_bert(bert) | {
+        "place": "recorded",
+        "precision": recorded.precision,
+        "difference": recorded.difference,
+        "recordings": recorded.recordings,
+        "leftOut": recorded.left_out,
+        "sentences": list_examples(sentences),
+    }
+
+
+def describe_served(bert: Bert, sentences: Sequence[str | Sequence[str]]) -> dict:
+    """Return DATA.live of a page behind which kbert computes."""
+    return describe_bert(bert) | {
+        "place": "served",
+        "precision": "float32",
+        "sentences": list_examples(sentences),
+    }
+
+
+def describe_bert(bert: Bert) -> dict:
+    """Return what the pages of a checkpoint share, without its vocabulary."""
+    assert bert.tokenizer is not None
+    tokenizer = bert.tokenizer
+    model = LiveModel(
+        *(bert.spec, tokenizer, {}),
+        labels=bert.labels,
+        sentence=choose_settings(bert),
+        problem_type=bert.problem_type,
+    )
+    special = tokenizer.vocabulary.special_tokens
+    return describe_model(model) | {
+        "tokenizer": {"special": dict(special), "maskId": tokenizer.mask_id}
+    }
+
+
+def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
+    """Return sentences for the sentence line; a tab is between the texts of a pair."""
+    requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
+    return [
+        request["text"] if request["pair"] is None else f"{request['text']}\t{request['pair']}"
+        for request in requests
+    ]
 
 
 def make_request(sentence: str | Sequence[str], number: int) -> dict:

@@ -1,0 +1,126 @@
+"""The live part of a page: what its scripts compute a sentence with, of a checkpoint or a model."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.checkpoints.checkpoint import choose_activation
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.weight_names import Entry
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.graph.closed_form import config_letters
+from kbert.graph.config import ACTIVATIONS
+from kbert.graph.spec import GraphSpec
+from kbert.show.explorer.live.packing import PackedWeights, pack_weights
+from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
+
+
+@dataclass(frozen=True)
+class LiveModel:
+    """A model whose forward pass a page computes.
+
+    Attributes:
+        spec: its graph.
+        tokenizer: its WordPiece tokenizer.
+        readers: functions that read its parameters, by "layer/variable"; those that the checkpoint
+            lacks are left out. Matrices are (outputs, inputs).
+        labels: the names of a classifier's outputs.
+        sentence: its settings for sentence embeddings; None: it has none.
+        problem_type: the kind of classifier, as in `kbert.Bert`.
+    """
+
+    spec: GraphSpec
+    tokenizer: Tokenizer
+    readers: Mapping[str, Callable[[], np.ndarray]]
+    labels: tuple[str, ...] | None = None
+    sentence: SentenceSettings | None = None
+    problem_type: str | None = None
+
+
+def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
+    """Return the page's data of a model, DATA.live, and its weights in a precision."""
+    packed = pack_weights(_read_tensors(model), precision)
+    tokenizer = describe_tokenizer(model.tokenizer, max_length(model))
+    data = describe_model(model) | {
+        "tokenizer": tokenizer,
+        "place": "inside",
+        "precision": precision,
+        "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
+    }
+    return data, packed
+
+
+def describe_model(model: LiveModel) -> dict:
+    """Return the data that the pages of a model share, wherever it computes."""
+    config = model.spec.config
+    letters = config_letters(config)
+    names = {"L": "L", "H": "H", "A": "A", "FFD": "F", "T": "T", "P": "P"}
+    return {
+        "config": {ours: letters[letter] for letter, ours in names.items()}
+        | {
+            "G": config.type_vocab_size,
+            "eps": config.layer_norm_eps,
+            "activation": ACTIVATIONS[config.hidden_act],
+            "padId": config.pad_token_id,
+        },
+        "head": model.spec.head,
+        "labels": _name_labels(model),
+        "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
+        "pooling": _describe_pooling(model),
+        "difference": None,
+        "recordings": [],
+        "sentences": [],
+    }
+
+
+def to_rows(array: np.ndarray, entry: Entry) -> np.ndarray:
+    """Return a parameter with matrices as (outputs, inputs), however its format has them."""
+    if not entry.variable.endswith("kernel") or entry.outputs_first:
+        return array
+    if entry.variable == "attention_output/kernel":  # (A, H/A, H) in some formats
+        return array.reshape(-1, array.shape[-1]).T
+    return array.reshape(array.shape[0], -1).T
+
+
+def _read_tensors(model: LiveModel) -> Iterator[tuple[str, np.ndarray]]:
+    for name, read in model.readers.items():
+        yield name, read()
+    for number, layer in enumerate(model.sentence.dense if model.sentence else (), 1):
+        yield f"Sentence-Dense-{number}/kernel", layer.kernel.T
+        if layer.bias is not None:
+            yield f"Sentence-Dense-{number}/bias", layer.bias
+
+
+def _name_labels(model: LiveModel) -> list[str]:
+    if not model.spec.has_labels:
+        return []
+    return list(model.labels or map(str, range(model.spec.num_labels)))
+
+
+def _describe_pooling(model: LiveModel) -> dict | None:
+    """Return the settings of the sentence embedding; the mean for an encoder that says nothing."""
+    settings = model.sentence
+    if settings is None:
+        if model.spec.head != "encoder":
+            return None
+        settings = SentenceSettings("mean", True)
+    values = dataclasses.asdict(dataclasses.replace(settings, dense=()))
+    return {
+        "poolings": list(settings.poolings),
+        "normalize": settings.normalize,
+        "dense": [layer.activation for layer in settings.dense],
+        "dimensions": values["dimensions"],
+        "prompt": settings.default_prompt,
+        "includePrompt": settings.include_prompt,
+        "lowercase": settings.lowercase,
+        "similarity": settings.similarity,
+    }
+
+
+def max_length(model: LiveModel) -> int:
+    """Return the number of tokens that a text is cut to."""
+    limits = [model.spec.config.positions, model.tokenizer.max_length]
+    limits += [model.sentence.max_length] if model.sentence else []
+    return min(limit for limit in limits if limit is not None)

@@ -1,0 +1,32 @@
+// The model as a whole: text in, a Trace out. Nothing here needs a page: it also runs in a worker.
+
+function openEngine(live, bytes) {
+  const products = makePlainProducts();
+  const weights = makeWeights(live.weights, bytes);
+  const bert = makeBert(live.config, weights, products);
+  const model = { live, bert, tokenizer: makeTokenizer(live.tokenizer), heads: prepareHeads(bert, live) };
+  return { run: (request) => computeTrace(model, request) };
+}
+
+function computeTrace(model, request) {
+  const start = performance.now();
+  const { tokens, truncated } = model.tokenizer.encode(request.text, request.pair);
+  const tensors = computeTensors(model.bert, tokens, request);
+  const outputs = computeOutputs(model, tokens, tensors, request);
+  return { request, milliseconds: performance.now() - start, tokens, truncated, tensors, outputs };
+}
+
+// In a worker: the first message opens the model, each other one is a request.
+function serveRequests(scope) {
+  let engine;
+  scope.onmessage = ({ data: { number, live, bytes, request } }) => {
+    try {
+      if (live) engine = openEngine(live, bytes);
+      const trace = request ? engine.run(request) : null;
+      const buffers = trace ? [...trace.tensors.values()].map(({ data }) => data.buffer) : [];
+      scope.postMessage({ number, trace }, [...new Set(buffers)]);
+    } catch (error) {
+      scope.postMessage({ number, problem: error.message });
+    }
+  };
+}
