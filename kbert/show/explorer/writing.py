@@ -19,7 +19,7 @@ _SCRIPTS = (
     *("fields.js", "totals.js", "search.js", "table.js", "downloads.js", "main.js"),
 )
 _ENGINE = (
-    *("tokenizer.js", "weights.js", "activations.js", "products.js"),
+    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
     *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
@@ -71,8 +71,12 @@ def _list_live_scripts(place: str | None) -> list[str]:
 def engine_script() -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
     scripts = pages.read_files(FOLDER / "live", *_ENGINE)
-    names = "openEngine, serveRequests, makeTokenizer, ACTIVATIONS"
-    return f"function makeEngine() {{\n{scripts}\nreturn {{ {names} }};\n}}"
+    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    return (
+        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
+        f"{scripts}\nreturn {{ {names} }};\n}}"
+    )
 
 
 def recording_script() -> str:

@@ -26,15 +26,7 @@ async function readWeights() {
   const holder = $("weights");
   const text = holder.textContent.trim();
   holder.remove();
-  return decodeBase64(text);
-}
-
-function decodeBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let place = 0; place < bytes.length; place += 1) bytes[place] = binary.charCodeAt(place);
-  return bytes;
+  return makeEngine().decodeBase64(text);
 }
 
 // A worker made of the engine's own source: a page in a file has no other address for it.
