@@ -30,7 +30,7 @@ _SCRIPTS = (
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js", "main.js"),
 )
 _ENGINE = (
-    *("tokenizer.js", "weights.js", "activations.js", "products.js"),
+    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
     *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
@@ -47,7 +47,7 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
-        *([engine_script(), pages.read_files(FOLDER / "live", "client.js")] if weights else []),
+        *_list_live_scripts(data["live"]["place"] if "live" in data else None),
         pages.read_files(FOLDER, *_SCRIPTS),
     ]
     slots = {
@@ -67,11 +67,36 @@ def _write_weights(weights: bytes) -> str:
     return f'<script type="text/plain" id="weights">{text}</script>'
 
 
+def _list_live_scripts(place: str | None) -> list[str]:
+    """Return the scripts of a page's live part, by where its model computes; None: it has none."""
+    if place is None:
+        return []
+    client = pages.read_files(FOLDER / "live", "client.js")
+    if place == "recorded":
+        return [recording_script(), client]
+    if place == "served":
+        return [recording_script(), pages.read_files(FOLDER / "live", "served.js"), client]
+    return [engine_script(), client]
+
+
 def engine_script() -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
     scripts = pages.read_files(FOLDER / "live", *_ENGINE)
-    names = "openEngine, serveRequests, makeTokenizer, ACTIVATIONS"
-    return f"function makeEngine() {{\n{scripts}\nreturn {{ {names} }};\n}}"
+    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    return (
+        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
+        f"{scripts}\nreturn {{ {names} }};\n}}"
+    )
+
+
+def recording_script() -> str:
+    """Return what reads recordings; of the engine it needs the activations alone."""
+    activations, recorded = (
+        pages.read_files(FOLDER / "live", name) for name in ("activations.js", "recorded.js")
+    )
+    engine = f"function makeEngine() {{\n{activations}\nreturn {{ ACTIVATIONS }};\n}}"
+    return f"{engine}\n{recorded}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
@@ -86,9 +111,15 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     )
 
 
-def notes_data() -> dict:
-    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata."""
+def notes_data(model_type: str = "bert") -> dict:
+    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata.
+
+    The document and the errata are of BERT alone.
+    """
     lines = read_package_table(__package__, "notes.tsv")
+    if model_type != "bert":
+        notes = {layer: {"does": does, "document": ""} for layer, does, _ in lines}
+        return {"notes": notes, "document": {}, "errata": []}
     return {
         "notes": {layer: {"does": does, "document": text} for layer, does, text in lines},
         "document": {

@@ -14,6 +14,8 @@
 // Tensors have the names of kbert's layers, and of their parts: forward.js has them all.
 
 async function openModel(live) {
+  if (live.place === "recorded") return openRecordings(live);
+  if (live.place === "served") return openServed(live);
   const bytes = await readWeights(live);
   const ask = await startWorker(live, bytes) ?? startHere(live, bytes);
   return { run: ask, canType: true };
@@ -24,15 +26,7 @@ async function readWeights() {
   const holder = $("weights");
   const text = holder.textContent.trim();
   holder.remove();
-  return decodeBase64(text);
-}
-
-function decodeBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let place = 0; place < bytes.length; place += 1) bytes[place] = binary.charCodeAt(place);
-  return bytes;
+  return makeEngine().decodeBase64(text);
 }
 
 // A worker made of the engine's own source: a page in a file has no other address for it.

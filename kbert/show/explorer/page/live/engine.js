@@ -1,7 +1,7 @@
 // The model as a whole: text in, a Trace out. Nothing here needs a page: it also runs in a worker.
 
 function openEngine(live, bytes) {
-  const products = makePlainProducts();
+  const products = makeProducts();
   const weights = makeWeights(live.weights, bytes);
   const bert = makeBert(live.config, weights, products);
   const model = { live, bert, tokenizer: makeTokenizer(live.tokenizer), heads: prepareHeads(bert, live) };

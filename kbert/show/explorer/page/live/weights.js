@@ -63,3 +63,11 @@ function readFloat16(buffer, start, count) {
   for (let place = 0; place < count; place += 1) values[place] = float16Values[bits[place]];
   return values;
 }
+
+function decodeBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let place = 0; place < bytes.length; place += 1) bytes[place] = binary.charCodeAt(place);
+  return bytes;
+}

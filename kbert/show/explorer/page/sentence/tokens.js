@@ -19,7 +19,7 @@ function drawTokens() {
 }
 
 function tokenButton(token, place, tokens) {
-  const kind = isPadding(token) ? "padding" : token.special ? "special" : `segment-${token.segment}`;
+  const kind = isPadding(token) ? "padding" : isMarker(token) ? "special" : `segment-${token.segment}`;
   const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
   return h("button", {
     type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told,
@@ -34,8 +34,7 @@ function placeTokens() {
   if (!buttons.length || !heat.columns.length) return;
   const left = view.x + stack.left * view.scale;
   const widths = heat.columns.map(({ width }) => width * view.scale);
-  const longest = Math.max(...running.trace.tokens.map((token, place) => textWidth(token.text) / widths[place]));
-  const form = longest <= 1 ? "flat" : widths[0] >= THIN ? "upright" : "thin";
+  const form = formOfTokens();
   row.className = `tokens ${form}`;
   buttons.forEach((button, place) => {
     button.style.left = `${left + heat.columns[place].x * view.scale}px`;
@@ -45,6 +44,15 @@ function placeTokens() {
     Math.min(92, Math.max(40, 14 + Math.max(...running.trace.tokens.map((token) => textWidth(token.text)))));
   row.style.height = `${high}px`;
   lightToken();
+}
+
+// How the tokens are written. By the columns at a scale of 1, whatever the scale is: the row's height
+// changes the pane's, and with it the scale.
+function formOfTokens() {
+  const { tokens } = running.trace;
+  const columns = placeColumns(tokens, stack.wide - (stack.width - (pane().clientWidth - PANE_EDGE)));
+  const fits = tokens.every((token, place) => textWidth(token.text) <= columns[place].width);
+  return fits ? "flat" : columns[0].width >= THIN ? "upright" : "thin";
 }
 
 const ruler = document.createElement("canvas").getContext?.("2d");
@@ -86,6 +94,7 @@ function keepToken(place) {
   pointer.token = -1;
   lightToken();
   tokenChanged();
+  if (running.trace.outputs.mlm) runSentence();
   keepSentenceInUrl();
   announce(state.token >= 0 ? `${running.trace.tokens[place].text} is kept lit` : "No token is kept lit");
 }
@@ -197,7 +206,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   tools.replaceChildren(...[h("span", { class: "dim" }, `“${text}”`), swap(-1, "← Swap"), swap(1, "Swap →"),
-    "mlm" in trace.outputs ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
+    "mlm" in trace.outputs && text !== "[MASK]" ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
 }
 
 function hideWord(word) {
