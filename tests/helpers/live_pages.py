@@ -29,7 +29,7 @@ def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live
         "title": "made up",
         **counting.counting_data(spec, 1),
         **writing.notes_data(),
-        "variables": counting.list_variables(spec.head),
+        "variables": counting.list_variables(spec),
         "figure": figure_data(kinds),
         "live": {
             "config": sizes,

@@ -10,7 +10,8 @@ const GAP = 10;         // between rows
 const LANE = 8;         // between edges that go around
 const FRAME = 9;        // between a frame and what is in it
 const HEADER = 27;      // of a frame
-const NARROW = 520;     // names stand above the strips
+const NARROW = 520;     // names stand above the strips, and rows are for fingers
+const FINGER = 24;
 const LABEL = 196;      // of the names, where they stand beside
 
 // A sentence goes through the page's own model, not through another one that the sliders make.
@@ -28,7 +29,7 @@ function leastHeight(box, config) {
   const type = box.startsWith("Input-") || NAMELESS.includes(box) ? "input" : rowType(box, config);
   if (type === "Dropout") return 0;
   if (type === "input") return INPUT_STRIP;
-  if (type === "heads") return Math.max(24, Math.min(96, 14 * config.A));
+  if (type === "heads") return isNarrow() ? FINGER * Math.min(config.A, 16) : Math.max(24, Math.min(96, 14 * config.A));
   if (type === "blocks") {
     const [first, last] = blocksOf(box);
     return (last - first + 1) * blockHeight(config);
@@ -38,7 +39,7 @@ function leastHeight(box, config) {
 
 const INPUT_STRIP = 10;
 const NAMELESS = ["MLM", "NSP"];  // outputs: what they say stands above the figure
-const blockHeight = (config) => Math.max(5, Math.min(15, Math.floor(150 / config.L)));
+const blockHeight = (config) => (isNarrow() && config.L <= 48 ? FINGER : Math.max(5, Math.min(15, Math.floor(150 / config.L))));
 
 function rowType(box, config) {
   if (box === ENCODER || box.startsWith("blocks-")) return "blocks";
