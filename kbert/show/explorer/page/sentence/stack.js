@@ -211,7 +211,8 @@ function openButton(height) {
     class: "opener", role: "button", tabindex: -1, "data-act": "attention",
     "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
     transform: `translate(${isNarrow() ? 104 : 106} ${isNarrow() ? 2 : height / 2 - 8})`,
-  }, s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
+  }, isNarrow() ? s("rect", { class: "finger", y: -4, width: 40, height: FINGER }) : null,
+  s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
 }
 
 // Rows to choose a block or a head by, over the strip.
