@@ -1,8 +1,7 @@
 // A model of random numbers that depend on the token, its position and the layer: wordpieces of nine
 // letters, all of the contract's tensors, ten candidates for each mask. `made` has its requests.
-const made = { runs: [], delay: 0 };
-globalThis.made = made;
 async function openModel(live) {
+  globalThis.made = { runs: [] };
   const { L, H, A, F } = live.config;
   const random = (text) => {
     let seed = 2166136261;
@@ -85,7 +84,7 @@ async function openModel(live) {
     canType: live.place !== "recorded",
     run: async (request) => {
       made.runs.push(request);
-      await new Promise((resolve) => setTimeout(resolve, made.delay));
+      await new Promise((resolve) => setTimeout(resolve));
       return run(request);
     },
   };

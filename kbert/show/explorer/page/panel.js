@@ -256,7 +256,8 @@ function overview(config, counted) {
       "the heads and W_O. The sliders make another model of it."),
     keys(section("Keys", h("dl", { class: "keys" },
       [["/", "search"], ["← ↑ → ↓", "from box to box"], ["Enter", "choose, open"], ["Esc", "close, choose nothing"],
-        ["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]]
+        ...(live ? [["↑ ↓", "outside of boxes: the next block"], ["Alt ← →", "at a token: swap its word with the next one"]]
+          : [["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]])]
         .flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])))),
     whole.length ? section("Of the totals", ...whole.map(erratum)) : null,
     section("What is counted", ...DATA.conventions.map((text) => h("p", { class: "dim" }, text))),

@@ -72,10 +72,10 @@ function showTrace(trace) {
   tellSentence(describeRun(trace));
   heat.columns = placeColumns(trace.tokens, stack.wide);
   drawTokens();
-  paintStrips(true);
   drawOutputs();
   drawLegend();
   showStage();
+  paintStrips(true);
   running.listeners.forEach((listener) => listener(trace));
 }
 

@@ -1,7 +1,7 @@
 // The tokens under the figure: buttons in the columns of the strips. Arrows go from one to the next,
 // Enter or a click keeps one lit, Alt and an arrow or a drag swaps two words.
 
-const pointer = { token: -1, dragged: -1 };
+const pointer = { token: -1, dragged: -1, frame: 0 };
 const THIN = 12;  // columns narrower than a line of text have ticks
 
 const litToken = () => (pointer.token >= 0 ? pointer.token : state.token);
@@ -13,18 +13,26 @@ function drawTokens() {
   $("token-room").hidden = !shown;
   if (!shown) return;
   const focused = row.contains(document.activeElement) ? Number(document.activeElement.dataset.token) : -1;
-  row.replaceChildren(...trace.tokens.map((token, place) => tokenButton(token, place, trace.tokens)));
+  drawTokenButtons(row, trace.tokens);
   placeTokens();
+  drawTokenTools();
   roveTokens(focused >= 0 ? Math.min(focused, trace.tokens.length - 1) : Math.max(0, state.token), focused >= 0);
 }
 
-function tokenButton(token, place, tokens) {
-  const kind = isPadding(token) ? "padding" : isMarker(token) ? "special" : `segment-${token.segment}`;
-  const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
-  return h("button", {
-    type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told,
-    "aria-pressed": String(state.token === place), title: token.text,
-  }, h("span", {}, token.text));
+// A button per token; what is the same as before stays, which spares the browser its layout.
+function drawTokenButtons(row, tokens) {
+  while (row.children.length > tokens.length) row.lastChild.remove();
+  tokens.forEach((token, place) => {
+    const kind = isPadding(token) ? "padding" : isMarker(token) ? "special" : `segment-${token.segment}`;
+    const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
+    const old = row.children[place];
+    if (old?.getAttribute("aria-label") === told && old.classList.contains(kind)) return;
+    const drawn = h("button", {
+      type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told, title: token.text,
+    }, h("span", {}, token.text));
+    if (old) old.replaceWith(drawn);
+    else row.append(drawn);
+  });
 }
 
 // Puts the tokens into the columns as the figure stands; upright where they are wide enough.
@@ -85,7 +93,9 @@ function tokenChanged() {
   else drawHeat();
   if (running.trace.outputs.mlm?.length > 1) drawOutputs();
   drawTokenTools();
-  if (!$("stage-area").hidden) showStage();
+  if ($("stage-area").hidden) return;
+  cancelAnimationFrame(pointer.frame);
+  pointer.frame = requestAnimationFrame(showStage);  // of many tokens that are passed, the last one
 }
 
 // Keeps a token lit, or lets it go.
