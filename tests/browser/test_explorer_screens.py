@@ -32,7 +32,8 @@ TOO_SMALL = """() => {
     if (own && seen(one) && !one.closest("script, math")
       && parseFloat(getComputedStyle(one).fontSize) < 11) found.push(one.outerHTML.slice(0, 90));
   }
-  for (const one of document.querySelectorAll("button, a, select, summary, input, .segments label span")) {
+  const controls = "button, a, select, summary, input, .segments label span";
+  for (const one of document.querySelectorAll(controls)) {
     const { width, height } = one.getBoundingClientRect();
     if (seen(one) && Math.min(width, height) < 24) found.push(one.outerHTML.slice(0, 90));
   }
