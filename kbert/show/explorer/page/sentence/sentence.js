@@ -113,11 +113,12 @@ function showWhatCanBeTyped() {
   drawSentence();
 }
 
-// The sentences to choose from: what was recorded, or what the page was written with.
+// The sentences to choose from: what was recorded, what the page was written with, or some for its head.
 function exampleSentences() {
   const recorded = (live.recordings || []).map(({ request }) => ({ text: request.text, pair: request.pair ?? null }));
   if (!running.model.canType) return recorded;
-  return [...recorded, ...(live.sentences || []).map((text) => ({ text, pair: null }))];
+  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder;
+  return [...recorded, ...given.map(splitPair)];
 }
 
 function setPair(text) {
@@ -169,6 +170,7 @@ function watchSentence() {
       state[id] = event.target.value;
       sentenceChanged();
     });
+    $(id).addEventListener("keydown", (event) => scrubKey(event));
   }
   $("examples").addEventListener("change", (event) => {
     if (event.target.value === "") return;
@@ -205,6 +207,8 @@ function renderSentence() {
   document.documentElement.classList.toggle("stacked", sentenceShown());
   drawSide();
   if (!running.trace) return;
+  if (!sentenceShown()) tellSentence("The sentence goes through the page’s own sizes: press Reset at the configuration to see it");
+  else tellSentence(describeRun(running.trace));
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   drawTokens();
   paintStrips(false);
@@ -218,16 +222,19 @@ function followSentence() {
   runSentence();
 }
 
-// The next block up or down; at the ends it stays.
+// The next block up or down, with the same layer chosen in it; at the ends it stays.
 function scrubBlocks(step) {
   const next = Math.min(current().L, Math.max(1, state.open + step));
-  if (next !== state.open) act("open", next);
+  if (next === state.open) return;
+  const layer = state.chosen.replace(/^Encoder-\d+-/, `Encoder-${next}-`);
+  if (layer === state.chosen) act("open", next);
+  else go(layer);
 }
 
 // Up and down from block to block, wherever the keys have nothing else to do.
 function scrubKey(event) {
   const step = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-  if (!step || event.target.closest("a, button, summary, [role=button], [tabindex='0'], .panel")) return false;
+  if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("a, button, summary, [role=button], [tabindex='0'], .panel")) return false;
   scrubBlocks(step);
   event.preventDefault();
   return true;
