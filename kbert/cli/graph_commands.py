@@ -165,16 +165,30 @@ def plot(config, output, collapse, **graph):
     "Write an interactive page of a model.",
     "kbert explore base -o bert.html",
     "kbert explore bert-base-uncased -o weights.html",
+    'kbert explore run -o page.html --sentence "A fine film."',
+    "kbert explore run --serve",
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
 @takes(shared.GRAPH, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
-@option("-o --output", Output(), "File to write; it ends in .html.", required=True)
-def explore(source, output, batch_size, head, num_labels, **options):
+@option("-o --output", Output(), "File to write; it ends in .html.")
+@option(
+    "--sentence sentences",
+    str,
+    "Text that the page shows, or two with a tab between them. Repeat it for more.",
+    multiple=True,
+)
+@option(
+    "--serve", bool, "Show the page on this machine, and compute what you type. Ctrl-C ends it."
+)
+def explore(source, output, batch_size, head, num_labels, sentences, serve, **options):
     """Write an interactive page of a model, in one file that needs no network.
 
     SRC is a configuration, such as base, or a checkpoint of any format. Of a checkpoint the page
     also shows what is in every tensor. The options set what the page shows first; you can change
     them on the page.
+
+    With --serve nothing is written: kbert prints an address of this machine for your browser, and
+    computes the sentences that you type there.
     """
     from kbert.graph.accounting import DTYPES
     from kbert.show.explorer.explore import check_path, create_spec, is_checkpoint
@@ -182,7 +196,11 @@ def explore(source, output, batch_size, head, num_labels, **options):
     if options["dtype"] not in DTYPES:
         known = ", ".join(DTYPES)
         raise click.UsageError(f"--dtype must be one of {known}, got {options['dtype']!r}")
-    check_path(output)
+    if serve == (output is not None):
+        got = "both" if serve else "neither"
+        raise click.UsageError(f"give -o page.html, the file to write, or --serve, got {got}")
+    if output is not None:
+        check_path(output)
     graph, title = source, None
     if is_checkpoint(source):
         find_source = click.get_current_context().get_parameter_source
@@ -190,15 +208,55 @@ def explore(source, output, batch_size, head, num_labels, **options):
             if find_source(name) is ParameterSource.COMMANDLINE:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
-        start_quietly(source)
+        _start_for(source, computes=serve or bool(sentences))
+    elif serve or sentences:
+        given = "--serve" if serve else "--sentence"
+        raise click.UsageError(f"{given} goes with a checkpoint, got a configuration: {source}")
     else:
         if options["seq_len"] is None:
             del options["seq_len"]
         graph = shared.get_spec(source, head, num_labels, create_spec, **options)
         title = source
+    pairs = [_split_pair(sentence) for sentence in sentences]
+    if serve:
+        _serve(source, pairs)
+        return
     with progress(f"exploring {source}"):
-        page = kbert.explore(graph, output, batch_size=batch_size, title=title)
+        page = kbert.explore(
+            graph, output, batch_size=batch_size, sentences=pairs or None, title=title
+        )
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
+
+
+def _start_for(source: str, computes: bool) -> None:
+    """Start what reads a checkpoint, and Keras where sentences are computed."""
+    start_quietly(source)
+    if computes:
+        with starting_keras():
+            from kbert.model import builder  # noqa: F401
+
+
+def _split_pair(sentence: str) -> str | tuple[str, str]:
+    """Return a sentence; two texts where a tab is between them, as in kbert's files of pairs."""
+    texts = sentence.split("\t")
+    if len(texts) > 2:
+        raise click.UsageError(f"--sentence takes two texts with a tab between, got {len(texts)}")
+    return sentence if len(texts) == 1 else (texts[0], texts[1])
+
+
+def _serve(source: str, sentences: list) -> None:
+    """Serve a checkpoint's page until Ctrl-C."""
+    from kbert.show.explorer.explore import explore_served
+    from kbert.show.explorer.live.serving import Server
+
+    with progress(f"exploring {source}"):
+        page, tracer = explore_served(source, sentences)
+    with Server(page.html, tracer) as server:
+        say(f"{server.url} shows {source}, on this machine only. Ctrl-C ends it.")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("stopped")
 
 
 @command("Show BERT base: the main parts of summary, account, verify and plot.", "kbert demo")

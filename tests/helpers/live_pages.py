@@ -29,7 +29,7 @@ def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live
         "title": "made up",
         **counting.counting_data(spec, 1),
         **writing.notes_data(),
-        "variables": counting.list_variables(spec.head),
+        "variables": counting.list_variables(spec),
         "figure": figure_data(kinds),
         "live": {
             "config": sizes,
@@ -42,8 +42,7 @@ def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live
         | live,
     }
     page = writing.write_page("made up", data, counting.list_formulas(kinds))
-    path.write_text(
-        page.replace("const MATHML", f"{MODEL.read_text(encoding='utf-8')}\nconst MATHML", 1),
-        encoding="utf-8",
-    )
+    start, end = page.rsplit("})();", 1)  # of two functions openModel, the last one is called
+    script = MODEL.read_text(encoding="utf-8")
+    path.write_text(f"{start}{script}}})();{end}", encoding="utf-8")
     return path

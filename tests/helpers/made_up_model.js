@@ -1,8 +1,7 @@
 // A model of random numbers that depend on the token, its position and the layer: wordpieces of nine
 // letters, all of the contract's tensors, ten candidates for each mask. `made` has its requests.
-const made = { runs: [], delay: 0 };
-globalThis.made = made;
 async function openModel(live) {
+  globalThis.made = { runs: [] };
   const { L, H, A, F } = live.config;
   const random = (text) => {
     let seed = 2166136261;
@@ -29,10 +28,11 @@ async function openModel(live) {
       next();
       token.id = Math.floor(Math.abs(next()) * 30000);
     }
-    return tokens.slice(0, live.config.P);
+    return tokens;
   }
+  const isCut = (request) => tokenize(request).length > live.config.P;
   function run(request) {
-    const tokens = tokenize(request);
+    const tokens = tokenize(request).slice(0, live.config.P);
     const [S, D] = [tokens.length, H / A];
     const tensors = new Map();
     const changed = JSON.stringify([request.off, request.temperature]);
@@ -73,18 +73,18 @@ async function openModel(live) {
       const sum = weights.reduce((all, [, weight]) => all + weight, 0);
       return weights.map(([token, weight]) => ({ token, prob: weight / sum }));
     };
-    const mlm = tokens.map((token, position) => ({ token, position })).filter(({ token }) => token.text === "[MASK]")
+    const mlm = tokens.map((token, position) => ({ token, position })).filter(({ token, position }) => token.text === "[MASK]" || request.positions.includes(position))
       .map(({ position }) => ({ position, candidates: candidates(request.text + position),
         blocks: Array.from({ length: L }, (_, n) => candidates(request.text + position + n)) }));
     for (const name of ["MLM-Dense", "MLM-Norm"]) vectors(name);
     const outputs = { mlm, nsp: { isNext: 0.83 }, vector: tensors.get(`Encoder-${L}-FeedForward-Norm`).data.slice(0, H) };
-    return { request, milliseconds: 4.2, tokens, tensors, outputs };
+    return { request, milliseconds: 4.2, tokens, truncated: isCut(request), tensors, outputs };
   }
   return {
     canType: live.place !== "recorded",
     run: async (request) => {
       made.runs.push(request);
-      await new Promise((resolve) => setTimeout(resolve, made.delay));
+      await new Promise((resolve) => setTimeout(resolve));
       return run(request);
     },
   };

@@ -1,9 +1,12 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
+import contextlib
+import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
@@ -23,8 +26,13 @@ if TYPE_CHECKING:
 
     from kbert.checkpoints.bert import Bert
     from kbert.show.explorer.live.packing import PackedWeights
+    from kbert.show.explorer.live.tracing import Tracer
 
 ENDINGS = (".html", ".htm")
+_NOTE = (
+    "The sentences of this page are recorded. To type your own: kbert.explore(source, 'page.html') "
+    "writes a page with the weights inside."
+)
 
 
 @dataclass(frozen=True)
@@ -35,18 +43,21 @@ class Explorer:
         title: the page's title.
         html: the whole page.
         path: the file that was written; None if none was.
+        note: what a notebook says below the page.
     """
 
     title: str
     html: str
     path: Path | None = None
+    note: str = ""
 
     def __repr__(self) -> str:
         path = f", {self.path}" if self.path else ""
         return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{path})"
 
     def _repr_html_(self) -> str:
-        return pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
+        frame = pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
+        return frame + (f"<p>{html.escape(self.note)}</p>" if self.note else "")
 
 
 @printable.escape_errors()
@@ -56,6 +67,7 @@ def explore(
     output: str | os.PathLike | None = None,
     *,
     batch_size: int = 1,
+    sentences: Sequence[str | Sequence[str]] | None = None,
     title: str | None = None,
 ) -> Explorer:
     """Make one self-contained interactive page of a model's graph.
@@ -64,11 +76,15 @@ def explore(
         source: one of the following.
             A preset's name, a path to a configuration's JSON file, a `BertConfig` or a `GraphSpec`:
             drawn from the closed forms, without Keras.
-            A checkpoint's path or name: with statistics of every tensor; the model is not built.
+            A checkpoint's path or name: with statistics of every tensor.
             A `Bert` or a functional `keras.Model`: with statistics of its weights. A model that is
             not a kbert graph is drawn layer by layer, without formulas.
         output: the page to write, .html; None: no file.
         batch_size: the initial number of sequences in a batch; it can be changed in the page.
+        sentences: texts for the page of a checkpoint or a `Bert`, each a str, or a pair of two. A
+            page with weights offers them as examples. A page without weights has recordings: kbert
+            computes every tensor of these sentences, and the page keeps them in half precision.
+            None: no sentence; in a notebook (without `output`) one that kbert chooses.
         title: the page's title; None: the source's name.
 
     Returns:
@@ -76,7 +92,8 @@ def explore(
 
     Raises:
         ValueError: a path that does not end in .html; an unknown preset; a checkpoint that does not
-            fit its configuration; a model that is not functional or too large.
+            fit its configuration; a model that is not functional or too large; a sentence without a
+            token or with too many, or sentences for something without a tokenizer.
         OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
@@ -84,7 +101,7 @@ def explore(
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}
-    live = None
+    live: tuple[dict, PackedWeights | None] | None = None
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -101,6 +118,10 @@ def explore(
         else:
             spec, facts = read_model(source)
             name = facts["name"]
+    if live is not None and sentences is not None:
+        live[0]["sentences"] = _list_examples(sentences)
+    elif sentences is not None or path is None:
+        live = _record(source, spec, sentences)
     name = title or name
     if spec is None:
         title = f"{name}: not a graph of kbert's"
@@ -111,6 +132,25 @@ def explore(
         write_atomically(path, page.html.encode())
         page = replace(page, path=path)
     return page
+
+
+def explore_served(
+    source: str | os.PathLike, sentences: Sequence[str | Sequence[str]]
+) -> "tuple[Explorer, Tracer]":
+    """Return a checkpoint's page that asks a server for traces, and what computes them.
+
+    `kbert.show.explorer.live.serving` is the server; errors are as in `explore`.
+    """
+    from kbert.checkpoints.bert import load
+    from kbert.show.explorer.live.recording import SENTENCES, describe_served
+    from kbert.show.explorer.live.tracing import Tracer
+    from kbert.show.explorer.weights import read_checkpoint
+
+    tracer = Tracer(load(source))
+    live = describe_served(tracer.bert, sentences or SENTENCES)
+    spec, facts, _ = read_checkpoint(source)
+    assert spec is not None
+    return _explore_spec(spec, 1, Path(source).name, facts, (live, None)), tracer
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -152,13 +192,8 @@ def _explore_spec(
     batch_size: int,
     name: str,
     facts: dict,
-    live: "tuple[dict, PackedWeights] | None",
+    live: "tuple[dict, PackedWeights | None] | None",
 ) -> Explorer:
-    if spec.config.model_type != "bert":
-        raise ValueError(
-            f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
-            "kbert.account and kbert.plot"
-        )
     kinds = graphs(spec)
     total = account(
         spec.config,
@@ -167,16 +202,74 @@ def _explore_spec(
         max_predictions=spec.max_predictions,
         num_labels=spec.num_labels,
     ).params
-    title = f"{name}: BERT with head {spec.head}, {total:,} parameters"
+    family = spec.config.family.title
+    title = f"{name}: {family} with head {spec.head}, {total:,} parameters"
     data = {
         "title": name,
         **counting_data(spec, batch_size),
-        **notes_data(),
-        "variables": list_variables(spec.head),
+        **notes_data(spec.config.model_type),
+        "variables": list_variables(spec),
         "figure": figure_data(kinds),
         **facts,
     }
-    weights = b""
+    weights, note = b"", ""
     if live is not None:
-        data["live"], weights = live[0], live[1].data
-    return Explorer(title, write_page(title, data, list_formulas(kinds), weights))
+        data["live"], packed = live
+        weights = packed.data if packed else b""
+        note = _NOTE if data["live"]["place"] == "recorded" else ""
+    return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
+
+
+def _record(
+    source: Any, spec: GraphSpec | None, sentences: Sequence[str | Sequence[str]] | None
+) -> tuple[dict, None] | None:
+    """Return the live part with recordings; None: no sentences are given, and none is possible.
+
+    Without `sentences` a notebook shows the page: it has one recording, if the model can.
+    """
+    bert = _find_bert(source)
+    if bert is None or spec is None:
+        if sentences is None:
+            return None
+        raise ValueError(
+            "sentences need a checkpoint or a kbert.Bert, got "
+            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
+        )
+    from kbert.show.explorer.live import recording
+
+    if sentences is not None:
+        return recording.record_model(bert, _check_sentences(sentences)), None
+    if bert.tokenizer is None:
+        return None
+    with contextlib.suppress(ValueError):  # such as fewer positions than the sentence has tokens
+        most = recording.MOST_FRAME_BYTES
+        return recording.record_model(bert, recording.SENTENCES, most), None
+    return None
+
+
+def _find_bert(source: Any) -> "Bert | None":
+    """Return the `Bert` that a source is, or that is in a checkpoint; None: it is neither."""
+    if isinstance(source, (GraphSpec, BertConfig)):
+        return None
+    if isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
+        return None
+    from kbert.checkpoints.bert import Bert, load
+
+    if isinstance(source, (str, os.PathLike)):
+        return load(source)
+    return source if isinstance(source, Bert) else None
+
+
+def _list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
+    from kbert.show.explorer.live import recording
+
+    return recording.list_examples(_check_sentences(sentences))
+
+
+def _check_sentences(sentences: Any) -> list:
+    """Return sentences as a list; raise a ValueError for one text, or for none."""
+    if isinstance(sentences, (str, bytes)) or not isinstance(sentences, Sequence) or not sentences:
+        raise ValueError(
+            f"sentences must be a list of texts or pairs of texts, got {sentences!r:.60}"
+        )
+    return list(sentences)

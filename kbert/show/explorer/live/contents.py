@@ -42,10 +42,22 @@ class LiveModel:
 def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
     """Return the page's data of a model, DATA.live, and its weights in a precision."""
     packed = pack_weights(_read_tensors(model), precision)
+    tokenizer = describe_tokenizer(model.tokenizer, max_length(model))
+    data = describe_model(model) | {
+        "tokenizer": tokenizer,
+        "place": "inside",
+        "precision": precision,
+        "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
+    }
+    return data, packed
+
+
+def describe_model(model: LiveModel) -> dict:
+    """Return the data that the pages of a model share, wherever it computes."""
     config = model.spec.config
     letters = config_letters(config)
     names = {"L": "L", "H": "H", "A": "A", "FFD": "F", "T": "T", "P": "P"}
-    data = {
+    return {
         "config": {ours: letters[letter] for letter, ours in names.items()}
         | {
             "G": config.type_vocab_size,
@@ -57,15 +69,10 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
         "labels": _name_labels(model),
         "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
         "pooling": _describe_pooling(model),
-        "tokenizer": describe_tokenizer(model.tokenizer, _max_length(model)),
-        "place": "inside",
-        "precision": precision,
         "difference": None,
         "recordings": [],
         "sentences": [],
-        "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
     }
-    return data, packed
 
 
 def to_rows(array: np.ndarray, entry: Entry) -> np.ndarray:
@@ -112,7 +119,8 @@ def _describe_pooling(model: LiveModel) -> dict | None:
     }
 
 
-def _max_length(model: LiveModel) -> int:
+def max_length(model: LiveModel) -> int:
+    """Return the number of tokens that a text is cut to."""
     limits = [model.spec.config.positions, model.tokenizer.max_length]
     limits += [model.sentence.max_length] if model.sentence else []
     return min(limit for limit in limits if limit is not None)

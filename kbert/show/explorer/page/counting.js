@@ -9,6 +9,9 @@ function graphOf(config) {
   return DATA.graphs[config.M === null || config.M === undefined ? "all" : "gathered"];
 }
 
+// The tokens of the longest sequence: RoBERTa leaves the first positions unused.
+const positionsOf = (config) => config.P - (DATA.firstPosition || 0);
+
 function lettersOf(config) {
   const [weight, , , activation] = DATA.dtypes[config.dtype].map(BigInt);
   const letters = { w: activation, weightBytes: weight };

@@ -71,7 +71,7 @@ const DOWNLOADS = {
   svg: () => save(`${fileName()}.svg`, svgText(), "image/svg+xml"),
   png: async () => save(`${fileName()}.png`, await png(), "image/png"),
   csv: () => save(`${fileName()}.csv`, generic ? genericCsv() : csv(current()), "text/csv"),
-  config: () => save("bert_config.json", configJson(current()), "application/json"),
+  config: () => save(DATA.configFile, configJson(current()), "application/json"),
 };
 
 // Copies a text; the button that was pressed says so.

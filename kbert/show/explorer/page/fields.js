@@ -21,7 +21,7 @@ const fieldId = (place, letter) => `${COLUMNS[place]}-${letter}`;
 
 function rangeOf(letter, config) {
   const { least, most, logarithmic } = SLIDERS[letter];
-  const upper = letter === "S" ? config.P : letter === "M" ? config.S : most;
+  const upper = letter === "S" ? positionsOf(config) : letter === "M" ? config.S : most;
   return { least, most: Math.max(Number.isInteger(upper) ? upper : most, least + 1), logarithmic };
 }
 
@@ -58,7 +58,7 @@ function setValue(place, letter, value, bySlider) {
   const follows = config.FFD === 4 * config.H;
   config[letter] = value;
   if (letter === "H" && follows && value > 0) config.FFD = 4 * value;
-  if (bySlider && letter === "P") config.S = Math.min(config.S, value);
+  if (bySlider && letter === "P") config.S = Math.min(config.S, positionsOf(config));
   if (bySlider && config.M) config.M = Math.min(config.M, config.S);
   state.active = place;
   render("values");
@@ -101,7 +101,7 @@ function applyPreset(place, name) {
 // A configuration with a preset's sizes, and no longer texts than these allow.
 function withPreset(config, name) {
   const changed = { ...config, ...DATA.presets[name] };
-  changed.S = Math.min(changed.S || changed.P, changed.P);
+  changed.S = Math.min(changed.S || positionsOf(changed), positionsOf(changed));
   if (changed.M) changed.M = Math.min(changed.M, changed.S);
   return changed;
 }

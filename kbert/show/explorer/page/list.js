@@ -109,10 +109,12 @@ function attentionParts(config, counted) {
   return h("div", { class: "parts" }, opener, h("ol", {}, rows));
 }
 
-// Brings a layer's row between what lies over the list above and below.
+// Brings a layer's row between what lies over the list above and below; with a sentence, its box.
 function bringRow(id) {
-  const row = $("layers").querySelector(`[data-row="${CSS.escape(boxNow(id))}"]`);
-  row?.scrollIntoView({ block: "nearest" });
+  if (!phone.matches) return;
+  const name = CSS.escape(boxNow(id));
+  const row = $("layers").querySelector(`[data-row="${name}"]`) || drawing().querySelector(`[data-id="${name}"]`);
+  row?.scrollIntoView({ block: "center" });
 }
 
 function watchList() {

@@ -21,7 +21,7 @@ function render(change = "all") {
     $("total").textContent = UNITS[state.measure].alone(total[state.measure]);
     $("total-unit").textContent = UNITS[state.measure].unit;
     $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
-    document.title = `${modelName()}: BERT with head ${DATA.head}, ${grouped(total.params)} parameters`;
+    document.title = `${modelName()}: ${DATA.family} with head ${DATA.head}, ${grouped(total.params)} parameters`;
   }
   drawTable();
   drawScale();
@@ -250,7 +250,9 @@ function watchPage() {
   $("compare").addEventListener("click", toggleCompare);
   $("reset").addEventListener("click", resetFields);
   $("copy-config").addEventListener("click", (event) =>
-    copyText(configJson(current()), "bert_config.json is copied.", event.currentTarget));
+    copyText(configJson(current()), `${DATA.configFile} is copied.`, event.currentTarget));
+  $("copy-config").textContent = `Copy ${DATA.configFile}`;
+  document.querySelector("[data-download=config]").textContent = DATA.configFile;
 }
 
 // Goes where the address says.
@@ -281,5 +283,6 @@ watchScale();
 watchGuide();
 follow();
 if (view.fitted) fitAll();
+if (state.chosen) bringRow(state.chosen);
 if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

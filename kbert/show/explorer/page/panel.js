@@ -194,13 +194,13 @@ function namesOnlyLayersOf(text, config) {
 // The layers before and after it in the summary.
 function stepSection(layer, config) {
   const around = [layer.n - 1, layer.n, layer.n + 1].filter((n) => n >= 0 && n <= config.L);
-  const { before, after } = graphOf(config);
+  const { before } = graphOf(config);
   let names = around.filter((n) => n).flatMap((n) => instances(config, n).map((one) => one.name));
   const outside = instances(config, 0).map((one) => one.name);
   if (layer.n <= 1) names = [...outside.slice(0, before.length), ...names];
   if (!layer.n || layer.n >= config.L - 1) {
     const last = layer.n ? [] : instances(config, config.L).map((one) => one.name);
-    names = [...new Set([...names, ...last]), ...outside.slice(-after.length)];
+    names = [...new Set([...names, ...last]), ...outside.slice(before.length)];
   }
   const place = names.indexOf(layer.id);
   const step = (name, label) => (name ? button(label, () => go(name), { title: name, class: "small" }) : h("span"));
@@ -247,7 +247,7 @@ function overview(config, counted) {
   const total = grouped(counted.total.params);
   const whole = DATA.errata.filter(({ preset, arithmetic }) => preset && arithmetic.split(/[^\d,]+/).includes(total));
   return [
-    heading("encoder", nameOf(config), `BERT, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
+    heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
     own && DATA.missing && DATA.missing.length ? h("p", { class: "warning" },
       `Not in the checkpoint: ${DATA.missing.join(", ")}.`) : null,
     h("p", { class: "big" }, h("b", {}, total), " parameters"),
@@ -256,7 +256,8 @@ function overview(config, counted) {
       "the heads and W_O. The sliders make another model of it."),
     keys(section("Keys", h("dl", { class: "keys" },
       [["/", "search"], ["← ↑ → ↓", "from box to box"], ["Enter", "choose, open"], ["Esc", "close, choose nothing"],
-        ["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]]
+        ...(live ? [["↑ ↓", "outside of boxes: the next block"], ["Alt ← →", "at a token: swap its word with the next one"]]
+          : [["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]])]
         .flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])))),
     whole.length ? section("Of the totals", ...whole.map(erratum)) : null,
     section("What is counted", ...DATA.conventions.map((text) => h("p", { class: "dim" }, text))),

@@ -14,6 +14,8 @@
 // Tensors have the names of kbert's layers, and of their parts: forward.js has them all.
 
 async function openModel(live) {
+  if (live.place === "recorded") return openRecordings(live);
+  if (live.place === "served") return openServed(live);
   const bytes = await readWeights(live);
   const ask = await startWorker(live, bytes) ?? startHere(live, bytes);
   return { run: ask, canType: true };

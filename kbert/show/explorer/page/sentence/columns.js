@@ -19,7 +19,9 @@ function placeColumns(tokens, width) {
 const MOST_COLUMN = 76;
 
 const isPadding = (token) => token.text === "[PAD]" || token.text === "<pad>";
-const groupOf = (token) => (isPadding(token) ? "padding" : token.special ? "special" : `words ${token.segment}`);
+// [CLS] and [SEP], which the tokenizer adds; a [MASK] that was typed stands among the words.
+const isMarker = (token) => token.special && token.start === token.end;
+const groupOf = (token) => (isPadding(token) ? "padding" : isMarker(token) ? "special" : `words ${token.segment}`);
 
 // Runs of columns that touch each other, each drawn as one picture: [{first, count, x, width}].
 function joinColumns(columns) {
@@ -44,8 +46,8 @@ function columnAt(columns, x) {
 // The word of a token: its pieces begin with ##. {segment, start, end} in its sentence; null: a special token.
 function wordOf(tokens, place) {
   const token = tokens[place];
-  if (!token || token.special) return null;
-  const isPiece = (at) => tokens[at] && !tokens[at].special && tokens[at].text.startsWith("##");
+  if (!token || isMarker(token)) return null;
+  const isPiece = (at) => tokens[at] && !isMarker(tokens[at]) && tokens[at].text.startsWith("##");
   let first = place;
   let last = place;
   while (first > 0 && isPiece(first)) first -= 1;

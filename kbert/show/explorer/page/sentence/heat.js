@@ -97,7 +97,26 @@ function drawStrip(context, strip, runs) {
   };
   if (part < 1) draw(picture.before, 1);
   draw(picture.now, part);
+  if (state.colours === "difference" && running.frozen) drawNew(context, strip);
   drawLines(context, strip, picture);
+}
+
+// Stripes where a token has no counterpart in the frozen sentence.
+function drawNew(context, strip) {
+  const { matched } = running.frozen;
+  context.save();
+  context.beginPath();
+  heat.columns.forEach(({ x, width }, place) => matched[place] < 0 && context.rect(strip.x + x, strip.y, width, strip.height));
+  context.clip();
+  context.strokeStyle = heat.ink;
+  context.globalAlpha = 0.35;
+  context.beginPath();
+  for (let x = -strip.height; x < stack.wide; x += 7) {
+    context.moveTo(strip.x + x, strip.y + strip.height);
+    context.lineTo(strip.x + x + strip.height, strip.y);
+  }
+  context.stroke();
+  context.restore();
 }
 
 // How far the wave is in a strip, 0 to 1: it begins at the bottom.

@@ -34,18 +34,19 @@ function bars(entries) {
     h("span", { class: "label" }, label), h("span", { class: "prob" }, percent(prob)))));
 }
 
-// The candidates of the mask that is lit, or of the first one.
+// The candidates for the mask or the token that is lit, or for the first mask.
 function maskedWords(masks) {
   if (!masks.length) {
     return outputLine("mlm", h("p", { class: "dim hint" }, "Put [MASK] in place of a word, and the model says which word it expects. "),
       running.model?.canType ? button("Hide the last word", hideLastWord, { class: "small" }) : null);
   }
   const mask = masks.find(({ position }) => position === litToken()) || masks[0];
-  const others = masks.length > 1 ? h("div", { class: "chips", role: "group", "aria-label": "Masks" }, masks.map(({ position }, place) =>
-    button(`${place + 1}`, () => keepToken(position), {
-      class: "chip", "aria-label": `Mask ${place + 1}`, "aria-current": mask.position === position ? "true" : null,
-    }))) : null;
-  return outputLine("mlm", others, bars(mask.candidates.map(({ token, prob }) => [token, prob])), mask.blocks ? byBlock(mask.blocks) : null);
+  const nameOf = (position) => running.trace.tokens[position].text;
+  const choices = masks.length > 1 ? h("div", { class: "chips", role: "group", "aria-label": "Predicted tokens" }, masks.map(({ position }) =>
+    button(nameOf(position), () => keepToken(position), {
+      class: "chip", "aria-label": `${nameOf(position)}, token ${position + 1}`, "aria-current": mask.position === position ? "true" : null,
+    }))) : h("p", { class: "dim" }, nameOf(mask.position) === "[MASK]" ? "instead of [MASK]:" : `at “${nameOf(mask.position)}”:`);
+  return outputLine("mlm", choices, bars(mask.candidates.map(({ token, prob }) => [token, prob])), mask.blocks ? byBlock(mask.blocks) : null);
 }
 
 // What the head would say of each block's output.
@@ -74,7 +75,7 @@ function nextSentence({ isNext }) {
 function tagsOf(tags) {
   const { tokens } = running.trace;
   const found = tags.map((candidates, place) => ({ place, ...candidates[0] }))
-    .filter(({ place, label }) => !tokens[place].special && label !== "O");
+    .filter(({ place, label }) => !isMarker(tokens[place]) && label !== "O");
   if (!found.length) return h("p", { class: "dim" }, "No token has a label but O.");
   return h("ul", { class: "said-bars" }, found.map(({ place, label, prob }) => h("li", { class: "said-bar" },
     h("span", { class: "fill", style: `width:${(100 * prob).toFixed(1)}%` }),

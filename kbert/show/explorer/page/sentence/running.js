@@ -10,12 +10,13 @@ const running = {
 };
 
 function requestNow() {
-  const { text, pair, off, temperature } = state;
-  return clone({ text, pair, off, temperature });
+  const { text, pair, off, temperature, token } = state;
+  // the head for masked words is also asked about the token that is kept
+  return clone({ text, pair, off, temperature, positions: token >= 0 ? [token] : [] });
 }
 
 const frozenRequest = () => ({
-  text: state.frozen, pair: state.frozenPair, off: SENTENCE_STATE().off, temperature: 1,
+  text: state.frozen, pair: state.frozenPair, off: SENTENCE_STATE().off, temperature: 1, positions: [],
 });
 
 async function startModel() {
@@ -71,23 +72,18 @@ function showTrace(trace) {
   tellSentence(describeRun(trace));
   heat.columns = placeColumns(trace.tokens, stack.wide);
   drawTokens();
-  paintStrips(true);
   drawOutputs();
   drawLegend();
   showStage();
+  paintStrips(true);
   running.listeners.forEach((listener) => listener(trace));
 }
 
 // How many tokens, how long it took, and what did not fit.
 function describeRun(trace) {
-  const { request, tokens } = trace;
-  const sentences = [request.text, request.pair].filter((text) => text !== null);
-  const cut = tokens.length >= (live.config.P || Infinity) && sentences.some((text, segment) => {
-    const ends = tokens.filter((token) => !token.special && token.segment === segment).map(({ end }) => end);
-    return text.slice(Math.max(0, ...ends)).trim() !== "";
-  });
+  const { tokens, truncated } = trace;
   const time = trace.milliseconds ? ` · ${trace.milliseconds.toFixed(trace.milliseconds < 10 ? 1 : 0)} ms` : "";
-  return `${tokens.length} tokens${time}${cut ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;
+  return `${tokens.length} tokens${time}${truncated ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;
 }
 
 // Of the encoder as a whole, the stage shows what comes out of it, or of the open block.

@@ -1,8 +1,9 @@
 // The figure with a sentence: Graphviz' boxes and edges in one column, so that tokens keep their column.
 // Each box has its name at the left, or above on a narrow page, and its strip beside it.
 
+// stretch: how much higher the strips are where there is room;
 // up: how far it is scrolled from its bottom, where the tokens are
-const stack = { width: 0, height: 0, strips: [], left: 0, wide: 0, bottom: 0, up: 0 };
+const stack = { width: 0, height: 0, strips: [], left: 0, wide: 0, bottom: 0, up: 0, stretch: 1 };
 
 const ROW = { plain: 30, slim: 19, input: 22 };
 const GAP = 10;         // between rows
@@ -17,10 +18,16 @@ const sentenceShown = () => Boolean(live) && state.active === 0 && !changedSizes
 
 const isNarrow = () => stack.width < NARROW;
 
+// Strips are higher where the pane has room for it.
 function stripHeight(box, config) {
+  const height = leastHeight(box, config);
+  return height > INPUT_STRIP ? height * stack.stretch : height;
+}
+
+function leastHeight(box, config) {
   const type = box.startsWith("Input-") || NAMELESS.includes(box) ? "input" : rowType(box, config);
   if (type === "Dropout") return 0;
-  if (type === "input") return 10;
+  if (type === "input") return INPUT_STRIP;
   if (type === "heads") return Math.max(24, Math.min(96, 14 * config.A));
   if (type === "blocks") {
     const [first, last] = blocksOf(box);
@@ -29,6 +36,7 @@ function stripHeight(box, config) {
   return 22;
 }
 
+const INPUT_STRIP = 10;
 const NAMELESS = ["MLM", "NSP"];  // outputs: what they say stands above the figure
 const blockHeight = (config) => Math.max(5, Math.min(15, Math.floor(150 / config.L)));
 
@@ -42,7 +50,7 @@ function rowHeight(box, config) {
   const strip = stripHeight(box, config);
   const label = isNarrow() ? 18 : 0;
   if (!strip) return ROW.slim + (isNarrow() ? 7 : 0);
-  return Math.max(strip + 8 + label, strip === 10 ? ROW.input + label : ROW.plain + label);
+  return Math.max(strip + 8 + label, strip === INPUT_STRIP ? ROW.input + label : ROW.plain + label);
 }
 
 // The order from bottom to top: Graphviz' own, but what belongs together stands together.
@@ -234,19 +242,32 @@ function fitStack() {
   const phone = matchMedia("(max-width: 759px)").matches;
   const room = pane().getBoundingClientRect();
   if (!room.width) return;
-  const wanted = room.width - 8;
-  if (Math.abs(wanted - stack.width * view.scale) > 1) layStack(wanted);
+  const wanted = room.width - PANE_EDGE;
+  stack.stretch = 1;
+  layStack(wanted);
+  if (!phone) stretchStrips(room.height - 4);
   const { height } = size();
   view.scale = phone ? 1 : Math.max(LEAST_STACK, Math.min(1, (room.height - 4) / height));
   if (view.scale < 1) layStack(wanted / view.scale);
   pane().style.height = phone ? `${Math.ceil(size().height)}px` : "";
-  view.x = 4;
+  view.x = PANE_EDGE / 2;
   view.fitted = true;
   scrollStack(0);
   place();
 }
 
+const PANE_EDGE = 8;
 const LEAST_STACK = 0.92;
+const MOST_STRETCH = 1.8;
+
+function stretchStrips(room) {
+  const strips = stack.strips.filter(({ height }) => height > INPUT_STRIP);
+  const sum = strips.reduce((total, { height }) => total + height, 0);
+  const free = room - size().height;
+  if (free < 8 || !sum) return;
+  stack.stretch = Math.min(MOST_STRETCH, 1 + free / sum);
+  layStack(stack.width);
+}
 
 function layStack(width) {
   stack.width = width;

@@ -7,12 +7,12 @@ const MEANINGS = {
     text: (H) => `A column per token: ${Math.min(NUMBERS, H)} of its vector’s ${grouped(H)} numbers`,
   },
   change: {
-    label: "Change", low: "not at all", high: "entirely", signed: false,
+    label: "Change", low: "unchanged", high: "wholly new", signed: false,
     text: () => "How much each box changes a token’s vector",
   },
   difference: {
     label: "Difference", low: "the same", high: "far apart", signed: false,
-    text: () => "How far a token’s vector is from the frozen sentence’s",
+    text: () => "How far a token’s vector is from the frozen sentence’s; striped: not in that sentence",
   },
 };
 
@@ -136,34 +136,27 @@ function percentileOf(values, part) {
   return sizes.length ? sizes[Math.min(sizes.length - 1, Math.floor(part * sizes.length))] : 0;
 }
 
-// How much a box changes a token: 1 − cosine of its output and its input, 0 to 1; of what is added to
-// the residual stream, its length as a part of the stream's.
+// How much a box changes a token: the angle between its output and its input, as a part of 90°; of what
+// is added to the residual stream, its length as a part of the stream's.
 function changeFrom(vectors, id, trace, input) {
   const added = /-(MultiHeadSelfAttention|FeedForward)(\/attention_output)?$/.test(id);
   const before = vectorsOf(trace, input || inputOf(id.replace(/\/.*$/, "")));
-  if (!before || before.width !== vectors.width) return (token) => lengthPart(vectors, token, trace);
   return (token) => {
-    const [vector, old] = [vectors.at(token), before.at(token)];
-    if (!vector || !old) return NaN;
-    return added ? Math.min(1, normOf(vector) / (normOf(old) || 1)) : 1 - cosineOf(vector, old);
+    const [vector, old] = [vectors.at(token), before?.at(token)];
+    if (!vector || !old || vector.length !== old.length) return NaN;
+    return Math.min(1, added ? normOf(vector) / (normOf(old) || 1) : angleOf(vector, old) / 90);
   };
 }
 
-// Where there is no vector before it, a vector's length as a part of the longest one's.
-function lengthPart(vectors, token, trace) {
-  const lengths = trace.tokens.map((_, place) => vectors.at(place)).map((vector) => (vector ? normOf(vector) : 0));
-  return vectors.at(token) ? lengths[token] / (Math.max(...lengths) || 1) : NaN;
-}
-
 // How far a token is from the frozen sentence's: the length of the difference, as a part of the frozen
-// vector's length, to 1; of a token that is not in the frozen sentence, 1.
+// vector's length, to 1; nothing of a token that is not in the frozen sentence.
 function differenceFrom(vectors, id, frozen) {
   const others = vectorsOf(frozen.trace, id);
   return (token) => {
     const vector = vectors.at(token);
     if (!vector) return NaN;
     const other = frozen.matched[token] >= 0 && others?.at(frozen.matched[token]);
-    if (!other || other.length !== vector.length) return 1;
+    if (!other || other.length !== vector.length) return NaN;
     return Math.min(1, distanceOf(vector, other) / (normOf(other) || 1));
   };
 }
@@ -199,3 +192,4 @@ function distanceOf(vector, other) {
 
 const normOf = (vector) => Math.sqrt(dot(vector, vector));
 const cosineOf = (vector, other) => dot(vector, other) / (normOf(vector) * normOf(other) || 1);
+const angleOf = (vector, other) => (Math.acos(Math.min(1, Math.max(-1, cosineOf(vector, other)))) * 180) / Math.PI;

@@ -1,7 +1,7 @@
 // The tokens under the figure: buttons in the columns of the strips. Arrows go from one to the next,
 // Enter or a click keeps one lit, Alt and an arrow or a drag swaps two words.
 
-const pointer = { token: -1, dragged: -1 };
+const pointer = { token: -1, dragged: -1, frame: 0 };
 const THIN = 12;  // columns narrower than a line of text have ticks
 
 const litToken = () => (pointer.token >= 0 ? pointer.token : state.token);
@@ -13,18 +13,26 @@ function drawTokens() {
   $("token-room").hidden = !shown;
   if (!shown) return;
   const focused = row.contains(document.activeElement) ? Number(document.activeElement.dataset.token) : -1;
-  row.replaceChildren(...trace.tokens.map((token, place) => tokenButton(token, place, trace.tokens)));
+  drawTokenButtons(row, trace.tokens);
   placeTokens();
+  drawTokenTools();
   roveTokens(focused >= 0 ? Math.min(focused, trace.tokens.length - 1) : Math.max(0, state.token), focused >= 0);
 }
 
-function tokenButton(token, place, tokens) {
-  const kind = isPadding(token) ? "padding" : token.special ? "special" : `segment-${token.segment}`;
-  const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
-  return h("button", {
-    type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told,
-    "aria-pressed": String(state.token === place), title: token.text,
-  }, h("span", {}, token.text));
+// A button per token; what is the same as before stays, which spares the browser its layout.
+function drawTokenButtons(row, tokens) {
+  while (row.children.length > tokens.length) row.lastChild.remove();
+  tokens.forEach((token, place) => {
+    const kind = isPadding(token) ? "padding" : isMarker(token) ? "special" : `segment-${token.segment}`;
+    const told = `${token.text}, token ${place + 1} of ${tokens.length}${token.special ? ", a special token" : ""}`;
+    const old = row.children[place];
+    if (old?.getAttribute("aria-label") === told && old.classList.contains(kind)) return;
+    const drawn = h("button", {
+      type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1, "aria-label": told, title: token.text,
+    }, h("span", {}, token.text));
+    if (old) old.replaceWith(drawn);
+    else row.append(drawn);
+  });
 }
 
 // Puts the tokens into the columns as the figure stands; upright where they are wide enough.
@@ -34,8 +42,7 @@ function placeTokens() {
   if (!buttons.length || !heat.columns.length) return;
   const left = view.x + stack.left * view.scale;
   const widths = heat.columns.map(({ width }) => width * view.scale);
-  const longest = Math.max(...running.trace.tokens.map((token, place) => textWidth(token.text) / widths[place]));
-  const form = longest <= 1 ? "flat" : widths[0] >= THIN ? "upright" : "thin";
+  const form = formOfTokens();
   row.className = `tokens ${form}`;
   buttons.forEach((button, place) => {
     button.style.left = `${left + heat.columns[place].x * view.scale}px`;
@@ -45,6 +52,15 @@ function placeTokens() {
     Math.min(92, Math.max(40, 14 + Math.max(...running.trace.tokens.map((token) => textWidth(token.text)))));
   row.style.height = `${high}px`;
   lightToken();
+}
+
+// How the tokens are written. By the columns at a scale of 1, whatever the scale is: the row's height
+// changes the pane's, and with it the scale.
+function formOfTokens() {
+  const { tokens } = running.trace;
+  const columns = placeColumns(tokens, stack.wide - (stack.width - (pane().clientWidth - PANE_EDGE)));
+  const fits = tokens.every((token, place) => textWidth(token.text) <= columns[place].width);
+  return fits ? "flat" : columns[0].width >= THIN ? "upright" : "thin";
 }
 
 const ruler = document.createElement("canvas").getContext?.("2d");
@@ -77,7 +93,9 @@ function tokenChanged() {
   else drawHeat();
   if (running.trace.outputs.mlm?.length > 1) drawOutputs();
   drawTokenTools();
-  if (!$("stage-area").hidden) showStage();
+  if ($("stage-area").hidden) return;
+  cancelAnimationFrame(pointer.frame);
+  pointer.frame = requestAnimationFrame(showStage);  // of many tokens that are passed, the last one
 }
 
 // Keeps a token lit, or lets it go.
@@ -86,6 +104,7 @@ function keepToken(place) {
   pointer.token = -1;
   lightToken();
   tokenChanged();
+  if (running.trace.outputs.mlm) runSentence();
   keepSentenceInUrl();
   announce(state.token >= 0 ? `${running.trace.tokens[place].text} is kept lit` : "No token is kept lit");
 }
@@ -197,7 +216,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   tools.replaceChildren(...[h("span", { class: "dim" }, `“${text}”`), swap(-1, "← Swap"), swap(1, "Swap →"),
-    "mlm" in trace.outputs ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
+    "mlm" in trace.outputs && text !== "[MASK]" ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : null].filter(Boolean));
 }
 
 function hideWord(word) {

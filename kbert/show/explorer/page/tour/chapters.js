@@ -1,6 +1,7 @@
 // The chapters of the tour: two sentences each, one thing to do, and the state that they show. Their
-// texts are about the model that is drawn. `still` is what to do on a page without a sentence; a
-// chapter that has none is left out there.
+// texts are about the model that is drawn. What to do is `live` where one can type, `recorded` where
+// sentences can only be looked at, `still` on a page without one; a chapter that has no `still` is
+// left out there.
 
 const attentionOf = (part) => `Encoder-1-MultiHeadSelfAttention${part}`;
 
@@ -21,7 +22,7 @@ const CHAPTERS = {
       `Each token's vector is a sum of three: which token it is, which of ${config.G} segments it is in, and at which position it stands.`,
       "Without the position the model could not tell “dog bites man” from “man bites dog”.",
     ],
-    live: () => "Swap two words of the sentence: the token's vectors change places, the positions' vectors stay.",
+    live: () => "Drag one word under the figure onto another: the tokens' vectors change places, those of the positions stay.",
     still: () => "Move the slider P, positions: their table grows, and is still small beside that of the tokens.",
     state: () => ({ chosen: "Embedding-Position" }),
   },
@@ -51,7 +52,7 @@ const CHAPTERS = {
         : `A block asks ${inWords(config.A)} questions at once: each head has ${config.H / config.A} of the ${grouped(config.H)} numbers and weights of its own.`,
       "Some heads look at the next word, some at the same word, and many at [SEP] when they find nothing.",
     ],
-    live: () => "Switch a head off, and see how the colours above it change.",
+    live: ({ config }) => (config.A === 1 ? "Point at a token: the row shows where this head looks." : "Switch a head off, and see how the colours above it change."),
     still: ({ config }) => `Choose another head: the details say which ${config.H / config.A} columns of the matrices are its own.`,
     state: () => ({ chosen: attentionOf("/head-1") }),
   },
@@ -61,7 +62,7 @@ const CHAPTERS = {
       "Each token takes a mixture of the values of all tokens, by the weights of its question.",
       "The mixture is added to what the token was before, which is called a residual connection: nothing is forgotten.",
     ],
-    live: () => "Switch this residual off: the token is lost, only the mixture is left.",
+    live: () => "Switch this residual off: what the token was is lost, and only the mixture is left.",
     state: () => ({ chosen: attentionOf("-Add") }),
   },
   feedforward: {
@@ -70,7 +71,7 @@ const CHAPTERS = {
       `Now each token is worked on alone: ${grouped(config.H)} numbers become ${grouped(config.FFD)}, an activation bends them, and they become ${grouped(config.H)} again.`,
       `In all blocks together these layers hold ${percent(feedForward)} of the parameters.`,
     ],
-    live: () => "Point at a token: its points on the curve show which of its numbers pass.",
+    live: () => "Point at a token: its points on the activation's curve show which of its numbers pass.",
     still: () => "Move the slider FFD, feed-forward: nothing else makes the model larger so quickly.",
     state: () => ({ chosen: "Encoder-1-FeedForward" }),
   },
@@ -91,6 +92,7 @@ const CHAPTERS = {
       "Most products grow with the length S, the scores of the attention with S², for every token asks every token.",
     ],
     live: () => "Move the slider S, length, and read the totals.",
+    recorded: () => "Move the slider S, length, and read the totals.",
     still: () => "Move the slider S, length, and read the totals.",
     state: () => ({ chosen: "", open: 0, attention: false, measure: "flops" }),
   },
@@ -109,7 +111,7 @@ const OUTPUT_LAYERS = {
   pretraining: "MLM-Sim", encoder: "NSP-Dense", classifier: "Classifier", tokens: "TokenClassifier", qa: "Span", choice: "Classifier",
 };
 const OUTPUT_TASKS = {
-  pretraining: "Write [MASK] for a word of the sentence: ten candidates come out.",
+  pretraining: "Write [MASK] in place of a word: the ten likeliest words come out.",
   encoder: "Freeze the sentence, change one word, and read how similar the two vectors are.",
 };
 
@@ -118,6 +120,13 @@ const inWords = (number) => WORDS[number] || grouped(number);
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 const hasSentence = () => Boolean(DATA.live);
+const RECORDED_TASK = "Point at a token under the figure: its column lights in every layer, and in the stage.";
+
+function taskOf(chapter, facts) {
+  if (!hasSentence()) return chapter.still(facts);
+  if (DATA.live.place === "recorded") return chapter.recorded ? chapter.recorded(facts) : RECORDED_TASK;
+  return chapter.live(facts);
+}
 
 // The names of this page's chapters, in order.
 const chapterNames = () => Object.keys(CHAPTERS).filter((name) => hasSentence() || CHAPTERS[name].still);

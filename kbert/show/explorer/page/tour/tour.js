@@ -23,9 +23,9 @@ function drawGuide() {
 // The three cards: a picture, what one will see, and the way there.
 function cardBand() {
   const choices = [
-    hasSentence() ? card("watch", "Watch a sentence go through", "Type, and see every layer compute it: from words to numbers to an answer.", () => startTour()) : null,
-    card("cost", "What does it cost?", "Parameters, FLOPs and bytes of every layer, with their formulas, for any size.", showCosts),
-    card("compare", "Compare two models", `${nameOf(current())} beside ${otherPreset(current())}: totals, ratios, and both drawn to one scale.`, showComparison),
+    hasSentence() ? card("watch", "Watch a sentence go through", "Type, and see each layer compute: from words to an answer.", () => startTour()) : null,
+    card("cost", "What does it cost?", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
+    card("compare", "Compare two models", `${nameOf(current())} beside ${otherPreset(current())}: totals, ratios, one scale.`, showComparison),
   ].filter(Boolean);
   const number = chapterNames().filter((name) => name !== CODA).length;
   return [
@@ -60,15 +60,14 @@ function chapterBand(name) {
   const names = chapterNames();
   const number = names.indexOf(name) + 1;
   const last = names.filter((one) => one !== CODA).length;
-  const task = hasSentence() ? chapter.live(facts) : chapter.still(facts);
   return [
     h("nav", { class: "chapters", "aria-label": "Chapters" }, h("ol", { style: `--columns: ${Math.ceil(names.length / 2)}` }, names.map((one, place) => h("li", {}, chapterLink(one, place, facts))))),
     h("div", { class: "chapter" },
       h("h2", { id: "guide-title", tabindex: -1 }, chapter.title(facts), h("span", { class: "dim" }, name === CODA ? " and then" : ` ${number} of ${last}`)),
       h("p", {}, chapter.text(facts).join(" "))),
-    h("div", { class: "task" }, h("h3", {}, "Try it"), h("p", {}, task)),
+    h("div", { class: "task" }, h("h3", {}, "Try it"), h("p", {}, taskOf(chapter, facts))),
     h("div", { class: "guide-steps" },
-      step(names[number - 2], "‹", "Chapter before"),
+      step(names[number - 2], "‹", "Chapter before", "back"),
       number < names.length ? step(names[number], "Next ›", "Next chapter", "primary") : button("End", closeGuide, { class: "small primary" }),
       button("", closeGuide, { class: "close", "aria-label": "Leave the tour" })),
   ];
@@ -78,7 +77,7 @@ function chapterBand(name) {
 function chapterLink(name, place, facts) {
   const title = CHAPTERS[name].title(facts);
   return h("a", {
-    href: chapterFragment(name, facts), title, "aria-label": `${name === CODA ? "Then" : `Chapter ${place + 1}`}: ${title}`,
+    href: chapterFragment(name, facts), title, "aria-label": name === CODA ? `Then: ${title}` : `Chapter ${place + 1}: ${title}`,
     "aria-current": state.chapter === name ? "step" : null,
     onclick: (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
