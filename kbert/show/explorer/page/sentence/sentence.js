@@ -18,7 +18,6 @@ function buildSentence() {
   readHeatColours();
   watchSentence();
   watchTokens();
-  watchStage();
 }
 
 // Sizes and costs are a view of their own, that a button or the tour shows beside the sentence.
@@ -150,18 +149,6 @@ let urlTimer = 0;
 function keepSentenceInUrl() {
   clearTimeout(urlTimer);
   urlTimer = setTimeout(() => keepInUrl(false), 300);
-}
-
-// What is chosen on the stage is chosen in the figure too.
-function watchStage() {
-  $("stage").addEventListener("stage-layer", (event) => {
-    event.preventDefault();
-    go(event.detail);
-  });
-  $("stage").addEventListener("stage-token", (event) => {
-    event.preventDefault();
-    if (event.detail !== state.token) keepToken(event.detail);
-  });
 }
 
 function watchSentence() {
