@@ -7,7 +7,8 @@ function buildSentence() {
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
   middle.querySelector(".toolbar").prepend(legendBox());
   middle.append(h("div", { class: "token-foot" }, h("div", { id: "token-room", class: "token-room", hidden: true },
-    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" })), sentenceBox()));
+    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" }),
+    h("div", { id: "token-tools", class: "token-tools", hidden: true })), sentenceBox()));
   document.querySelector(".panel").before(h("section", { id: "outputs", class: "outputs", hidden: true, "aria-label": "What comes out" }), h("section", { id: "stage-area", class: "stage-area", hidden: true, "aria-label": "Stage" },
     h("div", { id: "switches", class: "switches", hidden: true }), h("div", { id: "stage", class: "stage" })));
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
@@ -32,10 +33,15 @@ function drawSide() {
   $("sizes").setAttribute("aria-pressed", String(shown));
 }
 
-// The stage stands beside the figure; on a phone in the sheet of what is chosen.
+// The stage stands beside the figure; on a phone in the sheet of what is chosen, and the sentence on top.
 function placeStage() {
-  if (phone.matches) $("panel").before($("stage-area"));
-  else $("outputs").before($("stage-area"));
+  if (phone.matches) {
+    $("panel").before($("stage-area"));
+    $("outputs").before($("sentence"));
+  } else {
+    $("outputs").before($("stage-area"));
+    $("token-room").after($("sentence"));
+  }
 }
 
 // Whether a chosen box's stage takes the room of the panel's sheet.
@@ -45,7 +51,6 @@ function sentenceBox() {
   const line = (id, label, remove) => h("div", { class: "line", id: `${id}-line` }, h("label", { for: id }, label),
     h("input", { id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a sentence" }), remove);
   return h("div", { class: "sentence", id: "sentence" },
-    h("div", { id: "token-tools", class: "token-tools", hidden: true }),
     line("text", "Sentence", h("select", { id: "examples", "aria-label": "Examples" })),
     line("pair", "Second", button("×", () => setPair(null), { "aria-label": "Remove the second sentence" })),
     h("div", { class: "line tools" },
@@ -194,8 +199,7 @@ function renderSentence() {
   document.documentElement.classList.toggle("stacked", sentenceShown());
   drawSide();
   if (!running.trace) return;
-  if (!sentenceShown()) tellSentence("The sentence goes through the page’s own sizes: press Reset at the configuration to see it");
-  else tellSentence(describeRun(running.trace));
+  tellSentence(describeRun(running.trace));
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   drawTokens();
   paintStrips(false);
