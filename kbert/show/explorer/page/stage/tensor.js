@@ -8,14 +8,14 @@ function drawTensor(scene) {
   const { trace, layer, token, tokens, config } = scene;
   const isDropout = layer.endsWith("-Dropout");
   const last = `Encoder-${config.L}-FeedForward-Norm`;
-  const name = layer === ENCODER ? last : isDropout && !trace.tensors.has(layer) ? dropoutInput(layer) : layer;
+  const name = isDropout && !trace.tensors.has(layer) ? dropoutInput(layer) : layer;
   const found = trace.tensors.get(name) ||
     (layer === "TokenClassifier-Dropout" ? trace.tensors.get(last) : null);
   if (!found) return drawNothing(layer);
   const perToken = found.shape.length > 1 && found.shape[0] === tokens.length;
   return {
     kind: isDropout ? "joint" : "other",
-    title: isDropout ? "Dropout does nothing here" : `The output of ${layer === ENCODER ? "the last block" : layer}`,
+    title: isDropout ? "Dropout does nothing here" : `The output of ${layer}`,
     formula: isDropout ? "y = x" : null,
     source: isDropout ? "Devlin et al. 2019, appendix A.2: dropout of 0.1, in training only" : null,
     sees: (isDropout ? "In training it sets random values to 0. When the model is used, its output is its input, unchanged. " : "") +
