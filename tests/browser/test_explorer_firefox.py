@@ -44,10 +44,10 @@ def test_firefox_counts_and_draws(firefox, base):
     assert firefox.evaluate("document.querySelector('#B-preset').value") == "large"
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1440, 1920])
-def test_nothing_overflows_in_firefox(firefox, base, width):
-    firefox.open(base, "#&chapter=heads&b.L=24", width=width)
-    assert firefox.evaluate("document.scrollingElement.scrollWidth") <= width
+def test_nothing_overflows_in_firefox(firefox, base):
+    for width in (390, 1024, 1440, 1920):
+        firefox.open(base, "#&chapter=heads&b.L=24", width=width)
+        assert firefox.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
 def test_sheet_takes_and_returns_the_focus_in_firefox(firefox, base):

@@ -28,19 +28,20 @@ def heights(page, column: str) -> dict[str, float]:
     return pieces | {"all": tower["height"]}
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_layers_are_as_high_as_their_part_of_the_measure(open_page, base, measure):
-    page = open_page(base, f"#&measure={measure}", width=1440, height=900)
-    account, amount = kbert.account("base"), MEASURES[measure]
-    whole = sum(map(amount, account.rows))
-    found = heights(page, "A")
-    for layer in (
-        *("Embedding-Token", "Embedding-Position", "Encoder-7-FeedForward"),
-        *("Encoder-12-MultiHeadSelfAttention", "MLM-Sim", "MLM-Dense"),
-    ):
-        row = next(row for row in account.rows if row.layer == layer)
-        expected = amount(row) / whole * found["all"]
-        assert found.get(layer, 0) == pytest.approx(expected, rel=0.03, abs=1.5), layer
+def test_layers_are_as_high_as_their_part_of_the_measure(open_page, base):
+    page = open_page(base, "#&open=7", width=1440, height=900)
+    account = kbert.account("base")
+    for measure, amount in MEASURES.items():
+        page.locator(f"[name=measure][value={measure}]").check(force=True)
+        whole = sum(map(amount, account.rows))
+        found = heights(page, "A")
+        for layer in (
+            *("Embedding-Token", "Embedding-Position", "Encoder-7-FeedForward"),
+            *("Encoder-12-MultiHeadSelfAttention", "MLM-Sim", "MLM-Dense"),
+        ):
+            row = next(row for row in account.rows if row.layer == layer)
+            expected = amount(row) / whole * found["all"]
+            assert found.get(layer, 0) == pytest.approx(expected, rel=0.03, abs=1.5), layer
 
 
 def test_header_and_boxes_show_bytes_of_the_weights(open_page, base):

@@ -155,7 +155,7 @@ def test_chapters_have_the_models_numbers_and_follow_its_sizes(open_page, still)
     )
 
 
-@pytest.mark.parametrize("head", ["encoder", "tokens", "qa"])
+@pytest.mark.parametrize("head", ["tokens", "qa"])
 def test_last_chapter_shows_a_layer_of_the_models_head(open_page, folder, head):
     labels = {"num_labels": 7} if head in HEADS_WITH_LABELS else {}
     spec = GraphSpec.of("tiny", head, **labels)
