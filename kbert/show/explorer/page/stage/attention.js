@@ -73,7 +73,10 @@ function headChooser({ parts, kinds, head, tokens, name, trace, block }) {
     onclick: () => { stage.column = null; go(`${name}/head-${n + 1}`); },
   }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
   h("span", {}, h("b", {}, n + 1), off.has(n + 1) ? " off" : target ? ` ${target}` : "")));
-  return h("div", { class: "head-choices", role: "group", "aria-label": "Heads of this block" }, heads);
+  return h("div", {
+    class: "head-choices", role: "group", "aria-label": "Heads of this block",
+    style: `--in-row:${stage.width < 560 ? 6 : kinds.length <= 12 ? kinds.length : 8}`,
+  }, heads);
 }
 
 // The tensors of the head from left to right, and the arithmetic of one cell; both follow a pointer.
