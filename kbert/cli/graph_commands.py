@@ -208,7 +208,7 @@ def explore(source, output, batch_size, head, num_labels, sentences, serve, **op
             if find_source(name) is ParameterSource.COMMANDLINE:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
-        _start_for(source, computes=serve or bool(sentences))
+        start_quietly(source)
     elif serve or sentences:
         given = "--serve" if serve else "--sentence"
         raise click.UsageError(f"{given} goes with a checkpoint, got a configuration: {source}")
@@ -226,14 +226,6 @@ def explore(source, output, batch_size, head, num_labels, sentences, serve, **op
             graph, output, batch_size=batch_size, sentences=pairs or None, title=title
         )
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
-
-
-def _start_for(source: str, computes: bool) -> None:
-    """Start what reads a checkpoint, and Keras where sentences are computed."""
-    start_quietly(source)
-    if computes:
-        with starting_keras():
-            from kbert.model import builder  # noqa: F401
 
 
 def _split_pair(sentence: str) -> str | tuple[str, str]:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.checkpoints.bert import Bert
-    from kbert.show.explorer.live.packing import PackedWeights
+    from kbert.show.explorer.live.live_part import LivePart
     from kbert.show.explorer.live.tracing import Tracer
+    from kbert.show.explorer.weights import MakeLive
 
 ENDINGS = (".html", ".htm")
 _NOTE = (
@@ -101,7 +102,8 @@ def explore(
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}
-    live: tuple[dict, PackedWeights | None] | None = None
+    live: LivePart | None = None
+    make_live = _choose_live("float32" if path else None, sentences)
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -112,16 +114,16 @@ def explore(
         from kbert.show.explorer.weights import read_checkpoint, read_model
 
         if isinstance(source, (str, os.PathLike)):
-            precision = "float32" if path else None
-            spec, facts, live = read_checkpoint(source, precision)
+            spec, facts, live = read_checkpoint(source, make_live)
             name = Path(source).name
         else:
-            spec, facts = read_model(source)
+            spec, facts, live = read_model(source, make_live)
             name = facts["name"]
-    if live is not None and sentences is not None:
-        live[0]["sentences"] = _list_examples(sentences)
-    elif sentences is not None or path is None:
-        live = _record(source, spec, sentences)
+    if sentences is not None and live is None:
+        raise ValueError(
+            "sentences need a checkpoint or a kbert.Bert, with its tokenizer, got "
+            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
+        )
     name = title or name
     if spec is None:
         title = f"{name}: not a graph of kbert's"
@@ -141,16 +143,18 @@ def explore_served(
 
     `kbert.show.explorer.live.serving` is the server; errors are as in `explore`.
     """
-    from kbert.checkpoints.bert import load
-    from kbert.show.explorer.live.recording import SENTENCES, describe_served
-    from kbert.show.explorer.live.tracing import Tracer
-    from kbert.show.explorer.weights import read_checkpoint
+    from kbert.show.explorer.live import recording, tracing
+    from kbert.show.explorer.weights import open_model, read_checkpoint
 
-    tracer = Tracer(load(source))
-    live = describe_served(tracer.bert, sentences or SENTENCES)
+    model = open_model(source)
+    examples = sentences or recording.SENTENCES
+    for number, sentence in enumerate(sentences):
+        tracing.check_sentence(model, recording.make_request(sentence, number))
+    live = recording.describe_served(model, examples)
     spec, facts, _ = read_checkpoint(source)
     assert spec is not None
-    return _explore_spec(spec, 1, Path(source).name, facts, (live, None)), tracer
+    page = _explore_spec(spec, 1, Path(source).name, facts, (live, None))
+    return page, tracing.Tracer(model)
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -192,7 +196,7 @@ def _explore_spec(
     batch_size: int,
     name: str,
     facts: dict,
-    live: "tuple[dict, PackedWeights | None] | None",
+    live: "LivePart | None",
 ) -> Explorer:
     kinds = graphs(spec)
     total = account(
@@ -220,50 +224,26 @@ def _explore_spec(
     return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
 
 
-def _record(
-    source: Any, spec: GraphSpec | None, sentences: Sequence[str | Sequence[str]] | None
-) -> tuple[dict, None] | None:
-    """Return the live part with recordings; None: no sentences are given, and none is possible.
+def _choose_live(
+    precision: str | None, sentences: Sequence[str | Sequence[str]] | None
+) -> "MakeLive":
+    """Return what makes the live part of a page, with weights in a precision or with recordings.
 
-    Without `sentences` a notebook shows the page: it has one recording, if the model can.
+    A page with neither is for a notebook: it has one recording, if the model can.
     """
-    bert = _find_bert(source)
-    if bert is None or spec is None:
-        if sentences is None:
-            return None
-        raise ValueError(
-            "sentences need a checkpoint or a kbert.Bert, got "
-            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
-        )
-    from kbert.show.explorer.live import recording
+    checked = None if sentences is None else _check_sentences(sentences)
 
-    if sentences is not None:
-        return recording.record_model(bert, _check_sentences(sentences)), None
-    if bert.tokenizer is None:
+    def make_live(model):
+        from kbert.show.explorer.live import live_part, recording
+
+        if checked is not None or precision is not None:
+            return live_part.make_live_part(model, precision, checked or [])
+        with contextlib.suppress(ValueError):  # such as fewer positions than it has tokens
+            most = recording.MOST_FRAME_BYTES
+            return live_part.make_live_part(model, None, recording.SENTENCES, most)
         return None
-    with contextlib.suppress(ValueError):  # such as fewer positions than the sentence has tokens
-        most = recording.MOST_FRAME_BYTES
-        return recording.record_model(bert, recording.SENTENCES, most), None
-    return None
 
-
-def _find_bert(source: Any) -> "Bert | None":
-    """Return the `Bert` that a source is, or that is in a checkpoint; None: it is neither."""
-    if isinstance(source, (GraphSpec, BertConfig)):
-        return None
-    if isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
-        return None
-    from kbert.checkpoints.bert import Bert, load
-
-    if isinstance(source, (str, os.PathLike)):
-        return load(source)
-    return source if isinstance(source, Bert) else None
-
-
-def _list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
-    from kbert.show.explorer.live import recording
-
-    return recording.list_examples(_check_sentences(sentences))
+    return make_live
 
 
 def _check_sentences(sentences: Any) -> list:

@@ -1,5 +1,6 @@
 """Weights that a page shows, a checkpoint's or a model's; models that kbert did not build."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from kbert.checkpoints import fitting, formats
+from kbert.checkpoints import fitting, formats, transfer
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.checkpoints.untrained_weights import find_untrained
+from kbert.checkpoints.weight_names import entries_of
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
-from kbert.show.explorer.live.contents import LiveModel, pack_model, to_rows
-from kbert.show.explorer.live.packing import PackedWeights
+from kbert.show.explorer.live.contents import LiveModel, to_rows
+from kbert.show.explorer.live.live_part import LivePart
 
+MakeLive = Callable[[LiveModel], LivePart | None]
+NO_TOKENIZER = "a sentence needs a tokenizer, and the checkpoint has no vocabulary"
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
@@ -26,11 +30,12 @@ _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
 def read_checkpoint(
-    source: str | os.PathLike, precision: str | None = None
-) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
-    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
+    source: str | os.PathLike, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
+    """Return a checkpoint's graph, statistics of its tensors by "layer/variable", its live part.
 
-    With a precision, the live part of its page comes third; None: it has none.
+    `make_live` makes the last of these of its model, if it has a tokenizer, while its files are
+    open; None: there is none.
     """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
@@ -47,18 +52,27 @@ def read_checkpoint(
             "missing": [*missing, *fit.nameless],
         }
         live = None
-        if precision is not None and (model := live_model_of(checkpoint, fit)) is not None:
-            live = pack_model(model, precision)
+        if make_live is not None and checkpoint.vocabulary is not None:
+            live = make_live(_read_live_model(checkpoint, fit))
     return checkpoint.spec, facts, live
 
 
-def live_model_of(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel | None:
-    """Return the model that a page computes with a checkpoint's weights; None: it cannot."""
-    if checkpoint.vocabulary is None or checkpoint.spec.config.model_type != "bert":
-        return None
+def open_model(source: str | os.PathLike) -> LiveModel:
+    """Return a checkpoint's model with its weights in memory, for the server of its page."""
+    with formats.open_checkpoint(source) as checkpoint:
+        fit = fitting.fit(checkpoint, checkpoint.spec)
+        fit.check(checkpoint.source)
+        if checkpoint.vocabulary is None:
+            raise ValueError(f"{NO_TOKENIZER}: {checkpoint.source}")
+        model = _read_live_model(checkpoint, fit)
+        arrays = {name: read() for name, read in model.readers.items()}
+    readers = {name: (lambda array=array: array) for name, array in arrays.items()}
+    return dataclasses.replace(model, readers=readers)
+
+
+def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
+    """Return the model of a checkpoint that has a tokenizer."""
     tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
-    if not isinstance(tokenizer.vocabulary, Vocabulary):
-        return None
     checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
     readers = {
         f"{entry.layer}/{entry.variable}": (
@@ -73,10 +87,16 @@ def live_model_of(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel | None:
     )
 
 
-def read_model(model) -> tuple[GraphSpec | None, dict]:
-    """Return the graph of a `Bert` or a model, None: not kbert's, and its variables' data."""
+def read_model(
+    model, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
+    """Return the graph of a `Bert` or a model, its variables' data, and a `Bert`'s live part.
+
+    The graph is None of a model that is not kbert's; `make_live` is as for `read_checkpoint`.
+    """
     spec: GraphSpec | None = getattr(model, "spec", None)
-    model = model.model if isinstance(model, Bert) else model
+    bert = model if isinstance(model, Bert) else None
+    model = model.model if bert else model
     if not hasattr(model, "layers"):
         raise ValueError(
             "explore needs a preset's name, a path, a BertConfig, a GraphSpec, a Bert or a "
@@ -96,7 +116,26 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
         for layer in model.layers
         for weight in layer.weights
     }
-    return spec, facts | {"tensors": _describe_all(readers)}
+    facts["tensors"] = _describe_all(readers)
+    live = None
+    if make_live is not None and bert is not None and bert.tokenizer is not None:
+        live = make_live(_make_live_model(bert, readers))
+    return spec, facts, live
+
+
+def _make_live_model(bert: Bert, readers: Mapping[str, Callable[[], np.ndarray]]) -> LiveModel:
+    """Return the model of a `Bert` with a tokenizer, without layers that nothing has trained."""
+    assert bert.tokenizer is not None
+    transfer.check_whole(bert.model, bert.spec)
+    untrained = find_untrained(bert)
+    in_rows = {
+        entry.name: (lambda entry=entry: to_rows(readers[entry.name](), entry))
+        for entry in entries_of(bert.spec, "kbert")
+        if entry.layer not in untrained
+    }
+    return LiveModel(
+        *(bert.spec, bert.tokenizer, in_rows, bert.labels, bert.sentence, bert.problem_type)
+    )
 
 
 def describe_layers(layers: Sequence[Row]) -> dict:

@@ -13,7 +13,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer.live.packing import PackedWeights, pack_weights
+from kbert.show.explorer.live.packing import PackedWeights, pack_weights, unpack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
 
 
@@ -47,9 +47,20 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
         "tokenizer": tokenizer,
         "place": "inside",
         "precision": precision,
+        "difference": _measure_difference(model, packed, precision),
         "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
     }
     return data, packed
+
+
+def _measure_difference(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
+    """Return how far the packed weights are from the model's, see `difference.py`."""
+    from kbert.show.explorer.live.difference import NO_DIFFERENCE, measure_difference
+
+    if precision == "float32":
+        return NO_DIFFERENCE
+    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
+    return measure_difference(model, before, unpack_weights(packed))
 
 
 def describe_model(model: LiveModel) -> dict:
@@ -66,7 +77,7 @@ def describe_model(model: LiveModel) -> dict:
             "padId": config.pad_token_id,
         },
         "head": model.spec.head,
-        "labels": _name_labels(model),
+        "labels": name_labels(model),
         "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
         "pooling": _describe_pooling(model),
         "difference": None,
@@ -93,19 +104,18 @@ def _read_tensors(model: LiveModel) -> Iterator[tuple[str, np.ndarray]]:
             yield f"Sentence-Dense-{number}/bias", layer.bias
 
 
-def _name_labels(model: LiveModel) -> list[str]:
+def name_labels(model: LiveModel) -> list[str]:
+    """Return the names of the outputs of a head that has labels."""
     if not model.spec.has_labels:
         return []
     return list(model.labels or map(str, range(model.spec.num_labels)))
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:
-    """Return the settings of the sentence embedding; the mean for an encoder that says nothing."""
-    settings = model.sentence
+    """Return the settings of the sentence embedding."""
+    settings = choose_settings(model)
     if settings is None:
-        if model.spec.head != "encoder":
-            return None
-        settings = SentenceSettings("mean", True)
+        return None
     values = dataclasses.asdict(dataclasses.replace(settings, dense=()))
     return {
         "poolings": list(settings.poolings),
@@ -117,6 +127,12 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "lowercase": settings.lowercase,
         "similarity": settings.similarity,
     }
+
+
+def choose_settings(model: LiveModel) -> SentenceSettings | None:
+    """Return how a sentence vector is pooled; the mean for an encoder that says nothing."""
+    is_encoder = model.spec.head == "encoder"
+    return model.sentence or (SentenceSettings("mean", True) if is_encoder else None)
 
 
 def max_length(model: LiveModel) -> int:

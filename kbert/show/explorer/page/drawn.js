@@ -251,7 +251,7 @@ function frame(name, [x, y, width, height], config, counted) {
   const parts = [
     s("g", { class: "main", role: "button", tabindex: -1, "data-id": id, "aria-pressed": String(state.chosen === id),
       "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}` },
-    s("rect", { class: "grip", x: 6, y: 5, width: text.length * 7.7 + 14, height: 21, rx: 5 }),
+    s("rect", { class: "grip", x: 6, y: 3, width: text.length * 7.7 + 14, height: 24, rx: 5 }),
     s("text", { class: "name", x: 13, y: 20 }, text)),
     s("text", { class: "amount", x: width - 38, y: 20 }, label),
     closer(block ? "Close the encoder" : "Close the attention", block ? "close" : "attention", width - 28),
@@ -264,5 +264,5 @@ function closer(label, act, x) {
   return s("g", {
     class: "closer", role: "button", tabindex: -1, "aria-label": label, "data-act": act,
     transform: `translate(${x} 6)`,
-  }, s("rect", { width: 20, height: 20, rx: 5 }), s("path", { d: "M6 6L14 14M14 6L6 14" }));
+  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }), s("path", { d: "M6 6L14 14M14 6L6 14" }));
 }

@@ -173,7 +173,7 @@ function otherPreset(config) {
     .map((name) => ({ name, params: paramsOf(withPreset(config, name)) }))
     .sort((a, b) => (a.params < b.params ? -1 : 1));
   const larger = models.find(({ params }) => params > (size * 11n) / 10n);
-  return (larger || models.findLast(({ params }) => params < size) || models.at(-1)).name;
+  return (larger || models.findLast(({ params }) => params < size) || models.at(-1))?.name || "";
 }
 
 function toggleCompare() {

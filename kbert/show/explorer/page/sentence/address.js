@@ -11,10 +11,32 @@ const SENTENCE_STATE = () => ({
 });
 
 function firstSentence() {
-  const recorded = live?.place === "recorded" && live.recordings?.[0]?.request;
+  const recorded = live.place === "recorded" && live.recordings?.[0]?.request;
   if (recorded) return { text: recorded.text, pair: recorded.pair ?? null };
-  return { text: live?.sentences?.[0] || "", pair: null };
+  return splitPair((live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder)[0]);
 }
+
+// A sentence as it is written into the page: a tab is between the texts of a pair.
+function splitPair(sentence) {
+  const [text, pair] = sentence.split("\t");
+  return { text, pair: pair ?? null };
+}
+
+// Sentences by the head, for a page that was written without.
+const EXAMPLES = {
+  encoder: [
+    "The animal did not cross the street because it was too tired.", "She sat on the bank of the river.",
+    "The bank raised its interest rates.", "Dog bites man.", "Man bites dog.",
+  ],
+  pretraining: [
+    "The capital of France is [MASK].", "The animal did not cross the street because it was too [MASK].",
+    "She sat on the bank of the [MASK].", "Where do you live?\tI live in Paris.",
+  ],
+  classifier: ["What a wonderful film.", "The food was cold and the service slow."],
+  tokens: ["Angela Merkel met Emmanuel Macron in Paris.", "The company was founded in Seattle by Bill Gates."],
+  qa: ["Where does the river rise?\tThe Rhine rises in the Swiss Alps and flows into the North Sea."],
+  choice: ["She opened the umbrella because\tit was raining."],
+};
 
 const COLOURS = ["numbers", "change", "difference"];
 const TEXTS = { text: "text", pair: "pair", frozen: "frozen", "frozen-pair": "frozenPair" };

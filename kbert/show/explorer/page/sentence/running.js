@@ -81,6 +81,7 @@ function showTrace(trace) {
 
 // How many tokens, how long it took, and what did not fit.
 function describeRun(trace) {
+  if (!sentenceShown()) return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
   const { tokens, truncated } = trace;
   const time = trace.milliseconds ? ` · ${trace.milliseconds.toFixed(trace.milliseconds < 10 ? 1 : 0)} ms` : "";
   return `${tokens.length} tokens${time}${truncated ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;

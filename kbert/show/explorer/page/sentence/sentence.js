@@ -7,7 +7,8 @@ function buildSentence() {
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
   middle.querySelector(".toolbar").prepend(legendBox());
   middle.append(h("div", { class: "token-foot" }, h("div", { id: "token-room", class: "token-room", hidden: true },
-    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" })), sentenceBox()));
+    h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" }),
+    h("div", { id: "token-tools", class: "token-tools", hidden: true })), sentenceBox()));
   document.querySelector(".panel").before(h("section", { id: "outputs", class: "outputs", hidden: true, "aria-label": "What comes out" }), h("section", { id: "stage-area", class: "stage-area", hidden: true, "aria-label": "Stage" },
     h("div", { id: "switches", class: "switches", hidden: true }), h("div", { id: "stage", class: "stage" })));
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
@@ -32,10 +33,15 @@ function drawSide() {
   $("sizes").setAttribute("aria-pressed", String(shown));
 }
 
-// The stage stands beside the figure; on a phone in the sheet of what is chosen.
+// The stage stands beside the figure; on a phone in the sheet of what is chosen, and the sentence on top.
 function placeStage() {
-  if (phone.matches) $("panel").before($("stage-area"));
-  else $("outputs").before($("stage-area"));
+  if (phone.matches) {
+    $("panel").before($("stage-area"));
+    $("outputs").before($("sentence"));
+  } else {
+    $("outputs").before($("stage-area"));
+    $("token-room").after($("sentence"));
+  }
 }
 
 // Whether a chosen box's stage takes the room of the panel's sheet.
@@ -45,7 +51,6 @@ function sentenceBox() {
   const line = (id, label, remove) => h("div", { class: "line", id: `${id}-line` }, h("label", { for: id }, label),
     h("input", { id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a sentence" }), remove);
   return h("div", { class: "sentence", id: "sentence" },
-    h("div", { id: "token-tools", class: "token-tools", hidden: true }),
     line("text", "Sentence", h("select", { id: "examples", "aria-label": "Examples" })),
     line("pair", "Second", button("×", () => setPair(null), { "aria-label": "Remove the second sentence" })),
     h("div", { class: "line tools" },
@@ -112,11 +117,12 @@ function showWhatCanBeTyped() {
   drawSentence();
 }
 
-// The sentences to choose from: what was recorded, or what the page was written with.
+// The sentences to choose from: what was recorded, what the page was written with, or some for its head.
 function exampleSentences() {
   const recorded = (live.recordings || []).map(({ request }) => ({ text: request.text, pair: request.pair ?? null }));
   if (!running.model.canType) return recorded;
-  return [...recorded, ...(live.sentences || []).map((text) => ({ text, pair: null }))];
+  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder;
+  return [...recorded, ...given.map(splitPair)];
 }
 
 function setPair(text) {
@@ -156,6 +162,7 @@ function watchSentence() {
       state[id] = event.target.value;
       sentenceChanged();
     });
+    $(id).addEventListener("keydown", (event) => scrubKey(event));
   }
   $("examples").addEventListener("change", (event) => {
     if (event.target.value === "") return;
@@ -192,6 +199,7 @@ function renderSentence() {
   document.documentElement.classList.toggle("stacked", sentenceShown());
   drawSide();
   if (!running.trace) return;
+  tellSentence(describeRun(running.trace));
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   drawTokens();
   paintStrips(false);
@@ -205,16 +213,19 @@ function followSentence() {
   runSentence();
 }
 
-// The next block up or down; at the ends it stays.
+// The next block up or down, with the same layer chosen in it; at the ends it stays.
 function scrubBlocks(step) {
   const next = Math.min(current().L, Math.max(1, state.open + step));
-  if (next !== state.open) act("open", next);
+  if (next === state.open) return;
+  const layer = state.chosen.replace(/^Encoder-\d+-/, `Encoder-${next}-`);
+  if (layer === state.chosen) act("open", next);
+  else go(layer);
 }
 
 // Up and down from block to block, wherever the keys have nothing else to do.
 function scrubKey(event) {
   const step = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-  if (!step || event.target.closest("a, button, summary, [role=button], [tabindex='0'], .panel")) return false;
+  if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("a, button, summary, [role=button], [tabindex='0'], .panel")) return false;
   scrubBlocks(step);
   event.preventDefault();
   return true;

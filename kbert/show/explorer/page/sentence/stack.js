@@ -10,7 +10,8 @@ const GAP = 10;         // between rows
 const LANE = 8;         // between edges that go around
 const FRAME = 9;        // between a frame and what is in it
 const HEADER = 27;      // of a frame
-const NARROW = 520;     // names stand above the strips
+const NARROW = 520;     // names stand above the strips, and rows are for fingers
+const FINGER = 24;
 const LABEL = 196;      // of the names, where they stand beside
 
 // A sentence goes through the page's own model, not through another one that the sliders make.
@@ -28,7 +29,7 @@ function leastHeight(box, config) {
   const type = box.startsWith("Input-") || NAMELESS.includes(box) ? "input" : rowType(box, config);
   if (type === "Dropout") return 0;
   if (type === "input") return INPUT_STRIP;
-  if (type === "heads") return Math.max(24, Math.min(96, 14 * config.A));
+  if (type === "heads") return isNarrow() ? FINGER * Math.min(config.A, 16) : Math.max(24, Math.min(96, 14 * config.A));
   if (type === "blocks") {
     const [first, last] = blocksOf(box);
     return (last - first + 1) * blockHeight(config);
@@ -38,7 +39,7 @@ function leastHeight(box, config) {
 
 const INPUT_STRIP = 10;
 const NAMELESS = ["MLM", "NSP"];  // outputs: what they say stands above the figure
-const blockHeight = (config) => Math.max(5, Math.min(15, Math.floor(150 / config.L)));
+const blockHeight = (config) => (isNarrow() && config.L <= 48 ? FINGER : Math.max(5, Math.min(15, Math.floor(150 / config.L))));
 
 function rowType(box, config) {
   if (box === ENCODER || box.startsWith("blocks-")) return "blocks";
@@ -210,7 +211,8 @@ function openButton(height) {
     class: "opener", role: "button", tabindex: -1, "data-act": "attention",
     "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
     transform: `translate(${isNarrow() ? 104 : 106} ${isNarrow() ? 2 : height / 2 - 8})`,
-  }, s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
+  }, isNarrow() ? s("rect", { class: "finger", y: -4, width: 40, height: FINGER }) : null,
+  s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
 }
 
 // Rows to choose a block or a head by, over the strip.
@@ -248,7 +250,7 @@ function fitStack() {
   if (!phone) stretchStrips(room.height - 4);
   const { height } = size();
   view.scale = phone ? 1 : Math.max(LEAST_STACK, Math.min(1, (room.height - 4) / height));
-  if (view.scale < 1) layStack(wanted / view.scale);
+  if (Math.abs(wanted - stack.width * view.scale) > 1) layStack(wanted / view.scale);
   pane().style.height = phone ? `${Math.ceil(size().height)}px` : "";
   view.x = PANE_EDGE / 2;
   view.fitted = true;

@@ -40,7 +40,8 @@ function placeTokens() {
   const row = $("tokens");
   const buttons = [...row.children];
   if (!buttons.length || !heat.columns.length) return;
-  const left = view.x + stack.left * view.scale;
+  const beside = pane().getBoundingClientRect().left - row.getBoundingClientRect().left;
+  const left = beside + view.x + stack.left * view.scale;
   const widths = heat.columns.map(({ width }) => width * view.scale);
   const form = formOfTokens();
   row.className = `tokens ${form}`;

@@ -17,13 +17,14 @@ const CHAPTERS = {
     state: () => ({ chosen: "Embedding-Token" }),
   },
   sum: {
-    title: () => "Three vectors added",
+    title: ({ config }) => (config.G > 1 ? "Three vectors added" : "Two vectors added"),
     text: ({ config }) => [
-      `Each token's vector is a sum of three: which token it is, which of ${config.G} segments it is in, and at which position it stands.`,
+      config.G > 1 ? `Each token's vector is a sum of three: which token it is, which of ${config.G} segments it is in, and at which position it stands.`
+        : "Each token's vector is a sum of two: which token it is, and at which position it stands.",
       "Without the position the model could not tell “dog bites man” from “man bites dog”.",
     ],
     live: () => "Drag one word under the figure onto another: the tokens' vectors change places, those of the positions stay.",
-    still: () => "Move the slider P, positions: their table grows, and is still small beside that of the tokens.",
+    still: () => "Move the slider P, positions: each position has a row of its own, which the longest text needs.",
     state: () => ({ chosen: "Embedding-Position" }),
   },
   norm: {
@@ -50,7 +51,7 @@ const CHAPTERS = {
     text: ({ config }) => [
       config.A === 1 ? `This block asks one question at a time: its only head has all ${grouped(config.H)} numbers.`
         : `A block asks ${inWords(config.A)} questions at once: each head has ${config.H / config.A} of the ${grouped(config.H)} numbers and weights of its own.`,
-      "Some heads look at the next word, some at the same word, and many at [SEP] when they find nothing.",
+      "Some heads look at the next word, some at the same word, and many at the separator when they find nothing.",
     ],
     live: ({ config }) => (config.A === 1 ? "Point at a token: the row shows where this head looks." : "Switch a head off, and see how the colours above it change."),
     still: ({ config }) => `Choose another head: the details say which ${config.H / config.A} columns of the matrices are its own.`,
@@ -72,7 +73,7 @@ const CHAPTERS = {
       `In all blocks together these layers hold ${percent(feedForward)} of the parameters.`,
     ],
     live: () => "Point at a token: its points on the activation's curve show which of its numbers pass.",
-    still: () => "Move the slider FFD, feed-forward: nothing else makes the model larger so quickly.",
+    still: () => "Move the slider FFD, feed-forward, and see how this part of the model grows.",
     state: () => ({ chosen: "Encoder-1-FeedForward" }),
   },
   output: {
@@ -83,7 +84,7 @@ const CHAPTERS = {
     ],
     live: () => OUTPUT_TASKS[DATA.head] || "Change one word, and see what comes out.",
     still: () => "Follow the arrows upwards: choose the layers above the encoder one after the other.",
-    state: ({ config }) => ({ chosen: OUTPUT_LAYERS[DATA.head] || NAMES.output(config.L), open: 0 }),
+    state: ({ config }) => ({ chosen: outputLayer(config) }),
   },
   cost: {
     title: () => "What it costs",
@@ -94,30 +95,43 @@ const CHAPTERS = {
     live: () => "Move the slider S, length, and read the totals.",
     recorded: () => "Move the slider S, length, and read the totals.",
     still: () => "Move the slider S, length, and read the totals.",
-    state: () => ({ chosen: "", open: 0, attention: false, measure: "flops" }),
+    state: () => ({ chosen: "", measure: "flops" }),
   },
 };
 const CODA = "cost";  // comes after the eight chapters
 
+// The layer that answers; where it is the mean that does, or there is no head, the last block.
+function outputLayer(config) {
+  const layer = OUTPUT_LAYERS[DATA.head];
+  const mean = DATA.head === "encoder" && takesMean();
+  return !mean && layerOf(layer, config) ? layer : NAMES.output(config.L);
+}
+
+const firstToken = () => (DATA.family === "BERT" ? "[CLS]" : "the first token");
+const takesMean = () => Boolean(DATA.live?.pooling?.poolings.includes("mean"));
+
 const OUTPUT_TEXTS = {
-  pretraining: (config) => `The MLM head compares it with all ${grouped(config.T)} rows of the token table and guesses the word; the NSP head reads [CLS] and says whether the second text follows the first.`,
-  encoder: () => "The vector of [CLS], or the mean of all, stands for the text: texts of similar meaning have similar vectors.",
-  classifier: (config) => `The classifier reads the vector of [CLS] and gives one number per label, ${config.K} in all; softmax makes probabilities of them.`,
+  pretraining: (config) => `The MLM head compares it with all ${grouped(config.T)} rows of the token table and guesses the word${
+    layerOf("NSP", config) ? `; the NSP head reads ${firstToken()} and says whether the second text follows the first` : ""}.`,
+  encoder: () => `${takesMean() ? "The mean of these vectors" : `The vector of ${firstToken()}`} stands for the text: texts of similar meaning have similar vectors.`,
+  classifier: (config) => `The classifier reads the vector of ${firstToken()} and gives one number per label, ${config.K} in all; softmax makes probabilities of them.`,
   tokens: (config) => `The classifier gives ${config.K} numbers per token, one for each label; softmax makes probabilities of them.`,
   qa: () => "The head gives two numbers per token: whether the answer starts there, and whether it ends there.",
-  choice: () => "The classifier reads the vector of [CLS] and gives one number per choice; the largest is the answer.",
+  choice: () => `The classifier reads the vector of ${firstToken()} and gives one number per choice; the largest is the answer.`,
 };
 const OUTPUT_LAYERS = {
   pretraining: "MLM-Sim", encoder: "NSP-Dense", classifier: "Classifier", tokens: "TokenClassifier", qa: "Span", choice: "Classifier",
 };
 const OUTPUT_TASKS = {
-  pretraining: "Write [MASK] in place of a word: the ten likeliest words come out.",
+  pretraining: "Choose a word under the figure and hide it: the ten likeliest words come out.",
   encoder: "Freeze the sentence, change one word, and read how similar the two vectors are.",
 };
 
 const WORDS = ["", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 const inWords = (number) => WORDS[number] || grouped(number);
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+const TOUR_TEXT = "The animal did not cross the street because it was too tired.";  // where there is none
 
 const hasSentence = () => Boolean(DATA.live);
 const RECORDED_TASK = "Point at a token under the figure: its column lights in every layer, and in the stage.";
@@ -142,6 +156,7 @@ function tourFacts() {
 // What a chapter shows, on top of what stays: sizes, sentence, measure.
 function chapterState(name, facts) {
   const shown = { chapter: name, open: 0, attention: false, ...CHAPTERS[name].state(facts) };
+  if (hasSentence() && !state.text && DATA.live.place !== "recorded") shown.text = TOUR_TEXT;
   if (shown.measure === undefined && state.chapter === CODA) shown.measure = "params";
   const layer = layerOf(shown.chosen, facts.config);
   if (layer?.n) shown.open = layer.n;

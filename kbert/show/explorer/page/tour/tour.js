@@ -25,7 +25,7 @@ function cardBand() {
   const choices = [
     hasSentence() ? card("watch", "Watch a sentence go through", "Type, and see each layer compute: from words to an answer.", () => startTour()) : null,
     card("cost", "What does it cost?", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
-    card("compare", "Compare two models", `${nameOf(current())} beside ${otherPreset(current())}: totals, ratios, one scale.`, showComparison),
+    card("compare", "Compare two models", `${nameOf(current())} beside ${otherPreset(current()) || "another"}: totals, ratios, one scale.`, showComparison),
   ].filter(Boolean);
   const number = chapterNames().filter((name) => name !== CODA).length;
   return [
@@ -97,6 +97,7 @@ function showChapter(name) {
   Object.assign(state, chapterState(name, tourFacts()));
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("layer");
+  if (live) followSentence();
   showChosen();
   $("guide-title").focus({ preventScroll: true });
 }
