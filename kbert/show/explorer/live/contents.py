@@ -108,7 +108,7 @@ def name_labels(model: LiveModel) -> list[str]:
     """Return the names of the outputs of a head that has labels."""
     if not model.spec.has_labels:
         return []
-    return list(model.labels or map(str, range(model.spec.num_labels)))
+    return list(model.labels or [f"LABEL_{n}" for n in range(model.spec.num_labels)])
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:

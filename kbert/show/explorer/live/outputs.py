@@ -115,7 +115,8 @@ def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> li
 
 def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
     """Return every label with its probability (a regression's number), the highest first."""
-    values, labels = ACTIVATIONS[kind](logits), name_labels(model)
+    values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
+    labels = name_labels(model)
     order = np.argsort(-values, kind="stable")
     return [{"label": labels[n], "prob": float(values[n])} for n in order]
 
