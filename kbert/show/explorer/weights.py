@@ -11,13 +11,13 @@ from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
-from kbert.show.explorer.live.contents import LiveModel, pack_model, to_rows
+from kbert.show.explorer.live.contents import LiveModel, model_of_bert, pack_model, to_rows
 from kbert.show.explorer.live.packing import PackedWeights
+from kbert.show.explorer.live.weight_options import WeightOptions
 
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
@@ -26,11 +26,11 @@ _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
 def read_checkpoint(
-    source: str | os.PathLike, precision: str | None = None
+    source: str | os.PathLike, options: WeightOptions | None = None
 ) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
     """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
 
-    With a precision, the live part of its page comes third; None: it has none.
+    With options for the weights, the live part of its page comes third; None: it has none.
     """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
@@ -46,20 +46,21 @@ def read_checkpoint(
             "tensors": _describe_all(readers),
             "missing": [*missing, *fit.nameless],
         }
-        live = None
-        if precision is not None and (model := live_model_of(checkpoint, fit)) is not None:
-            live = pack_model(model, precision)
+        live = pack_if_possible(_find_live_model(checkpoint, fit), options) if options else None
     return checkpoint.spec, facts, live
 
 
-def live_model_of(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel | None:
-    """Return the model that a page computes with a checkpoint's weights; None: it cannot."""
-    if checkpoint.vocabulary is None or checkpoint.spec.config.model_type != "bert":
-        return None
-    tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
-    if not isinstance(tokenizer.vocabulary, Vocabulary):
-        return None
-    checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
+def pack_if_possible(model: LiveModel, options: WeightOptions) -> tuple[dict, PackedWeights] | None:
+    """Return the live part of a model's page; None, with one line that says why: it has none."""
+    precision = options.choose_precision(model.parameters, model.problem)
+    return None if precision is None else pack_model(model, precision)
+
+
+def _find_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
+    tokenizer = None
+    if checkpoint.vocabulary is not None:
+        tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
+        checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
     readers = {
         f"{entry.layer}/{entry.variable}": (
             lambda entry=entry: to_rows(fit.tensors[entry.name].read(), entry)
@@ -71,6 +72,14 @@ def live_model_of(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel | None:
         *(checkpoint.spec, tokenizer, readers, checkpoint.labels),
         *(checkpoint.sentence, checkpoint.problem_type),
     )
+
+
+def read_bert(
+    bert: Bert, options: WeightOptions | None
+) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
+    """Return what `read_checkpoint` does, of a loaded or built model."""
+    live = pack_if_possible(model_of_bert(bert), options) if options else None
+    return *read_model(bert), live
 
 
 def read_model(model) -> tuple[GraphSpec | None, dict]:
