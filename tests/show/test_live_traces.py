@@ -13,24 +13,16 @@ from kbert.graph.config import ACTIVATIONS
 from kbert.graph.families import FAMILIES
 from kbert.model.probes import build_attention_maps, build_hidden_states
 from kbert.show.explorer.live import activations
+from kbert.show.explorer.live.contents import model_of_bert
 from kbert.show.explorer.live.tracing import Tracer
-from kbert.show.explorer.weights import _make_live_model, open_model
+from kbert.show.explorer.weights import open_model
 
 TEXT, PAIR = "the dog sees [MASK].", "it was big"
 
 
 def tracer_of(bert: kbert.Bert) -> Tracer:
     """What traces a `Bert`, as a notebook's page has it."""
-    import keras
-
-    readers = {
-        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": (
-            lambda weight=weight: keras.ops.convert_to_numpy(weight)
-        )
-        for layer in bert.model.layers
-        for weight in layer.weights
-    }
-    return Tracer(_make_live_model(bert, readers))
+    return Tracer(model_of_bert(bert))
 
 
 def arrays_of(model, encoding) -> list[np.ndarray]:
