@@ -1,7 +1,7 @@
 """The explorer's page to scale: heights, bars and ratios are those of `kbert.account`."""
 
 import pytest
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
 
 import kbert
 

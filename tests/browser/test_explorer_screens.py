@@ -1,7 +1,7 @@
 """The explorer's page on small and large screens: a phone's list and sheets, a tablet, a desk."""
 
 import pytest
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
 
 import kbert
 

@@ -1,7 +1,7 @@
 """A sentence in the explorer's figure: columns, strips, changes, and what the address keeps."""
 
 import pytest
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
 
 pytestmark = pytest.mark.full
 

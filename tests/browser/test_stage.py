@@ -113,9 +113,11 @@ def test_attention_is_kberts_and_follows_the_pointer(open_stage, bert):
     cell = box["width"] / len(split(TEXT))
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 1.5 * cell)
     check_shown(arithmetic(page, "2 Softmax").split("=")[-1], expected[1, 4])
-    value = compute(bert, "Encoder-1-FeedForward-Norm") @ weight(
-        bert, f"{BLOCK}MultiHeadSelfAttention/value/kernel"
-    )[:, 2] + weight(bert, f"{BLOCK}MultiHeadSelfAttention/value/bias")[2]
+    value = (
+        compute(bert, "Encoder-1-FeedForward-Norm")
+        @ weight(bert, f"{BLOCK}MultiHeadSelfAttention/value/kernel")[:, 2]
+        + weight(bert, f"{BLOCK}MultiHeadSelfAttention/value/bias")[2]
+    )
     total = page.locator(".stage-terms tr").last.locator("th, td").all_inner_texts()
     check_shown(total[2], (expected @ value)[1, int(total[1].split()[1]) - 1])
 

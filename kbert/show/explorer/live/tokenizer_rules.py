@@ -45,7 +45,7 @@ def describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict:
 
 @cache
 def describe_code_points() -> dict[str, str]:
-    """Return the runs of code points that Rust drops, takes for blanks, punctuation, marks, …"""
+    """Return the runs of code points that Rust drops, takes for blanks, and so on."""
     cleaned = _changes(_normalizer(clean_text=True))
     stripped = _changes(_normalizer(strip_accents=True))
     decomposed = _changes(normalizers.NFD())

@@ -21,12 +21,40 @@ async function openModel(live) {
   return { run: ask, canType: true };
 }
 
-// The weights in the page's own script tag, which is emptied: they are a third larger there.
-async function readWeights() {
+// The weights' bytes; their text is let go of as it is decoded.
+async function readWeights(live) {
+  const { decodeBase64 } = makeEngine();
+  if (live.place === "beside") return joinParts(await loadParts(live), decodeBase64);
   const holder = $("weights");
-  const text = holder.textContent.trim();
+  const text = holder.textContent;
   holder.remove();
-  return makeEngine().decodeBase64(text);
+  return decodeBase64(text);
+}
+
+// The file beside the page is a script: a page in a file may load nothing else.
+async function loadParts({ file, digest }) {
+  const script = h("script", { src: encodeURIComponent(file) });
+  await new Promise((resolve, reject) => {
+    script.onload = resolve;
+    script.onerror = () => reject(new Error(`${file} must lie beside this page, and it does not.`));
+    document.head.append(script);
+  });
+  script.remove();
+  const { digest: other, parts } = self.kbertWeights;
+  delete self.kbertWeights;
+  if (other !== digest) throw new Error(`${file} has the weights of another page: write both again.`);
+  return parts;
+}
+
+function joinParts(parts, decode) {
+  const decoded = parts.map((_, place) => decode(parts.splice(place, 1, "")[0]));
+  const bytes = new Uint8Array(decoded.reduce((total, part) => total + part.length, 0));
+  let start = 0;
+  for (const part of decoded) {
+    bytes.set(part, start);
+    start += part.length;
+  }
+  return bytes;
 }
 
 // A worker made of the engine's own source: a page in a file has no other address for it.

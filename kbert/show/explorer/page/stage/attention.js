@@ -15,6 +15,8 @@ function drawAttention(scene) {
   view.probs = headMap(parts.probs, view.head);
   view.scores = headMap(parts.scores, view.head);
   view.column = chooseColumn(view);
+  view.headsOff = headsOff(view);
+  view.isOff = view.headsOff.has(view.head + 1);
   return {
     kind: "attention",
     title: headTitle(view),
@@ -27,6 +29,10 @@ function drawAttention(scene) {
     table: () => attentionTable(view),
   };
 }
+
+// The numbers of this block's heads that are switched off.
+const headsOff = ({ trace, block }) =>
+  new Set((trace.request.off?.heads || []).filter(([number]) => number === block).map(([, number]) => number));
 
 // The token that most attention goes to, where none was chosen.
 function chooseColumn({ probs, tokens, token, shown }) {
@@ -53,7 +59,7 @@ function seeAttention(view) {
   const hidden = tokens.length - shown.length;
   const special = `${percent(specialShare(kinds[head].shares))} to ${hidden ? `special tokens, which are hidden here` : "[CLS] and [SEP]"}`;
   return `${quoted(tokens[token])} gives ${row[most] > 0.5 ? "most" : "the largest part"} of its attention, ${percent(row[most])}, to ${to}; ` +
-    `${averageText(kinds[head])}, ${special}.`;
+    `${averageText(kinds[head])}, ${special}.${view.isOff ? " This head is switched off." : ""}`;
 }
 
 function hideControl({ tokens }) {
@@ -65,15 +71,17 @@ function hideControl({ tokens }) {
 }
 
 // Every head of the block as a small map, with what it looks at.
-function headChooser({ parts, kinds, head, tokens, name, trace, block }) {
-  const off = new Set((trace.request.off?.heads || []).filter(([number]) => number === block).map(([, number]) => number));
+function headChooser({ parts, kinds, head, tokens, name, headsOff: off }) {
   const heads = kinds.map(({ target }, n) => h("button", {
     type: "button", class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
     "aria-label": `Head ${n + 1}${target ? `, looks at ${TARGET_TEXTS[target]}` : ""}${off.has(n + 1) ? ", switched off" : ""}`,
     onclick: () => { stage.column = null; go(`${name}/head-${n + 1}`); },
   }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
   h("span", {}, h("b", {}, n + 1), off.has(n + 1) ? " off" : target ? ` ${target}` : "")));
-  return h("div", { class: "head-choices", role: "group", "aria-label": "Heads of this block" }, heads);
+  return h("div", {
+    class: "head-choices", role: "group", "aria-label": "Heads of this block",
+    style: `--in-row:${stage.width < 560 ? 6 : kinds.length <= 12 ? kinds.length : 8}`,
+  }, heads);
 }
 
 // The tensors of the head from left to right, and the arithmetic of one cell; both follow a pointer.

@@ -26,8 +26,9 @@ function scoreCard({ parts, head, row, column, tokens, width, scores }) {
 function softmaxCard({ row, column, tokens, scores, probs, shown, trace }) {
   const size = tokens.length;
   const ofRow = Array.from({ length: size }, (_, n) => scores[row * size + n] / (trace.request.temperature || 1));
-  const largest = Math.max(...ofRow);
-  const powers = ofRow.map((score) => Math.exp(score - largest));
+  const isSeen = (n) => probs[row * size + n] > 0;  // padding is not
+  const largest = Math.max(...ofRow.filter((_, n) => isSeen(n)));
+  const powers = ofRow.map((score, n) => (isSeen(n) ? Math.exp(score - largest) : 0));
   const total = powers.reduce((all, power) => all + power, 0);
   const prob = probs[row * size + column];
   const [score, most] = [decimal(ofRow[column]), bracketed(decimal(largest))];
@@ -66,14 +67,14 @@ function softmaxBars({ ofRow, probs, row, column, tokens, shown }) {
 const anchorOf = (part) => (part < 0.15 ? "start" : part > 0.85 ? "end" : "middle");
 
 // The values, weighted by the shares and added up; for one dimension with its largest terms.
-function contextCard({ parts, head, row, column, tokens, probs }) {
+function contextCard({ parts, head, row, column, tokens, probs, isOff }) {
   const context = headVector(parts.context, row, head);
   const terms = h("div", {});
   const strips = heatRows([
     { name: `v ${tokens[column].text}`, values: headVector(parts.value, column, head) },
     { sign: "Σ", name: "context", values: context },
   ], { memory: "headDimension", key: "context", onPick: (n) => {
-    terms.replaceChildren(contextTerms({ parts, head, row, column, tokens, probs }, n, context[n]));
+    terms.replaceChildren(isOff ? "This head is switched off: its context is set to 0." : contextTerms({ parts, head, row, column, tokens, probs }, n, context[n]));
   } });
   return stageCard("3 Context: values, mixed by their shares", strips, terms);
 }

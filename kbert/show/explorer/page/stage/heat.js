@@ -66,6 +66,19 @@ function heatRows(rows, { onPick, title = "Dimension", memory = "dimension", key
   return group;
 }
 
+// Vectors by name and their sum, with the sum of one dimension written out.
+function sumCard(title, parts, sumName, sum) {
+  const names = Object.keys(parts);
+  const arithmetic = h("p", { class: "arithmetic", role: "status" });
+  const rows = names.map((name, n) => ({ sign: n ? "+" : "", name, values: parts[name] }));
+  return stageCard(title, heatRows([...rows, { sign: "=", name: sumName, values: sum }], { onPick: (index) => {
+    const terms = names.map((name) => parts[name][index]);
+    const digits = digitsThatAddUp(terms, sum[index]);
+    const text = terms.map((term, n) => (n ? bracketed(decimal(term, digits)) : decimal(term, digits))).join(" + ");
+    arithmetic.replaceChildren(h("span", { class: "dim" }, `Dimension ${index + 1}: `), mathOf(`${text} = ${decimal(sum[index], digits)}`));
+  } }), arithmetic);
+}
+
 // Tells where a pointer is, from 0 to 1, in the elements of a selector.
 function followPointer(group, selector, tell) {
   const follow = (event) => {

@@ -24,10 +24,7 @@ function drawNorm(scene) {
     sees: seeNorm(view),
     body: [h("div", { class: "stage-cards" }, stageCard("How the numbers are distributed", normPlot(view)),
       stageCard("What γ and β do to each dimension", gainPlot(view))), normRows(view), isVector ? vectorCard(scene) : null],
-    table: () => ({
-      columns: ["dimension", "before", "normalized", "after"],
-      rows: Array.from(before, (value, n) => [String(n + 1), decimal(value), decimal(view.normal[n]), decimal(after[n])]),
-    }),
+    table: vectorTable({ before, normalized: view.normal, after }),
   };
 }
 

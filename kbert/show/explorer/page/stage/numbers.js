@@ -93,6 +93,12 @@ function digitsThatAddUp(terms, total) {
   return 3;
 }
 
+// Vectors by name as a table with a row per dimension.
+const vectorTable = (vectors) => () => ({
+  columns: ["dimension", ...Object.keys(vectors)],
+  rows: Array.from(Object.values(vectors)[0], (_, n) => [String(n + 1), ...Object.values(vectors).map((vector) => decimal(vector[n]))]),
+});
+
 const quoted = (token) => `“${token.text}”`;
 
 const plural = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;

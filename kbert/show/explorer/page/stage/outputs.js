@@ -11,9 +11,9 @@ function drawWords(scene) {
   return {
     kind: "mlm",
     title: `Which token stands at position ${chosen.position + 1}?`,
-    formula: "p = softmax(LayerNorm(GELU(h W + b)) E^T + c)",
-    spoken: "the softmax of the transformed hidden state times the token embeddings transposed, plus a bias per token",
-    source: "Devlin et al. 2019, section 3.1, task 1; appendix A.1",
+    formula: "p = softmax(f(h) E^T + c)",
+    spoken: "p is the softmax of f of h times E transposed plus c",
+    source: "f is a dense layer, the activation and LayerNorm; E has all token vectors. Devlin et al. 2019, section 3.1, task 1",
     sees: `The model reads ${quoted(tokens[chosen.position])} and finds “${first.token}” most likely, with ${percent(first.prob)}` +
       `${second ? `; its logit is ${decimal(margin)} above that of “${second.token}”` : ""}.`,
     body: [h("div", { class: "stage-cards" },
@@ -66,8 +66,8 @@ function drawNextSentence({ trace }) {
   return {
     kind: "head",
     title: "Does the second sentence follow the first?",
-    formula: "p = softmax(tanh(h_{CLS} W + b) W_{NSP} + b_{NSP})",
-    spoken: "the softmax of two logits, computed from the pooled vector of CLS",
+    formula: "p = softmax(tanh(h_{CLS} W + b) V + c)",
+    spoken: "p is the softmax of two logits, computed from the pooled vector of CLS",
     source: "Devlin et al. 2019, section 3.1, task 2; appendix A.1",
     sees: `The model gives ${percent(isNext)} to “it follows” and ${percent(1 - isNext)} to “it does not”` +
       `${trace.request.pair ? "." : ". There is no second sentence: type one to make this a question."}`,

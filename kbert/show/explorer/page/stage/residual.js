@@ -18,13 +18,10 @@ function drawResidual(scene) {
     spoken: isOff ? "y is the sublayer of x" : "y is x plus the sublayer of x",
     source: "Vaswani et al. 2017, section 3.1; He et al. 2016, equation 1",
     sees: seeResidual(view),
-    body: [residualRows(view), h("div", { class: "stage-cards" },
+    body: [sumCard("Number by number", isOff ? { [view.noun]: sublayer } : { input, [view.noun]: sublayer }, "output", output), h("div", { class: "stage-cards" },
       stageCard("The same as arrows, lengths and angles to scale", vectorTriangle(view)),
       stageCard("By how much each token turns", turnBars({ ...view, inputName })))],
-    table: () => ({
-      columns: ["dimension", "input", view.noun, "sum"],
-      rows: Array.from(output, (value, n) => [String(n + 1), decimal(input[n]), decimal(sublayer[n]), decimal(value)]),
-    }),
+    table: vectorTable({ input, [view.noun]: sublayer, output }),
   };
 }
 
@@ -35,20 +32,6 @@ function seeResidual({ input, sublayer, output, tokens, token, noun, isOff }) {
   if (isOff) return `The residual connection is switched off: of ${quoted(tokens[token])} only the sublayer’s output goes on, at ${degrees(turned)} from its input.`;
   return `The sublayer adds a vector of length ${decimal(lengthOf(sublayer))} to one of length ${decimal(lengthOf(input))}: ` +
     `${quoted(tokens[token])} turns by ${degrees(turned)}, and its length becomes ${decimal(lengthOf(output))}.`;
-}
-
-function residualRows({ input, sublayer, output, noun, isOff }) {
-  const arithmetic = h("p", { class: "arithmetic", role: "status" });
-  const rows = heatRows([{ name: isOff ? "input (off)" : "input", values: input }, { sign: isOff ? "" : "+", name: noun, values: sublayer }, { sign: "=", name: "output", values: output }], {
-    onPick: (n) => {
-      const terms = isOff ? [sublayer[n]] : [input[n], sublayer[n]];
-      const digits = digitsThatAddUp(terms, output[n]);
-      const [first, ...others] = terms.map((term) => decimal(term, digits));
-      arithmetic.replaceChildren(h("span", { class: "dim" }, `Dimension ${n + 1}: `),
-        mathOf(`${[first, ...others.map(bracketed)].join(" + ")} = ${decimal(output[n], digits)}`));
-    },
-  });
-  return stageCard("Number by number", rows, arithmetic);
 }
 
 // Input, sublayer and sum lie in one plane, which is drawn with the input to the right.

@@ -7,70 +7,45 @@ const dropoutInput = (layer) => ({ "Embedding-Dropout": "Embedding-Position", "C
 function drawTensor(scene) {
   const { trace, layer, token, tokens, config } = scene;
   const isDropout = layer.endsWith("-Dropout");
-  const last = `Encoder-${config.L}-FeedForward-Norm`;
-  const name = isDropout && !trace.tensors.has(layer) ? dropoutInput(layer) : layer;
-  const found = trace.tensors.get(name) ||
-    (layer === "TokenClassifier-Dropout" ? trace.tensors.get(last) : null);
-  if (!found) return drawNothing(layer);
-  const perToken = found.shape.length > 1 && found.shape[0] === tokens.length;
+  const name = layer === "TokenClassifier-Dropout" ? `Encoder-${config.L}-FeedForward-Norm` : isDropout ? dropoutInput(layer) : layer;
+  const tensor = trace.tensors.get(name);
+  if (!tensor) return drawNothing(layer);
+  const perToken = tensor.shape.length > 1 && tensor.shape[0] === tokens.length;
+  const values = perToken ? vectorOf(trace, name, token) : tensor.data;
+  const { mean, deviation } = meanAndDeviation(values);
+  const whose = perToken ? `The ${grouped(values.length)} numbers of ${quoted(tokens[token])}` : `These ${grouped(values.length)} numbers`;
   return {
     kind: isDropout ? "joint" : "other",
     title: isDropout ? "Dropout does nothing here" : `The output of ${layer}`,
     formula: isDropout ? "y = x" : null,
     source: isDropout ? "Devlin et al. 2019, appendix A.2: dropout of 0.1, in training only" : null,
-    sees: (isDropout ? "In training it sets random values to 0. When the model is used, its output is its input, unchanged. " : "") +
-      seeTensor(scene, found, perToken),
+    sees: `${isDropout ? "In training it sets random values to 0; when the model is used, its output is its input. " : ""}` +
+      `${whose} have the mean ${decimal(mean, 3)} and the standard deviation ${decimal(deviation)}.`,
     withoutToken: !perToken,
-    body: [tensorMap(scene, found, perToken)],
-    table: () => tensorTable(scene, found, perToken),
+    body: [stageCard("The whole tensor", ...(perToken ? tensorMap(scene, tensor, values) : [heatRows([{ name: "value", values }], {})]))],
+    table: vectorTable({ [perToken ? tokens[token].text : "value"]: values }),
   };
 }
 
 const drawNothing = (layer) => ({
-  kind: "other", title: layer, sees: "This layer has no numbers in this page: it only passes on what it reads.",
-  withoutToken: true, body: [],
+  kind: "other", title: layer, sees: "This layer has no numbers of its own here: it passes on what it reads.", withoutToken: true, body: [],
 });
 
-function seeTensor({ tokens, token }, tensor, perToken) {
-  const width = tensor.data.length / (perToken ? tokens.length : 1);
-  const values = perToken ? tensor.data.subarray(token * width, (token + 1) * width) : tensor.data;
-  const { mean, deviation } = meanAndDeviation(values);
-  const whose = perToken ? `The ${grouped(width)} numbers of ${quoted(tokens[token])}` : `These ${grouped(width)} numbers`;
-  return `${whose} have the mean ${decimal(mean)} and the standard deviation ${decimal(deviation)}.`;
-}
-
-function tensorMap({ tokens, token }, tensor, perToken) {
-  const width = tensor.data.length / (perToken ? tokens.length : 1);
-  if (!perToken) return heatRows([{ name: "value", values: tensor.data }], {});
-  const limit = quantile([tensor.data], 0.98);
-  const values = vectorSlice(tensor, token, width);
+// All tokens' rows, and the chosen token's row with its slider; a pointer moves along both.
+function tensorMap({ tokens, token }, { data }, values) {
+  const width = values.length;
   const readout = h("p", { class: "map-readout dim", role: "status" }, "Point at a cell to read its value.");
-  let map = null;
-  const row = heatRows([{ name: tokens[token].text, values }], { onPick: (n) => {
-    if (map) markMap(map, token, n);
-  } });
-  const slider = row.querySelector("input");
-  map = heatMap({
-    name: "All tokens", under: `${tokens.length} rows, ${grouped(width)} columns`, values: tensor.data, rows: tokens, columns: width,
-    limit, cell: Math.max(4, Math.min(20, Math.floor(480 / tokens.length))),
+  const map = heatMap({
+    name: "All tokens", under: `${tokens.length} rows, ${grouped(width)} columns`, values: data, rows: tokens, columns: width,
+    cell: Math.max(4, Math.min(20, Math.floor(480 / tokens.length))),
     onPick: (at, column, event) => {
-      readout.textContent = `${tokens[at].text}, dimension ${column + 1}: ${decimal(tensor.data[at * width + column])}`;
+      readout.textContent = `${tokens[at].text}, dimension ${column + 1}: ${decimal(data[at * width + column])}`;
       markMap(map, at, column);
       if (event.type === "pointerdown" && at !== token) chooseToken(at);
-      else if (at === token) { slider.value = column + 1; slider.dispatchEvent(new Event("input")); }
     },
   });
-  markMap(map, token, Number(slider.value) - 1);
-  return stageCard("The whole tensor", map, readout, h("div", { class: "stage-gap" }, row));
-}
-
-const vectorSlice = (tensor, token, width) => tensor.data.subarray(token * width, (token + 1) * width);
-
-function tensorTable({ tokens, token }, tensor, perToken) {
-  const width = tensor.data.length / (perToken ? tokens.length : 1);
-  const values = perToken ? vectorSlice(tensor, token, width) : tensor.data;
-  return { columns: ["dimension", perToken ? tokens[token].text : "value"],
-    rows: Array.from(values, (value, n) => [String(n + 1), decimal(value)]) };
+  const row = heatRows([{ name: tokens[token].text, values }], { onPick: (n) => markMap(map, token, n) });
+  return [map, readout, h("div", { class: "stage-gap" }, row)];
 }
 
 // The inputs have no tensor of their own: they are the tokens' ids and segments.
