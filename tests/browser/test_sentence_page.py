@@ -101,7 +101,7 @@ HOLD_CLOCK = """() => {
   performance.now = () => wave.at;
   window.requestAnimationFrame = (act) => frame(() => { wave.act = act; });
 }"""
-OTHER_TEXT = "A river was not near every road"
+OTHER_TEXT = "A river was not near extraordinary"  # a longer token: the figure is resized
 IS_OTHER = "document.querySelector('[data-token=\"2\"]').innerText === 'river'"
 
 
