@@ -10,10 +10,21 @@ function openEngine(live, bytes) {
 
 function computeTrace(model, request) {
   const start = performance.now();
-  const { tokens, truncated } = model.tokenizer.encode(request.text, request.pair);
+  const { tokens, truncated } = tokenize(model, request);
   const tensors = computeTensors(model.bert, tokens, request);
   const outputs = computeOutputs(model, tokens, tensors, request);
   return { request, milliseconds: performance.now() - start, tokens, truncated, tensors, outputs };
+}
+
+// A sentence model's prompt comes before the text; a token's place is that in the text alone.
+function tokenize({ live: { pooling }, tokenizer }, { text, pair }) {
+  const { prompt = "", lowercase = false } = pooling || {};
+  const whole = prompt + text;
+  const { tokens, truncated } = tokenizer.encode(lowercase ? whole.toLowerCase() : whole, pair);
+  if (!prompt) return { tokens, truncated };
+  const place = (offset) => Math.max(0, offset - prompt.length);
+  const moved = tokens.map((token) => (token.segment ? token : { ...token, start: place(token.start), end: place(token.end) }));
+  return { tokens: moved, truncated };
 }
 
 // In a worker: the first message opens the model, each other one is a request.
