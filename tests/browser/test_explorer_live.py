@@ -1,4 +1,4 @@
-"""The explorer's engine in a browser: in a worker or in the page, with weights inside or beside it."""
+"""The engine in a browser: in a worker or in the page, with weights inside or beside it."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,20 @@ RUN = """async (text) => {
   const model = await self.openLive();
   const trace = await model.run({ text, pair: null });
   const last = trace.tensors.get("Encoder-3-FeedForward-Norm");
-  return { state: [...last.data], shape: last.shape, canType: model.canType, workers: self.workers };
+  return { state: [...last.data], shape: last.shape, workers: self.workers, isFast: model.isFast };
 }"""
 # What the page's scripts keep to themselves, and how many workers they start.
 HOOK = """
 self.openLive = () => openModel(DATA.live);
 self.workers = 0;
+const { Worker: Started } = self;
+self.Worker = class extends Started {
+  constructor(...options) {
+    super(...options);
+    self.workers += 1;
+  }
+};
 """
-COUNT = "const { Worker: Started } = self; self.Worker = class extends Started { constructor(...rest) { super(...rest); self.workers += 1; } };"
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +50,21 @@ def write_hooked(path, policy: str = ""):
     """Make a page's model reachable, and give the page a policy."""
     start, end = path.read_text(encoding="utf-8").rsplit("\n})();\n</script>", 1)
     head = start.replace("<head>", f"<head>{policy}", 1)
-    path.write_text(f"{head}\n{HOOK}{COUNT}\n}})();\n</script>{end}", encoding="utf-8")
+    path.write_text(f"{head}\n{HOOK}\n}})();\n</script>{end}", encoding="utf-8")
     return path
 
 
 @pytest.mark.parametrize(
-    ("policy", "workers"),
-    [("", 1), (POLICY.format(worker="blob:"), 1)],
+    ("policy", "is_fast"),
+    [("", True), (POLICY.format(worker="blob:"), False)],
     ids=["free", "no-webassembly"],
 )
-def test_a_page_computes_in_a_worker(open_page, checkpoint, expected, tmp_path, policy, workers):
+def test_a_page_computes_in_a_worker(open_page, checkpoint, expected, tmp_path, policy, is_fast):
     path = kbert.explore(checkpoint, tmp_path / "page.html", weights="float32").path
     found = open_page(write_hooked(path, policy)).evaluate(RUN, TEXT)
     state = np.array(found["state"]).reshape(found["shape"])
     np.testing.assert_allclose(state, expected, atol=1e-5)
-    assert found["canType"] and found["workers"] == workers
+    assert found["workers"] == 1 and found["isFast"] == is_fast
 
 
 def test_a_page_without_workers_computes_itself(browser, checkpoint, expected, tmp_path):

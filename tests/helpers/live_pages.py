@@ -10,29 +10,8 @@ from kbert.graph.config import BertConfig
 from kbert.heads import HEADS
 from kbert.show.explorer import writing
 
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "mat",
-    "dog",
-    "a",
-    "river",
-    "bank",
-    "it",
-    "was",
-    "tired",
-    ",",
-    ".",
-    "!",
-    "?",
-    "##s",
-    "##ing",
-    "film",
-    "fine",
-    "walk",
-]
+WORDS = "the cat sat on mat dog a river bank it was tired , . ! ? ##s ##ing film fine walk"
+WORDS = tuple(WORDS.split(" "))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS),
@@ -71,7 +50,10 @@ function run(request) {
   return JSON.stringify({ ...trace, tensors: [...trace.tensors.keys()] },
     (_, value) => (value instanceof Float32Array ? [...value] : value));
 }
-const tensor = (name) => JSON.stringify({ shape: trace.tensors.get(name).shape, data: [...trace.tensors.get(name).data] });
+function tensor(name) {
+  const { shape, data } = trace.tensors.get(name);
+  return JSON.stringify({ shape, data: [...data] });
+}
 """
 
 

@@ -113,12 +113,9 @@ def test_own_special_tokens_and_added_tokens_are_found(context):
         {"content": "<mask>", "lstrip": True, "special": True},
         {"content": "CAPS", "normalized": True},
     )
+    letters = "abcdefghijklmnopqrstuvwxyz<>/."
     tokenizer = kbert.Tokenizer.from_vocab(
-        [
-            *names.values(),
-            *"abcdefghijklmnopqrstuvwxyz<>/.",
-            *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
-        ],
+        [*names.values(), *letters, *(f"##{letter}" for letter in letters)],
         lowercase=True,
         special_tokens=names,
         added=added,

@@ -5,7 +5,7 @@ function openEngine(live, bytes) {
   const weights = makeWeights(live.weights, bytes);
   const bert = makeBert(live.config, weights, products);
   const model = { live, bert, tokenizer: makeTokenizer(live.tokenizer), heads: prepareHeads(bert, live) };
-  return { run: (request) => computeTrace(model, request) };
+  return { isFast: products.isFast, run: (request) => computeTrace(model, request) };
 }
 
 function computeTrace(model, request) {
@@ -35,7 +35,7 @@ function serveRequests(scope) {
       if (live) engine = openEngine(live, bytes);
       const trace = request ? engine.run(request) : null;
       const buffers = trace ? [...trace.tensors.values()].map(({ data }) => data.buffer) : [];
-      scope.postMessage({ number, trace }, [...new Set(buffers)]);
+      scope.postMessage({ number, trace, isFast: engine?.isFast }, [...new Set(buffers)]);
     } catch (error) {
       scope.postMessage({ number, problem: error.message });
     }
