@@ -220,7 +220,7 @@ def explore(
             if find_source(name) is ParameterSource.COMMANDLINE:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
-        _start_for(source, computes=serve or bool(sentences))
+        start_quietly(source)
     elif serve or sentences or weights or beside:
         flags = {"--serve": serve, "--sentence": sentences, "--weights": weights}
         given = next((flag for flag, value in flags.items() if value), "--beside")
@@ -247,14 +247,6 @@ def explore(
     if beside:
         file = output.with_name(f"{output.stem}.weights.js")
         say(f"wrote {file} ({file.stat().st_size:,} bytes): keep it beside the page")
-
-
-def _start_for(source: str, computes: bool) -> None:
-    """Start what reads a checkpoint, and Keras where sentences are computed."""
-    start_quietly(source)
-    if computes:
-        with starting_keras():
-            from kbert.model import builder  # noqa: F401
 
 
 def _split_pair(sentence: str) -> str | tuple[str, str]:

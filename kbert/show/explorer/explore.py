@@ -1,6 +1,5 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
-import contextlib
 import html
 import os
 from collections.abc import Sequence
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.checkpoints.bert import Bert
+    from kbert.show.explorer.live.live_part import LivePart
     from kbert.show.explorer.live.packing import PackedWeights
     from kbert.show.explorer.live.tracing import Tracer
     from kbert.show.explorer.live.weight_options import WeightOptions
+    from kbert.show.explorer.weights import MakeLive
 
 ENDINGS = (".html", ".htm")
 _NOTE = (
@@ -111,8 +112,9 @@ def explore(
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}
-    live: tuple[dict, PackedWeights | None] | None = None
+    live: LivePart | None = None
     options = _choose_weights(source, path, weights, beside)
+    make_live = _choose_live(options, sentences)
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -123,18 +125,19 @@ def explore(
         from kbert.show.explorer.weights import read_bert, read_checkpoint, read_model
 
         if isinstance(source, (str, os.PathLike)):
-            spec, facts, live = read_checkpoint(source, options)
+            spec, facts, live = read_checkpoint(source, make_live)
             name = Path(source).name
         elif hasattr(source, "tokenizer"):
-            spec, facts, live = read_bert(source, options)
+            spec, facts, live = read_bert(source, make_live)
             name = facts["name"]
         else:
             spec, facts = read_model(source)
             name = facts["name"]
-    if live is not None and sentences is not None:
-        live[0]["sentences"] = _list_examples(sentences)
-    elif live is None and (sentences is not None or path is None):
-        live = _record(source, spec, sentences)
+    if sentences is not None and live is None:
+        raise ValueError(
+            "sentences need a checkpoint or a kbert.Bert, with its tokenizer, got "
+            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
+        )
     name = title or name
     if spec is None:
         title = f"{name}: not a graph of kbert's"
@@ -200,16 +203,18 @@ def explore_served(
 
     `kbert.show.explorer.live.serving` is the server; errors are as in `explore`.
     """
-    from kbert.checkpoints.bert import load
-    from kbert.show.explorer.live.recording import SENTENCES, describe_served
-    from kbert.show.explorer.live.tracing import Tracer
-    from kbert.show.explorer.weights import read_checkpoint
+    from kbert.show.explorer.live import recording, tracing
+    from kbert.show.explorer.weights import open_model, read_checkpoint
 
-    tracer = Tracer(load(source))
-    live = describe_served(tracer.bert, sentences or SENTENCES)
+    model = open_model(source)
+    examples = sentences or recording.SENTENCES
+    for number, sentence in enumerate(sentences):
+        tracing.check_sentence(model, recording.make_request(sentence, number))
+    live = recording.describe_served(model, examples)
     spec, facts, _ = read_checkpoint(source)
     assert spec is not None
-    return _explore_spec(spec, 1, Path(source).name, facts, (live, None)), tracer
+    page = _explore_spec(spec, 1, Path(source).name, facts, (live, None))
+    return page, tracing.Tracer(model)
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -251,7 +256,7 @@ def _explore_spec(
     batch_size: int,
     name: str,
     facts: dict,
-    live: "tuple[dict, PackedWeights | None] | None",
+    live: "LivePart | None",
 ) -> Explorer:
     kinds = graphs(spec)
     total = account(
@@ -279,50 +284,18 @@ def _explore_spec(
     return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
 
 
-def _record(
-    source: Any, spec: GraphSpec | None, sentences: Sequence[str | Sequence[str]] | None
-) -> tuple[dict, None] | None:
-    """Return the live part with recordings; None: no sentences are given, and none is possible.
+def _choose_live(
+    options: "WeightOptions | None", sentences: Sequence[str | Sequence[str]] | None
+) -> "MakeLive":
+    """Return what makes the live part of a page, by what a user asked for."""
+    checked = None if sentences is None else _check_sentences(sentences)
 
-    Without `sentences` a notebook shows the page: it has one recording, if the model can.
-    """
-    bert = _find_bert(source)
-    if bert is None or spec is None:
-        if sentences is None:
-            return None
-        raise ValueError(
-            "sentences need a checkpoint or a kbert.Bert, got "
-            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
-        )
-    from kbert.show.explorer.live import recording
+    def make_live(model):
+        from kbert.show.explorer.live.live_part import make_live_part
 
-    if sentences is not None:
-        return recording.record_model(bert, _check_sentences(sentences)), None
-    if bert.tokenizer is None:
-        return None
-    with contextlib.suppress(ValueError):  # such as fewer positions than the sentence has tokens
-        most = recording.MOST_FRAME_BYTES
-        return recording.record_model(bert, recording.SENTENCES, most), None
-    return None
+        return make_live_part(model, options, checked)
 
-
-def _find_bert(source: Any) -> "Bert | None":
-    """Return the `Bert` that a source is, or that is in a checkpoint; None: it is neither."""
-    if isinstance(source, (GraphSpec, BertConfig)):
-        return None
-    if isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
-        return None
-    from kbert.checkpoints.bert import Bert, load
-
-    if isinstance(source, (str, os.PathLike)):
-        return load(source)
-    return source if isinstance(source, Bert) else None
-
-
-def _list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
-    from kbert.show.explorer.live import recording
-
-    return recording.list_examples(_check_sentences(sentences))
+    return make_live
 
 
 def _check_sentences(sentences: Any) -> list:

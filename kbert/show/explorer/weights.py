@@ -1,5 +1,6 @@
 """Weights that a page shows, a checkpoint's or a model's; models that kbert did not build."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,10 @@ from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
-from kbert.show.explorer.live.contents import LiveModel, model_of_bert, pack_model, to_rows
-from kbert.show.explorer.live.packing import PackedWeights
-from kbert.show.explorer.live.weight_options import WeightOptions
+from kbert.show.explorer.live.contents import LiveModel, model_of_bert, to_rows
+from kbert.show.explorer.live.live_part import LivePart
 
+MakeLive = Callable[[LiveModel], LivePart | None]
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
@@ -26,11 +27,11 @@ _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
 def read_checkpoint(
-    source: str | os.PathLike, options: WeightOptions | None = None
-) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
-    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable".
+    source: str | os.PathLike, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
+    """Return a checkpoint's graph, statistics of its tensors by "layer/variable", its live part.
 
-    With options for the weights, the live part of its page comes third; None: it has none.
+    `make_live` makes the last of these of its model while its files are open; None: there is none.
     """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
@@ -46,17 +47,22 @@ def read_checkpoint(
             "tensors": _describe_all(readers),
             "missing": [*missing, *fit.nameless],
         }
-        live = pack_if_possible(_find_live_model(checkpoint, fit), options) if options else None
+        live = None if make_live is None else make_live(_read_live_model(checkpoint, fit))
     return checkpoint.spec, facts, live
 
 
-def pack_if_possible(model: LiveModel, options: WeightOptions) -> tuple[dict, PackedWeights] | None:
-    """Return the live part of a model's page; None, with one line that says why: it has none."""
-    precision = options.choose_precision(model.parameters, model.problem)
-    return None if precision is None else pack_model(model, precision)
+def open_model(source: str | os.PathLike) -> LiveModel:
+    """Return a checkpoint's model with its weights in memory, for the server of its page."""
+    with formats.open_checkpoint(source) as checkpoint:
+        fit = fitting.fit(checkpoint, checkpoint.spec)
+        fit.check(checkpoint.source)
+        model = _read_live_model(checkpoint, fit)
+        arrays = {name: read() for name, read in model.readers.items()}
+    readers = {name: (lambda array=array: array) for name, array in arrays.items()}
+    return dataclasses.replace(model, readers=readers)
 
 
-def _find_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
+def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
     tokenizer = None
     if checkpoint.vocabulary is not None:
         tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
@@ -75,10 +81,10 @@ def _find_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
 
 
 def read_bert(
-    bert: Bert, options: WeightOptions | None
-) -> tuple[GraphSpec | None, dict, tuple[dict, PackedWeights] | None]:
+    bert: Bert, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
     """Return what `read_checkpoint` does, of a loaded or built model."""
-    live = pack_if_possible(model_of_bert(bert), options) if options else None
+    live = None if make_live is None else make_live(model_of_bert(bert))
     return *read_model(bert), live
 
 

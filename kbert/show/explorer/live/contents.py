@@ -16,7 +16,7 @@ from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer.live.packing import PackedWeights, pack_weights
+from kbert.show.explorer.live.packing import PackedWeights, pack_weights, unpack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
 from kbert.show.explorer.live.weight_options import check_size
 
@@ -86,6 +86,21 @@ def _to_numpy(variable) -> np.ndarray:
     return keras.ops.convert_to_numpy(variable).astype("float32", copy=False)
 
 
+def require_tokenizer(model: LiveModel) -> Tokenizer:
+    """Return the tokenizer of a model; raise a ValueError if there is none, or none that fits."""
+    if model.tokenizer is None:
+        raise ValueError(
+            "a sentence needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
+            "into its folder"
+        )
+    if model.tokenizer.pad_id != model.spec.config.pad_token_id:
+        raise ValueError(
+            "a sentence needs a model with the tokenizer's pad_token_id, "
+            f"{model.tokenizer.pad_id}, got {model.spec.config.pad_token_id}"
+        )
+    return model.tokenizer
+
+
 def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
     """Return the page's data of a model, DATA.live, and its weights in a precision."""
     packed = pack_weights(_read_tensors(model), precision)
@@ -96,9 +111,20 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
         "tokenizer": tokenizer,
         "place": "inside",
         "precision": precision,
+        "difference": _measure_difference(model, packed, precision),
         "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
     }
     return data, packed
+
+
+def _measure_difference(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
+    """Return how far the packed weights are from the model's, see `difference.py`."""
+    from kbert.show.explorer.live.difference import NO_DIFFERENCE, measure_difference
+
+    if precision == "float32":
+        return NO_DIFFERENCE
+    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
+    return measure_difference(model, before, unpack_weights(packed))
 
 
 def describe_model(model: LiveModel) -> dict:
@@ -115,7 +141,7 @@ def describe_model(model: LiveModel) -> dict:
             "padId": config.pad_token_id,
         },
         "head": model.spec.head,
-        "labels": _name_labels(model),
+        "labels": name_labels(model),
         "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
         "pooling": _describe_pooling(model),
         "difference": None,
@@ -142,19 +168,18 @@ def _read_tensors(model: LiveModel) -> Iterator[tuple[str, np.ndarray]]:
             yield f"Sentence-Dense-{number}/bias", layer.bias
 
 
-def _name_labels(model: LiveModel) -> list[str]:
+def name_labels(model: LiveModel) -> list[str]:
+    """Return the names of the outputs of a head that has labels."""
     if not model.spec.has_labels:
         return []
-    return list(model.labels or map(str, range(model.spec.num_labels)))
+    return list(model.labels or [f"LABEL_{n}" for n in range(model.spec.num_labels)])
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:
-    """Return the settings of the sentence embedding; the mean for an encoder that says nothing."""
-    settings = model.sentence
+    """Return the settings of the sentence embedding."""
+    settings = choose_settings(model)
     if settings is None:
-        if model.spec.head != "encoder":
-            return None
-        settings = SentenceSettings("mean", True)
+        return None
     values = dataclasses.asdict(dataclasses.replace(settings, dense=()))
     return {
         "poolings": list(settings.poolings),
@@ -174,6 +199,12 @@ def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
     if settings.include_prompt or not prompt or model.tokenizer is None:
         return 0
     return len(model.tokenizer.encode(prompt)) - 1
+
+
+def choose_settings(model: LiveModel) -> SentenceSettings | None:
+    """Return how a sentence vector is pooled; the mean for an encoder that says nothing."""
+    is_encoder = model.spec.head == "encoder"
+    return model.sentence or (SentenceSettings("mean", True) if is_encoder else None)
 
 
 def max_length(model: LiveModel) -> int:

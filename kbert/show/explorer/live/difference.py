@@ -8,12 +8,18 @@ from importlib.resources import files
 
 import numpy as np
 
-from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings
-from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.checkpoints.sentence_settings import DEFAULT
 from kbert.graph import names
-from kbert.graph.spec import GraphSpec
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    choose_settings,
+    max_length,
+    require_tokenizer,
+)
 from kbert.show.explorer.live.forward import Arrays, compute_tensors
 from kbert.show.explorer.live.outputs import pool
+
+NO_DIFFERENCE = {"hidden": 0.0, "attention": 0.0, "cosine": 1.0, "texts": 0}  # of float32
 
 
 def read_texts() -> list[str]:
@@ -21,20 +27,8 @@ def read_texts() -> list[str]:
     return (files(__package__) / "difference.txt").read_text(encoding="utf-8").splitlines()
 
 
-def measure_difference(
-    spec: GraphSpec,
-    tokenizer: Tokenizer,
-    before: Arrays,
-    after: Arrays,
-    settings: SentenceSettings | None = None,
-) -> dict:
-    """Return how far a graph with the weights `after` is from the same one with those `before`.
-
-    Args:
-        spec: the graph.
-        tokenizer: its tokenizer.
-        before, after: weights by "layer/variable", float32.
-        settings: how the sentence vector is pooled; None: the mean.
+def measure_difference(model: LiveModel, before: Arrays, after: Arrays) -> dict:
+    """Return how far a model with the weights `after` is from itself with those `before`.
 
     Returns:
         `hidden` and `attention`, the largest difference of a number in a hidden state and of an
@@ -43,32 +37,31 @@ def measure_difference(
     """
     texts = read_texts()
     differences = []
-    for encoding in tokenizer.encode_batch(texts, max_length=spec.config.positions):
+    for encoding in require_tokenizer(model).encode_batch(texts, max_length=max_length(model)):
         pair = [
-            compute_tensors(spec, arrays, encoding.ids, encoding.segment_ids)
+            compute_tensors(model.spec, arrays, encoding.ids, encoding.segment_ids)
             for arrays in (before, after)
         ]
-        differences.append(compare_tensors(spec, *pair, settings or DEFAULT))
+        differences.append(compare_tensors(model, *pair))
     hidden, attention, cosine = zip(*differences, strict=True)
     return {
         "hidden": max(hidden),
         "attention": max(attention),
-        "cosine": min(cosine),
+        "cosine": min(1.0, *cosine),
         "texts": len(texts),
     }
 
 
-def compare_tensors(
-    spec: GraphSpec, before: dict, after: dict, settings: SentenceSettings
-) -> tuple[float, float, float]:
+def compare_tensors(model: LiveModel, before: dict, after: dict) -> tuple[float, float, float]:
     """Return the largest differences of hidden states and attention, and the vectors' cosine."""
-    blocks = range(1, spec.config.num_hidden_layers + 1)
+    blocks = range(1, model.spec.config.num_hidden_layers + 1)
     states = [names.encoder_output(block) for block in (0, *blocks)]
     probs = [f"{names.encoder(block, names.ATTENTION)}/probs" for block in blocks]
     hidden, attention = (
         max(float(np.abs(after[name] - before[name]).max()) for name in group)
         for group in (states, probs)
     )
+    settings = choose_settings(model) or DEFAULT
     vectors = [
         pool(settings, tensors[states[-1]], tensors.get(names.POOLER)).astype("float64")
         for tensors in (before, after)

@@ -1,23 +1,25 @@
 """The forward pass of one sequence in NumPy that keeps every tensor by its name.
 
 A model of Keras computes attention as one operation, fused on some backends, and no head or
-residual of it can be switched off. So the formulas stand here once more, in float32, on the arrays
-of the model's weights; tests compare each tensor with Keras's and transformers'.
+residual of it can be switched off. So the formulas stand here once more, in float32, as the page's
+scripts have them (`page/live/forward.js`); tests compare them with Keras and transformers. Nothing
+here starts Keras.
 
 Names are those of the layers, and parts of them behind a slash. Dimensions at line end: S tokens,
 H hidden size, A heads, D = H/A, F feed-forward size, T vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from kbert.graph import names
-from kbert.graph.config import BertConfig
+from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.show.explorer.live.activations import activate, softmax
 
-Arrays = Mapping[str, np.ndarray]  # weights by "layer/variable", as the explorer names them
+Arrays = Mapping[str, np.ndarray]  # weights by "layer/variable"; matrices are (outputs, inputs)
 
 
 @dataclass(frozen=True)
@@ -42,41 +44,16 @@ class Changes:
 NO_CHANGES = Changes()
 
 
-def read_arrays(model) -> dict[str, np.ndarray]:
-    """Return the weights of a built model in float32, by "layer/variable"."""
-    import keras
-
-    return {
-        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": np.asarray(
-            keras.ops.convert_to_numpy(weight)
-        ).astype("float32", copy=False)
-        for layer in model.layers
-        for weight in layer.weights
-    }
-
-
-def find_activation(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return an activation of kbert's or Keras's as a function of float32 arrays."""
-    import keras
-
-    from kbert.graph.config import ACTIVATIONS
-    from kbert.ops.activations import activation
-
-    function = activation(name) if name in ACTIVATIONS else keras.activations.get(name)
-    return lambda x: keras.ops.convert_to_numpy(function(keras.ops.convert_to_tensor(x)))
-
-
 def compute_tensors(
     spec: GraphSpec, arrays: Arrays, ids, segment_ids, changes: Changes = NO_CHANGES
 ) -> dict[str, np.ndarray]:
     """Return every tensor of one sequence, from the embeddings to the head's hidden layers."""
     tensors = _embed(spec.config, arrays, np.asarray(ids), np.asarray(segment_ids), changes)
-    activation = find_activation(spec.config.hidden_act)
     x = tensors[names.EMBEDDING_NORM]
     for block in range(1, spec.config.num_hidden_layers + 1):
         tensors |= _attend(spec.config, arrays, x, block, changes)
         x = tensors[names.encoder(block, names.ATTENTION, "Norm")]
-        tensors |= _feed_forward(spec.config, arrays, x, block, activation, changes)
+        tensors |= _feed_forward(spec.config, arrays, x, block, changes)
         x = tensors[names.encoder_output(block)]
     return tensors | _apply_head(spec, arrays, x)
 
@@ -107,28 +84,21 @@ def _attend(
     config: BertConfig, arrays: Arrays, x: np.ndarray, block: int, changes: Changes
 ) -> dict[str, np.ndarray]:
     name = names.encoder(block, names.ATTENTION)
+    heads = len(x), config.num_attention_heads, config.head_size
     query, key, value = (
-        _project_heads(arrays, f"{name}/{part}", x) for part in ("query", "key", "value")
+        project(arrays, f"{name}/{part}", x).reshape(heads) for part in ("query", "key", "value")
     )  # (S, A, D) each
     parts = compute_attention(query, key, value, changes.temperature)
     for head in range(1, config.num_attention_heads + 1):
         if (block, head) in changes.heads:
             parts["context"][:, head - 1] = 0
 
-    kernel = arrays[f"{name}/attention_output/kernel"].reshape(-1, x.shape[1])  # (A·D, H)
-    y = parts["context"].reshape(len(x), -1) @ kernel + arrays[f"{name}/attention_output/bias"]
+    y = project(arrays, f"{name}/attention_output", parts["context"].reshape(len(x), -1))
     if block in changes.attention:
         y = np.zeros_like(y)
     inside = {"query": query, "key": key, "value": value, **parts}
     tensors = {f"{name}/{part}": tensor for part, tensor in inside.items()}
     return tensors | _add_and_normalize(config, arrays, x, y, name, changes)
-
-
-def _project_heads(arrays: Arrays, name: str, x: np.ndarray) -> np.ndarray:
-    """Return the output of a dense layer whose kernel is (H, A, D): (S, A, D)."""
-    kernel = arrays[f"{name}/kernel"]
-    heads = (x @ kernel.reshape(len(kernel), -1)).reshape(len(x), *kernel.shape[1:])
-    return heads + arrays[f"{name}/bias"]
 
 
 def compute_attention(
@@ -137,18 +107,17 @@ def compute_attention(
     """Return scores and probs (A, S, S) and context (S, A, D) of query, key and value (S, A, D)."""
     query, key, value = (x.transpose(1, 0, 2) for x in (query, key, value))  # (A, S, D)
     scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
-    powers = np.exp((scores - scores.max(-1, keepdims=True)) / np.float32(temperature))
-    probs = powers / powers.sum(-1, keepdims=True)
+    probs = softmax(scores / np.float32(temperature))
     context = np.ascontiguousarray((probs @ value).transpose(1, 0, 2))
     return {"scores": scores, "probs": probs, "context": context}
 
 
 def _feed_forward(
-    config: BertConfig, arrays: Arrays, x: np.ndarray, block: int, activation, changes: Changes
+    config: BertConfig, arrays: Arrays, x: np.ndarray, block: int, changes: Changes
 ) -> dict[str, np.ndarray]:
     name = names.encoder(block, names.FEED_FORWARD)
     intermediate = project(arrays, f"{name}/intermediate", x)  # (S, F)
-    activated = activation(intermediate)
+    activated = activate(intermediate, ACTIVATIONS[config.hidden_act])
     y = project(arrays, f"{name}/output", activated)
     inside = {f"{name}/intermediate": intermediate, f"{name}/activation": activated}
     return inside | _add_and_normalize(config, arrays, x, y, name, changes)
@@ -165,7 +134,7 @@ def _add_and_normalize(
 
 def project(arrays: Arrays, name: str, x: np.ndarray) -> np.ndarray:
     """Return the output of a dense layer without its activation."""
-    return x @ arrays[f"{name}/kernel"] + arrays[f"{name}/bias"]
+    return x @ arrays[f"{name}/kernel"].T + arrays[f"{name}/bias"].ravel()
 
 
 def normalize(config: BertConfig, arrays: Arrays, name: str, x: np.ndarray) -> np.ndarray:
@@ -179,13 +148,13 @@ def normalize(config: BertConfig, arrays: Arrays, name: str, x: np.ndarray) -> n
 def _apply_head(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> dict[str, np.ndarray]:
     """Return the tensors of the head's layers, but the logits over the vocabulary."""
     tensors: dict[str, np.ndarray] = {}
-    if spec.has_pooler:
+    if spec.has_pooler and f"{names.POOLER}/kernel" in arrays:
         tensors[names.FIRST_TOKEN] = x[0]
         tensors[names.POOLER] = apply_pooler(spec, arrays, x)
         for name in (names.NSP, names.CLASSIFIER):
             if f"{name}/kernel" in arrays:
                 tensors[name] = project(arrays, name, tensors[names.POOLER])
-    if spec.head == "pretraining":
+    if f"{names.MLM_DENSE}/kernel" in arrays:
         dense, norm = apply_mlm(spec, arrays, x)
         tensors |= {names.MLM_DENSE: dense, names.MLM_NORM: norm}
     for name in (names.TOKEN_CLASSIFIER, names.SPAN):
@@ -200,13 +169,13 @@ def apply_pooler(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> np.ndarray:
     """Return the output (H,) of the pooler, or of a classifier's own layer on the first token."""
     is_classifiers = "first_token" in spec.variant.parts
     function = spec.config.family.pooled_activation if is_classifiers else "tanh"
-    return find_activation(function)(project(arrays, names.POOLER, x[0]))
+    return activate(project(arrays, names.POOLER, x[0]), function)
 
 
 def apply_mlm(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the output of the MLM head's dense layer and of its norm: (S, H) each."""
     function = spec.config.family.mlm_activation or spec.config.hidden_act
-    dense = find_activation(function)(project(arrays, names.MLM_DENSE, x))
+    dense = activate(project(arrays, names.MLM_DENSE, x), ACTIVATIONS[function])
     return dense, normalize(spec.config, arrays, names.MLM_NORM, dense)
 
 

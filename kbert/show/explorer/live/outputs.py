@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from kbert.checkpoints.bert import Bert, label_names
 from kbert.checkpoints.checkpoint import choose_activation
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.checkpoints.untrained_weights import find_untrained
 from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
-from kbert.show.explorer.live.forward import (
-    Arrays,
-    apply_mlm,
-    compute_mlm_logits,
-    find_activation,
+from kbert.show.explorer.live.activations import ACTIVATIONS, activate, softmax
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    choose_settings,
+    name_labels,
+    require_tokenizer,
 )
+from kbert.show.explorer.live.forward import Arrays, apply_mlm, compute_mlm_logits
 
 CANDIDATES = 10  # per position
 LONGEST_ANSWER = 30  # tokens, as in google-research/bert's run_squad.py
@@ -21,84 +21,80 @@ _POSITIONS = 64  # projected onto the vocabulary at a time: 8 MB of logits for b
 
 
 def compute_outputs(
-    bert: Bert,
+    model: LiveModel,
     arrays: Arrays,
     encoding: Encoding,
     tensors: dict[str, np.ndarray],
     request: dict,
 ) -> dict:
-    """Return the outputs of the heads whose layers are trained, by their names in a trace."""
-    untrained = set(find_untrained(bert))
+    """Return the outputs of the heads that the checkpoint has, by their names in a trace."""
     outputs: dict = {}
-    if (vector := _compute_vector(bert, tensors, untrained)) is not None:
+    if (vector := _compute_vector(model, tensors)) is not None:
         outputs["vector"] = vector
-    if names.MLM_NORM in tensors and not untrained & {names.MLM_DENSE, names.MLM_SIMILARITY}:
-        outputs["mlm"] = predict_tokens(bert, arrays, encoding, tensors, request["positions"])
-    if names.NSP in tensors and not untrained & {names.NSP, names.POOLER}:
+    if f"{names.MLM_SIMILARITY}/bias" in arrays and names.MLM_NORM in tensors:
+        outputs["mlm"] = predict_tokens(model, arrays, encoding, tensors, request["positions"])
+    if names.NSP in tensors:
         outputs["nsp"] = {"isNext": float(softmax(tensors[names.NSP])[0])}
-    if bert.head == "classifier" and not untrained & {names.CLASSIFIER, names.POOLER}:
-        outputs["classes"] = _rank_labels(bert, tensors[names.CLASSIFIER], bert.problem_type)
-    if names.TOKEN_CLASSIFIER in tensors and names.TOKEN_CLASSIFIER not in untrained:
-        outputs["tags"] = [_rank_labels(bert, row) for row in tensors[names.TOKEN_CLASSIFIER]]
-    if names.SPAN in tensors and request["pair"] and names.SPAN not in untrained:
+    if names.CLASSIFIER in tensors and model.spec.has_labels:
+        kind = choose_activation(model.problem_type, model.spec.num_labels)
+        outputs["classes"] = _rank_labels(model, tensors[names.CLASSIFIER], kind)
+    if names.TOKEN_CLASSIFIER in tensors:
+        outputs["tags"] = [
+            _rank_labels(model, row, "softmax") for row in tensors[names.TOKEN_CLASSIFIER]
+        ]
+    if names.SPAN in tensors and request["pair"]:
         outputs["answer"] = _find_answer(encoding, tensors[names.SPAN], request["pair"])
     return outputs
 
 
-def choose_settings(bert: Bert) -> SentenceSettings | None:
-    """Return how a sentence vector is pooled: by the mean for an encoder that does not say it."""
-    if bert.sentence_problem is not None:
-        return None
-    return bert.sentence or (SentenceSettings("mean", True) if bert.head == "encoder" else None)
-
-
-def _compute_vector(bert: Bert, tensors: dict, untrained: set[str]) -> np.ndarray | None:
+def _compute_vector(model: LiveModel, tensors: dict) -> np.ndarray | None:
     """Return the sentence vector; None: the checkpoint is not for one."""
-    settings, pooler = choose_settings(bert), tensors.get(names.POOLER)
-    if settings is None:
+    settings, pooler = choose_settings(model), tensors.get(names.POOLER)
+    if settings is None or ("pooler" in settings.poolings and pooler is None):
         return None
-    if "pooler" in settings.poolings and (pooler is None or names.POOLER in untrained):
-        return None
-    states = tensors[names.encoder_output(bert.config.num_hidden_layers)]
-    return pool(settings, states, pooler)
+    return pool(
+        settings, tensors[names.encoder_output(model.spec.config.num_hidden_layers)], pooler
+    )
 
 
 def pool(settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | None) -> np.ndarray:
     """Return the vector that sentence-transformers computes of hidden states (S, H)."""
-    import keras
-
-    from kbert.model.probes import TokenPooling
-
-    parts = [
-        pooler
-        if method == "pooler"
-        else keras.ops.convert_to_numpy(TokenPooling(method)(states[None]))[0]
-        for method in settings.poolings
-    ]
-    vector = np.concatenate(parts)
+    parts = [pooler if how == "pooler" else _pool_tokens(states, how) for how in settings.poolings]
+    vector = np.concatenate([part for part in parts if part is not None])
     for layer in settings.dense:
         vector = vector @ layer.kernel + (0 if layer.bias is None else layer.bias)
-        vector = find_activation(layer.activation)(vector.astype("float32"))
+        vector = activate(vector, layer.activation)
     if settings.normalize:
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
     return vector[: settings.dimensions].astype("float32")
 
 
+def _pool_tokens(states: np.ndarray, how: str) -> np.ndarray:
+    """Return one vector of hidden states (S, H), as `kbert.model.probes.TokenPooling`."""
+    if how in ("cls", "lasttoken"):
+        return states[0 if how == "cls" else -1]
+    if how == "max":
+        return states.max(axis=0)
+    if how == "weightedmean":
+        weights = np.arange(1, len(states) + 1, dtype="float32")
+        return weights @ states / weights.sum()
+    return states.sum(axis=0) / (len(states) if how == "mean" else len(states) ** 0.5)
+
+
 def predict_tokens(
-    bert: Bert, arrays: Arrays, encoding: Encoding, tensors: dict, positions: list[int]
+    model: LiveModel, arrays: Arrays, encoding: Encoding, tensors: dict, positions: list[int]
 ) -> list[dict]:
     """Return the likeliest tokens at each [MASK], and at the positions that are asked for.
 
     Those after a block are the MLM head's on the hidden state of that block.
     """
-    tokenizer = bert.tokenizer
-    assert tokenizer is not None
+    tokenizer = require_tokenizer(model)
     asked = [
         n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
     ]
-    blocks = range(1, bert.config.num_hidden_layers + 1)
+    blocks = range(1, model.spec.config.num_hidden_layers + 1)
     by_block = [
-        _list_candidates(bert, arrays, apply_mlm(bert.spec, arrays, states[asked])[1])
+        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[asked])[1])
         for states in (tensors[names.encoder_output(block)] for block in blocks)
     ]
     return [
@@ -107,10 +103,9 @@ def predict_tokens(
     ]
 
 
-def _list_candidates(bert: Bert, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
+def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
     """Return the likeliest tokens of each position, of the MLM head's last hidden layer (S, H)."""
-    tokenizer = bert.tokenizer
-    assert tokenizer is not None
+    tokenizer = require_tokenizer(model)
     candidates = []
     for start in range(0, len(normed), _POSITIONS):
         probs = softmax(compute_mlm_logits(arrays, normed[start : start + _POSITIONS]))
@@ -123,13 +118,10 @@ def _list_candidates(bert: Bert, arrays: Arrays, normed: np.ndarray) -> list[lis
     return candidates
 
 
-def _rank_labels(bert: Bert, logits: np.ndarray, problem_type: str | None = None) -> list[dict]:
+def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
     """Return every label with its probability (a regression's number), the highest first."""
-    activation = choose_activation(problem_type, len(logits))
-    if bert.head == "tokens":
-        activation = "softmax"
-    values = {"linear": lambda x: x, "sigmoid": sigmoid, "softmax": softmax}[activation](logits)
-    labels = label_names(bert, len(logits))
+    values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
+    labels = name_labels(model)
     order = np.argsort(-values, kind="stable")
     return [{"label": labels[n], "prob": float(values[n])} for n in order]
 
@@ -161,14 +153,3 @@ def count_units(text: str) -> list[int]:
     for character in text:
         counts.append(counts[-1] + (2 if ord(character) > 0xFFFF else 1))
     return counts
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Compute the softmax over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Compute 1 / (1 + e^−x) without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * logits))

@@ -1,5 +1,6 @@
 """Weights as bytes that the page decodes: one tensor after the other, see page/live/weights.js."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,6 +43,30 @@ def _encode(array: np.ndarray, form: str) -> list[bytes]:
         return [_pad(array.astype("<f2").tobytes())]
     scales, numbers = quantize(array)
     return [_pad(scales.astype("<f2").tobytes()), _pad(numbers.tobytes())]
+
+
+def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
+    """Return weights by name in float32, as the page decodes them."""
+    arrays, start = {}, 0
+
+    def take(dtype: str, count: int) -> np.ndarray:
+        nonlocal start
+        numbers = np.frombuffer(packed.data, dtype, count, start)
+        start += numbers.nbytes + -numbers.nbytes % _ALIGNMENT
+        return numbers
+
+    for name, shape, form in packed.layout:
+        size = math.prod(shape)
+        if form == "int8":
+            rows, columns = shape
+            groups = math.ceil(columns / GROUP)
+            scales = take("<f2", rows * groups).astype("float32").reshape(rows, groups)
+            numbers = take("i1", size).reshape(shape)
+            arrays[name] = numbers * np.repeat(scales, GROUP, axis=1)[:, :columns]
+        else:
+            numbers = take("<f4" if form == "float32" else "<f2", size)
+            arrays[name] = numbers.astype("float32").reshape(shape)
+    return arrays
 
 
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,18 +14,16 @@ from math import prod
 
 import numpy as np
 
-from kbert.checkpoints.bert import Bert
 from kbert.graph import names
-from kbert.graph.config import BertConfig
-from kbert.show.explorer.live.contents import LiveModel, describe_model
+from kbert.graph.config import ACTIVATIONS, BertConfig
+from kbert.show.explorer.live.activations import activate
+from kbert.show.explorer.live.contents import LiveModel, describe_model, require_tokenizer
 from kbert.show.explorer.live.forward import (
     NO_CHANGES,
     Changes,
     compute_attention,
-    find_activation,
 )
-from kbert.show.explorer.live.outputs import choose_settings
-from kbert.show.explorer.live.tracing import Trace, Tracer
+from kbert.show.explorer.live.tracing import Trace, Tracer, check_sentence
 
 MOST_BYTES = 24_000_000  # of all recordings in a file
 MOST_FRAME_BYTES = 3_000_000  # in a notebook, which saves its frames
@@ -72,7 +70,7 @@ class Recordings:
 
 
 def record_sentences(
-    bert: Bert, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
 ) -> Recordings:
     """Record sentences; each is a text, or a text and its pair.
 
@@ -80,10 +78,10 @@ def record_sentences(
         ValueError: a sentence that is no text, has no token or too many; recordings that are larger
             than `most_bytes`.
     """
-    tracer = Tracer(bert)
     requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
     for request in requests:
-        tracer.check_sentence(request)
+        check_sentence(model, request)
+    tracer = Tracer(model)
     traces = [tracer.trace(request) for request in requests]
     level = _choose_level(traces, most_bytes)
     kept = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
@@ -93,16 +91,16 @@ def record_sentences(
         [_write_recording(*pair, dtype) for pair in zip(traces, kept, strict=True)],
         find_left_out(LEVELS[level]),
         "float16" if dtype == _HALF else "float32",
-        _measure_rounding(bert, traces, kept, dtype),
+        _measure_rounding(model.spec.config, traces, kept, dtype),
     )
 
 
 def record_model(
-    bert: Bert, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
 ) -> dict:
     """Return DATA.live of a page with recordings; errors as in `record_sentences`."""
-    recorded = record_sentences(bert, sentences, most_bytes)
-    return describe_bert(bert) | {
+    recorded = record_sentences(model, sentences, most_bytes)
+    return describe_without_vocabulary(model) | {
         "place": "recorded",
         "precision": recorded.precision,
         "difference": recorded.difference,
@@ -112,29 +110,20 @@ def record_model(
     }
 
 
-def describe_served(bert: Bert, sentences: Sequence[str | Sequence[str]]) -> dict:
+def describe_served(model: LiveModel, sentences: Sequence[str | Sequence[str]]) -> dict:
     """Return DATA.live of a page behind which kbert computes."""
-    return describe_bert(bert) | {
+    return describe_without_vocabulary(model) | {
         "place": "served",
         "precision": "float32",
         "sentences": list_examples(sentences),
     }
 
 
-def describe_bert(bert: Bert) -> dict:
-    """Return what the pages of a checkpoint share, without its vocabulary."""
-    assert bert.tokenizer is not None
-    tokenizer = bert.tokenizer
-    model = LiveModel(
-        *(bert.spec, tokenizer, {}),
-        labels=bert.labels,
-        sentence=choose_settings(bert),
-        problem_type=bert.problem_type,
-    )
-    special = tokenizer.vocabulary.special_tokens
-    return describe_model(model) | {
-        "tokenizer": {"special": dict(special), "maskId": tokenizer.mask_id}
-    }
+def describe_without_vocabulary(model: LiveModel) -> dict:
+    """Return what the pages of a model share; of its tokenizer the special tokens alone."""
+    special = dict(require_tokenizer(model).vocabulary.special_tokens)
+    tokenizer = {"special": special, "maskId": require_tokenizer(model).mask_id}
+    return describe_model(model) | {"tokenizer": tokenizer}
 
 
 def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
@@ -196,7 +185,7 @@ def complete_tensors(
         x = tensors[names.TOKEN_PLUS_SEGMENT] = x + tensors[names.SEGMENT_EMBEDDING]
     tensors[names.POSITION_EMBEDDING] = x + tensors[f"{names.POSITION_EMBEDDING}/position"]
     x = tensors[names.EMBEDDING_NORM]
-    activation = find_activation(config.hidden_act)
+    activation = ACTIVATIONS[config.hidden_act]
     for block in range(1, config.num_hidden_layers + 1):
         attention, feed_forward = (
             names.encoder(block, part) for part in (_ATTENTION, _FEED_FORWARD)
@@ -213,8 +202,8 @@ def complete_tensors(
             del parts["context"]
         tensors |= {f"{attention}/{part}": tensor for part, tensor in parts.items()}
         if f"{feed_forward}/intermediate" in tensors:
-            tensors[f"{feed_forward}/activation"] = activation(
-                tensors[f"{feed_forward}/intermediate"]
+            tensors[f"{feed_forward}/activation"] = activate(
+                tensors[f"{feed_forward}/intermediate"], activation
             )
         for layer in (attention, feed_forward):
             if layer in tensors:
@@ -275,13 +264,13 @@ def read_numbers(header: dict, numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _measure_rounding(
-    bert: Bert, traces: Sequence[Trace], kept: Sequence[dict], dtype: np.dtype
+    config: BertConfig, traces: Sequence[Trace], kept: Sequence[dict], dtype: np.dtype
 ) -> dict:
     """Return the largest differences that the type of the numbers makes, over all recordings."""
     hidden, attention = 0.0, 0.0
     for trace, tensors in zip(traces, kept, strict=True):
         rounded = {name: x.astype(dtype).astype("float32") for name, x in tensors.items()}
-        for name, tensor in complete_tensors(bert.config, rounded).items():
+        for name, tensor in complete_tensors(config, rounded).items():
             difference = float(np.abs(tensor - trace.tensors[name]).max())
             if name.endswith("/probs"):
                 attention = max(attention, difference)

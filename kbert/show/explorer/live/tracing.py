@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbert.checkpoints import transfer
-from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
-from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
-from kbert.show.explorer.live.forward import Changes, compute_tensors, read_arrays
+from kbert.show.explorer.live.contents import LiveModel, max_length, require_tokenizer
+from kbert.show.explorer.live.forward import Changes, compute_tensors
 from kbert.show.explorer.live.outputs import compute_outputs, count_units
 
 _HEAD = js.Kind("a pair of a block and a head", lambda value: _is_pair(value))
@@ -52,25 +50,13 @@ class Trace:
 
 
 class Tracer:
-    """A checkpoint whose traces a page shows. Several threads can call it at once.
+    """A checkpoint whose traces a page shows. Several threads can call it at once."""
 
-    Raises:
-        ValueError: a checkpoint without a tokenizer, or with weights that do not fit its graph.
-    """
-
-    def __init__(self, bert: Bert):
-        self.bert = bert
-        self.tokenizer = require_tokenizer(bert)
-        transfer.check_whole(bert.model, bert.spec)
-        self._arrays = read_arrays(bert.model)
-
-    @property
-    def longest(self) -> int:
-        """The number of tokens that a sequence can have."""
-        bert = self.bert
-        limits = [bert.config.positions, bert.spec.seq_len, self.tokenizer.max_length]
-        limits += [bert.sentence.max_length] if bert.sentence else []
-        return min(limit for limit in limits if limit is not None)
+    def __init__(self, model: LiveModel):
+        self.model = model
+        self.arrays = {
+            name: np.ascontiguousarray(read(), "float32") for name, read in model.readers.items()
+        }
 
     def trace(self, request: dict) -> Trace:
         """Return the trace of a request, which `REQUEST` describes.
@@ -82,54 +68,39 @@ class Tracer:
                 have; a text with the padding token; a model that computes NaN.
         """
         request = complete_request(js.check(request, REQUEST, "the request"))
-        changes = read_changes(self.bert.config, request)
+        changes = read_changes(self.model.spec.config, request)
         start = time.perf_counter()
         encoding = self._encode(request["text"], request["pair"])
         tensors = compute_tensors(
-            self.bert.spec, self._arrays, encoding.ids, encoding.segment_ids, changes
+            self.model.spec, self.arrays, encoding.ids, encoding.segment_ids, changes
         )
-        last = tensors[names.encoder_output(self.bert.config.num_hidden_layers)]
+        last = tensors[names.encoder_output(self.model.spec.config.num_hidden_layers)]
         if not np.isfinite(last).all():
             raise ValueError(
                 f"the model computes NaN or infinity of {js.short_repr(request['text'])}: kbert "
                 "inspect shows which of its weights are not finite"
             )
-        outputs = compute_outputs(self.bert, self._arrays, encoding, tensors, request)
+        outputs = compute_outputs(self.model, self.arrays, encoding, tensors, request)
         milliseconds = 1000 * (time.perf_counter() - start)
         tokens = self._describe(encoding, request)
         return Trace(request, milliseconds, tokens, encoding.truncated, tensors, outputs)
 
-    def check_sentence(self, request: dict) -> None:
-        """Raise a ValueError for a sentence without a token, or with more than the model takes."""
-        encoding = self.tokenizer.encode(request["text"], request["pair"])
-        both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
-        numbers = {number for number, word in both if word is not None}
-        texts = [text for text in (request["text"], request["pair"]) if text is not None]
-        for number, text in enumerate(texts):
-            if number not in numbers:
-                raise ValueError(
-                    f"a sentence must have a word, got {js.short_repr(text)}: it has no token"
-                )
-        if len(encoding) > self.longest:
-            raise ValueError(
-                f"a sentence must have at most {self.longest} tokens, got {len(encoding)}: "
-                f"shorten {js.short_repr(texts[0])}"
-            )
-
     def _encode(self, text: str, pair: str | None) -> Encoding:
-        config = self.bert.config
+        config = self.model.spec.config
         segments = config.type_vocab_size
         if (
             pair is not None
             and config.family.segments
-            and segments <= self.tokenizer.second_segment
+            and segments <= require_tokenizer(self.model).second_segment
         ):
             raise ValueError(
                 "a sentence with a second text needs a model with two segments, got "
                 f"type_vocab_size = {segments}"
             )
         pairs = None if pair is None else [pair]
-        (encoding,) = self.tokenizer.encode_batch([text], pairs, max_length=self.longest)
+        (encoding,) = require_tokenizer(self.model).encode_batch(
+            [text], pairs, max_length=max_length(self.model)
+        )
         if max(encoding.ids) >= config.vocab_size:
             raise ValueError(
                 f"the tokenizer's ids must be below vocab_size = {config.vocab_size}, got "
@@ -138,7 +109,7 @@ class Tracer:
         return encoding
 
     def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
-        special = set(self.tokenizer.vocabulary.special_tokens.values())
+        special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
         units = [count_units(text) for text in (request["text"], request["pair"] or "")]
         rows = zip(
             encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
@@ -156,19 +127,22 @@ class Tracer:
         ]
 
 
-def require_tokenizer(bert: Bert) -> Tokenizer:
-    """Return a checkpoint's tokenizer; raise a ValueError if there is none that fits."""
-    if bert.tokenizer is None:
+def check_sentence(model: LiveModel, request: dict) -> None:
+    """Raise a ValueError for a sentence without a token, or with more than the model takes."""
+    encoding = require_tokenizer(model).encode(request["text"], request["pair"])
+    both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
+    numbers = {number for number, word in both if word is not None}
+    texts = [text for text in (request["text"], request["pair"]) if text is not None]
+    for number, text in enumerate(texts):
+        if number not in numbers:
+            raise ValueError(
+                f"a sentence must have a word, got {js.short_repr(text)}: it has no token"
+            )
+    if len(encoding) > max_length(model):
         raise ValueError(
-            "a sentence needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
-            "into its folder"
+            f"a sentence must have at most {max_length(model)} tokens, got {len(encoding)}: "
+            f"shorten {js.short_repr(texts[0])}"
         )
-    if bert.tokenizer.pad_id != bert.config.pad_token_id:
-        raise ValueError(
-            "a sentence needs a model with the tokenizer's pad_token_id, "
-            f"{bert.tokenizer.pad_id}, got {bert.config.pad_token_id}"
-        )
-    return bert.tokenizer
 
 
 def complete_request(request: dict) -> dict:

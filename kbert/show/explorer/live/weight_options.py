@@ -34,6 +34,11 @@ class WeightOptions:
         if self.precision is not None:
             check_choice(self.precision, FORMATS, "weights")
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the user wants weights, however large they are."""
+        return self.beside or self.precision is not None
+
     def choose_precision(self, parameters: int, problem: str | None) -> str | None:
         """Return the format of a model's weights; None, with one line that says why: no weights.
 
@@ -44,10 +49,9 @@ class WeightOptions:
         Raises:
             ValueError: weights are asked for, and the page cannot compute the model.
         """
-        is_asked = self.beside or self.precision is not None
-        if problem is not None and is_asked:
+        if problem is not None and self.is_asked:
             raise ValueError(f"weights in a page need a model that it computes: {problem}")
-        if problem is None and (is_asked or parameters <= MOST_INSIDE):
+        if problem is None and (self.is_asked or parameters <= MOST_INSIDE):
             return self.precision or FORMATS[0]
         if problem is None:
             problem = (
