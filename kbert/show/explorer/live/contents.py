@@ -187,10 +187,18 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dense": [layer.activation for layer in settings.dense],
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
-        "includePrompt": settings.include_prompt,
-        "lowercase": settings.lowercase,
+        "skip": _count_skipped(model, settings),
+        "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
+
+
+def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
+    """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
+    prompt = settings.default_prompt
+    if settings.include_prompt or not prompt or model.tokenizer is None:
+        return 0
+    return len(model.tokenizer.encode(prompt)) - 1
 
 
 def choose_settings(model: LiveModel) -> SentenceSettings | None:
