@@ -184,3 +184,10 @@ def test_axe_finds_nothing_in_cards_and_chapters(open_page, find_violations, liv
     assert find_violations(page) == []
     page.locator("[data-card=watch]").click()
     assert find_violations(page) == []
+
+
+def test_scripts_of_every_kind_of_page_go_together(open_page, folder):
+    """Wherever the model computes: no name is declared twice."""
+    for place in ("recorded", "served", "beside"):
+        page = open_page(write_live_page(folder / f"{place}.html", "tiny", place=place))
+        page.locator("#tokens [data-token]").first.wait_for()

@@ -63,7 +63,7 @@ function completeTensors(tensors, config, request) {
   for (let block = 1; block <= config.L; block++) {
     const attention = `Encoder-${block}-MultiHeadSelfAttention`;
     const feedForward = `Encoder-${block}-FeedForward`;
-    completeAttention(tensors, attention, headsOff(request, block), request.temperature);
+    completeAttention(tensors, attention, listHeadsOff(request, block), request.temperature);
     completeActivation(tensors, feedForward, config.activation);
     for (const layer of [attention, feedForward]) {
       completeSum(tensors, layer, input, request.off.residuals.includes(`${layer}-Add`));
@@ -72,7 +72,7 @@ function completeTensors(tensors, config, request) {
   }
 }
 
-function headsOff(request, block) {
+function listHeadsOff(request, block) {
   return new Set(request.off.heads.filter(([of]) => of === block).map(([, head]) => head - 1));
 }
 
