@@ -110,11 +110,11 @@ function attentionParts(config, counted) {
 }
 
 // Brings a layer's row between what lies over the list above and below; with a sentence, its box.
-function bringRow(id) {
+function bringRow(id, block = "center") {
   if (!phone.matches) return;
   const name = CSS.escape(boxNow(id));
   const row = $("layers").querySelector(`[data-row="${name}"]`) || drawing().querySelector(`[data-id="${name}"]`);
-  row?.scrollIntoView({ block: "center" });
+  row?.scrollIntoView({ block });
 }
 
 function watchList() {

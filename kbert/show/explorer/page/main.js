@@ -52,6 +52,7 @@ function go(id) {
   if (id && !(live && besideStage())) openSheet("panel");
   if (fresh && state.open) bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   else bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+  bringRow(id, "nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
 }
 
