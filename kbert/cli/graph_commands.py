@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 import kbert
 from kbert.cli import options as shared
-from kbert.cli.command import command, presets_or_files
+from kbert.cli.command import Choice, command, presets_or_files
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import Output, option, takes
@@ -194,16 +194,40 @@ def verify(config, form):
     "Write an interactive page of a model.",
     "kbert explore base -o bert.html",
     "kbert explore bert-base-uncased -o weights.html",
+    'kbert explore run -o page.html --sentence "A fine film."',
+    "kbert explore bert-base-uncased -o page.html --beside",
+    "kbert explore run --serve",
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
 @takes(shared.GRAPH, shared.SEQ_LEN, shared.SEQUENCES, shared.DTYPE)
-@option("-o --output", Output(), "File to write; it ends in .html.", required=True)
-def explore(source, output, batch_size, head, num_labels, **options):
+@option("-o --output", Output(), "File to write; it ends in .html.")
+@option(
+    "--sentence sentences",
+    str,
+    "Text that the page shows, or two with a tab between them. Repeat it for more.",
+    multiple=True,
+)
+@option(
+    "--weights",
+    Choice(["int8", "float16", "float32"]),
+    "Format of the weights in a checkpoint's page, with which it computes what you type. The "
+    "default is int8, for models of at most 40 million parameters.",
+)
+@option("--beside", bool, "Write the weights into a file next to the page, for larger models.")
+@option(
+    "--serve", bool, "Show the page on this machine, and compute what you type. Ctrl-C ends it."
+)
+def explore(
+    source, output, batch_size, head, num_labels, sentences, weights, beside, serve, **options
+):
     """Write an interactive page of a model, in one file that needs no network.
 
     SRC is a configuration, such as base, or a checkpoint of any format. Of a checkpoint the page
     also shows what is in every tensor. The options set what the page shows first; you can change
     them on the page.
+
+    With --serve nothing is written: kbert prints an address of this machine for your browser, and
+    computes the sentences that you type there.
     """
     from kbert.graph.accounting import DTYPES
     from kbert.show.explorer.explore import check_path, create_spec, is_checkpoint
@@ -211,7 +235,13 @@ def explore(source, output, batch_size, head, num_labels, **options):
     if options["dtype"] not in DTYPES:
         known = ", ".join(DTYPES)
         raise click.UsageError(f"--dtype must be one of {known}, got {options['dtype']!r}")
-    check_path(output)
+    if serve and (weights or beside):
+        raise click.UsageError("--weights and --beside go with -o, got --serve")
+    if serve == (output is not None):
+        got = "both" if serve else "neither"
+        raise click.UsageError(f"give -o page.html, the file to write, or --serve, got {got}")
+    if output is not None:
+        check_path(output)
     graph, title = source, None
     if is_checkpoint(source):
         find_source = click.get_current_context().get_parameter_source
@@ -220,14 +250,55 @@ def explore(source, output, batch_size, head, num_labels, **options):
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
         start_quietly(source)
+    elif serve or sentences or weights or beside:
+        flags = {"--serve": serve, "--sentence": sentences, "--weights": weights}
+        given = next((flag for flag, value in flags.items() if value), "--beside")
+        raise click.UsageError(f"{given} goes with a checkpoint, got a configuration: {source}")
     else:
         if options["seq_len"] is None:
             del options["seq_len"]
         graph = shared.get_spec(source, head, num_labels, create_spec, **options)
         title = source
+    pairs = [_split_pair(sentence) for sentence in sentences]
+    if serve:
+        _serve(source, pairs)
+        return
     with progress(f"exploring {source}"):
-        page = kbert.explore(graph, output, batch_size=batch_size, title=title)
+        page = kbert.explore(
+            *(graph, output),
+            batch_size=batch_size,
+            sentences=pairs or None,
+            title=title,
+            weights=weights,
+            beside=beside,
+        )
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
+    if beside:
+        file = output.with_name(f"{output.stem}.weights.js")
+        say(f"wrote {file} ({file.stat().st_size:,} bytes): keep it beside the page")
+
+
+def _split_pair(sentence: str) -> str | tuple[str, str]:
+    """Return a sentence; two texts where a tab is between them, as in kbert's files of pairs."""
+    texts = sentence.split("\t")
+    if len(texts) > 2:
+        raise click.UsageError(f"--sentence takes two texts with a tab between, got {len(texts)}")
+    return sentence if len(texts) == 1 else (texts[0], texts[1])
+
+
+def _serve(source: str, sentences: list) -> None:
+    """Serve a checkpoint's page until Ctrl-C."""
+    from kbert.show.explorer.explore import explore_served
+    from kbert.show.explorer.live.serving import Server
+
+    with progress(f"exploring {source}"):
+        page, tracer = explore_served(source, sentences)
+    with Server(page.html, tracer) as server:
+        say(f"{server.url} shows {source}, on this machine only. Ctrl-C ends it.")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("stopped")
 
 
 @command("Show BERT base: the main parts of summary, account, verify and plot.", "kbert demo")

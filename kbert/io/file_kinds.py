@@ -17,6 +17,7 @@ from kbert.io.wording import hint
 PAGE_MARK = '<meta name="generator" content="kbert">'  # in the head of every page that kbert writes
 DOT_BEGINNING = "digraph model {\ngraph [rankdir=BT"
 # its width is in pixels: names stay on a line
+WEIGHTS_BEGINNING = "// Weights of a page that kbert wrote.\n"
 MERMAID_BEGINNING = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%\nflowchart BT'
 
 _PNG_TEXT = b"tEXtComment\0written by kbert"
@@ -34,6 +35,7 @@ _SIGNS = {  # what an end of a file must contain
     ".tex": LATEX_MARK.encode(),
     ".html": PAGE_MARK.encode(),
     ".htm": PAGE_MARK.encode(),
+    ".js": WEIGHTS_BEGINNING.encode(),
 }
 _ARRAYS = {"tokens.npy", "weights.npy", "layers.npy", "heads.npy"}  # of an `AttentionMap`
 _KINDS = {
@@ -46,6 +48,7 @@ _KINDS = {
     ".tex": "a LaTeX file that kbert wrote",
     ".html": "a page that kbert wrote",
     ".htm": "a page that kbert wrote",
+    ".js": "weights of a page that kbert wrote",
 }
 
 

@@ -10,13 +10,14 @@ from safetensors.numpy import save_file
 
 from kbert.checkpoints.weight_names import entries_of
 from kbert.graph.config import BertConfig
+from kbert.graph.families import FAMILIES
 from kbert.graph.spec import GraphSpec
 from kbert.show.explorer import counting, writing
 
 
 def counting_data(spec: GraphSpec) -> dict:
-    data = counting.counting_data(spec, 1) | writing.notes_data()
-    return data | {"variables": counting.list_variables(spec.head)}
+    data = counting.counting_data(spec, 1) | writing.notes_data(spec.config.model_type)
+    return data | {"variables": counting.list_variables(spec)}
 
 
 def write_checkpoint(folder: Path, config: BertConfig, head: str) -> dict[str, np.ndarray]:
@@ -94,12 +95,18 @@ def panel_engine(head: str):
 
 
 @functools.cache
-def engine(head: str = "pretraining"):
+def engine(head: str = "pretraining", model_type: str = "bert"):
     """Asks the page's own functions, in V8 without a browser: ask(name, config, …)."""
     from py_mini_racer import MiniRacer
 
     context = MiniRacer()
-    spec = GraphSpec.of("base", head)
+    family = FAMILIES[model_type]
+    base = BertConfig(
+        model_type=model_type,
+        type_vocab_size=2 if family.segments else 1,
+        pad_token_id=family.pad_token_id,
+    )
+    spec = GraphSpec.of(base, head)
     script = writing.counting_script(
         counting_data(spec), counting.list_formulas(counting.graphs(spec))
     )

@@ -70,6 +70,7 @@ def test_explorer_counts_equal_python(given):
     ask, values = engine(options["head"]), in_the_page(config, options)
     found = ask("count", values)
     totals = {"params": account.params, "flops": account.flops, "kept": account.activation_bytes}
+    assert int(found["total"].pop("bytes")) == account.memory.weights
     assert {name: int(text) for name, text in found["total"].items()} == totals
     assert int(found["training"]) == account.training_flops_per_sequence
     memory = {name: int(text) for name, text in found["memory"].items()}
@@ -165,6 +166,48 @@ def test_copied_config_is_the_chosen_one(tmp_path):
     path = tmp_path / "bert_config.json"
     path.write_text(engine()("configJson", values), encoding="utf-8")
     assert kbert.BertConfig.from_json(path) == kbert.BertConfig(**ODD)
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert"])
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "choice"])
+def test_explorer_counts_other_families(family, head, tmp_path):
+    odd = ODD | {"pad_token_id": 3} | ({"type_vocab_size": 1} if family == "distilbert" else {})
+    config = kbert.BertConfig(**odd, model_type=family)
+    labels = {"num_labels": 7} if head in HEADS_WITH_LABELS else {}
+    account = kbert.account(config, 5, head=head, **labels)
+    ask = engine(head, family)
+    values = in_the_page(config, {"seq_len": 5, "batch_size": 1, "dtype": "float32", **labels})
+    assert ask("csv", values) == row_formats.to_csv(account.rows)
+    from kbert.checkpoints.weight_names import column_of, entries_of
+    from kbert.graph.spec import GraphSpec
+
+    entries = entries_of(GraphSpec(config, head, **labels), column_of(config))
+    named = {(entry.layer, entry.name, str(entry.shape)) for entry in entries}
+    found = set()
+    for row in account.rows:
+        for variable in ask("variablesOf", values, ask("layerOf", values, row.layer)):
+            shape = in_numbers(variable["shapes"]["transformers"], values)
+            found.add((row.layer, variable["names"]["transformers"], shape))
+            assert variable["names"]["google"] is None
+    assert found == named
+
+    (tmp_path / "config.json").write_text(ask("configJson", values), encoding="utf-8")
+    copied = kbert.BertConfig.from_json(tmp_path / "config.json")
+    assert copied.model_type == family and copied.hidden_size == config.hidden_size
+
+
+def test_explorer_leaves_robertas_first_positions_out():
+    ask = engine("encoder", "roberta")
+    values = in_the_page(
+        kbert.BertConfig(**ODD, model_type="roberta"),
+        {"seq_len": 18, "batch_size": 1, "dtype": "float32"},
+    )
+    wrong = ask("problems", values | {"P": 19, "S": 18})
+    with pytest.raises(ValueError, match="seq_len") as refused:
+        kbert.account(
+            kbert.BertConfig(model_type="roberta", max_position_embeddings=19, pad_token_id=1), 18
+        )
+    assert wrong == {"S": str(refused.value)}
 
 
 @settings(50)

@@ -7,7 +7,7 @@ of segments, K that of labels: the page fills in the numbers.
 from dataclasses import asdict, dataclass
 
 from kbert.checkpoints import weight_names
-from kbert.graph import closed_form
+from kbert.graph import closed_form, names
 from kbert.graph.accounting import DTYPES, list_conventions
 from kbert.graph.closed_form import Layer
 from kbert.graph.config import BertConfig
@@ -90,10 +90,11 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
     Each has the rows before the encoder, of a block, and after the encoder.
     """
     kinds = ["all", "gathered"][: 1 + HEADS[spec.head].predicts_tokens]
+    segments = "G" if spec.config.family.segments else None
     labels = "K" if spec.has_labels else spec.num_labels
     return {
         kind: {
-            BEFORE: closed_form.embedding_layers("G"),
+            BEFORE: closed_form.embedding_layers(segments),
             BLOCK: closed_form.encoder_block("{n}", "{hidden}"),
             AFTER: closed_form.head_layers(spec.variant.graph, kind, "{last}", labels),
         }
@@ -113,9 +114,17 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
     labels = spec.num_labels if spec.has_labels else None
-    used = {"K": spec.has_labels, "M": HEADS[spec.head].predicts_tokens}
+    family = config.family
+    used = {
+        "K": spec.has_labels,
+        "M": HEADS[spec.head].predicts_tokens,
+        "G": family.segments,
+    }
+    is_bert = config.model_type == "bert"
+    keys = {ours: theirs for theirs, ours in family.renamed}
     return {
         "head": spec.head,
+        "family": family.title,
         "graphs": {
             kind: {
                 section: [
@@ -130,20 +139,22 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
         "parts": [asdict(part) for part in ATTENTION_PARTS],
         "groups": closed_form.GROUPS,
         "letters": {
-            letter: {"key": key, "title": title}
+            letter: {"key": keys.get(key, key), "title": title}
             for letter, (key, title) in LETTERS.items()
             if used.get(letter, True)
         },
         "values": _letters(config)
         | {
-            "S": spec.seq_len or config.max_position_embeddings,
+            "S": spec.seq_len or config.positions,
             "B": batch_size,
             "M": spec.max_predictions,
             "K": labels,
             "dtype": spec.dtype if spec.dtype in DTYPES else "float32",
         },
         "anyLength": spec.seq_len is None,
-        "config": config.to_google_dict(),
+        "config": config.to_google_dict() if is_bert else config.to_transformers_dict(),
+        "configFile": "bert_config.json" if is_bert else "config.json",
+        "firstPosition": config.first_position,
         "pad": config.pad_token_id,
         "presets": {name: _letters(preset) for name, preset in PRESETS.items()},
         "dtypes": DTYPES,
@@ -155,29 +166,52 @@ def _letters(config: BertConfig) -> dict[str, int]:
     return closed_form.config_letters(config) | {"G": config.type_vocab_size}
 
 
-def list_variables(head: str) -> list[dict]:
-    """Return a head's variables, a block's as those of block {n}, layer {i} of a checkpoint.
+def list_variables(spec: GraphSpec) -> list[dict]:
+    """Return a graph's variables, a block's as those of block {n}, layer {i} of a checkpoint.
 
     `names` and `shapes`, in letters, are by format (`kbert.checkpoints.weight_names.COLUMNS`); None
     where a format has no name for it.
     """
     variables = []
-    labels = "K" if HEADS[head].has_labels else str(HEADS[head].num_outputs)
-    for part in weight_names.parts_of(head, _SIZES):
+    config = _SIZES if spec.config.model_type == "bert" else _sizes_of(spec.config)
+    columns = _find_columns(spec.config)
+    labels = "K" if HEADS[spec.head].has_labels else str(HEADS[spec.head].num_outputs)
+    for part in weight_names.parts_of(spec.head, config):
         shapes = {}
-        for column in weight_names.COLUMNS:
-            for entry in weight_names.entries([part], _SIZES, column, _LABELS):
+        for form, column in columns.items():
+            for entry in weight_names.entries([part], config, column, _LABELS):
                 letters = [_LETTER_OF_SIZE[size].replace("K", labels) for size in entry.shape]
                 shape = ", ".join(letters) + "," * (len(letters) == 1)
-                shapes[column, entry.layer, entry.variable] = f"({shape})"
+                shapes[form, entry.layer, entry.variable] = f"({shape})"
         for row in weight_names.TABLE[part]:
+            if row.layer == names.SEGMENT_EMBEDDING and not config.family.segments:
+                continue
             key = (row.layer.replace("{n}", "1"), row.variable)
             variables.append(
                 {
                     "layer": row.layer,
                     "variable": row.variable,
-                    "names": {column: row.names.get(column) for column in weight_names.COLUMNS},
-                    "shapes": {one: shapes.get((one, *key)) for one in weight_names.COLUMNS},
+                    "names": {
+                        form: row.names.get(columns.get(form, "")) for form in weight_names.COLUMNS
+                    },
+                    "shapes": {form: shapes.get((form, *key)) for form in weight_names.COLUMNS},
                 }
             )
     return variables
+
+
+def _sizes_of(config: BertConfig) -> BertConfig:
+    """Return `_SIZES` as a configuration of another family."""
+    segments = _SIZES.type_vocab_size if config.family.segments else 1
+    return _SIZES.replace(
+        model_type=config.model_type,
+        type_vocab_size=segments,
+        pad_token_id=config.family.pad_token_id,
+    )
+
+
+def _find_columns(config: BertConfig) -> dict[str, str]:
+    """Return the columns of `names.tsv` by the formats that can hold a family's weights."""
+    if config.model_type == "bert":
+        return {column: column for column in weight_names.COLUMNS}
+    return {"transformers": weight_names.column_of(config), "kbert": "kbert"}

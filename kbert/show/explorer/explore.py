@@ -1,9 +1,11 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
+import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
@@ -13,7 +15,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.io import pages, printable
-from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
 from kbert.show.explorer.writing import notes_data, write_page
@@ -22,8 +24,17 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.checkpoints.bert import Bert
+    from kbert.show.explorer.live.live_part import LivePart
+    from kbert.show.explorer.live.packing import PackedWeights
+    from kbert.show.explorer.live.tracing import Tracer
+    from kbert.show.explorer.live.weight_options import WeightOptions
+    from kbert.show.explorer.weights import MakeLive
 
 ENDINGS = (".html", ".htm")
+_NOTE = (
+    "The sentences of this page are recorded. To type your own: kbert.explore(source, 'page.html') "
+    "writes a page with the weights inside."
+)
 
 
 @dataclass(frozen=True)
@@ -34,18 +45,21 @@ class Explorer:
         title: the page's title.
         html: the whole page.
         path: the file that was written; None if none was.
+        note: what a notebook says below the page.
     """
 
     title: str
     html: str
     path: Path | None = None
+    note: str = ""
 
     def __repr__(self) -> str:
         path = f", {self.path}" if self.path else ""
         return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{path})"
 
     def _repr_html_(self) -> str:
-        return pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
+        frame = pages.write_frame(self.html, self.title, "760px", 'loading="lazy" allowfullscreen')
+        return frame + (f"<p>{html.escape(self.note)}</p>" if self.note else "")
 
 
 @printable.escape_errors()
@@ -55,7 +69,10 @@ def explore(
     output: str | os.PathLike | None = None,
     *,
     batch_size: int = 1,
+    sentences: Sequence[str | Sequence[str]] | None = None,
     title: str | None = None,
+    weights: str | None = None,
+    beside: bool = False,
 ) -> Explorer:
     """Make one self-contained interactive page of a model's graph.
 
@@ -63,19 +80,31 @@ def explore(
         source: one of the following.
             A preset's name, a path to a configuration's JSON file, a `BertConfig` or a `GraphSpec`:
             drawn from the closed forms, without Keras.
-            A checkpoint's path or name: with statistics of every tensor; the model is not built.
+            A checkpoint's path or name: with statistics of every tensor.
             A `Bert` or a functional `keras.Model`: with statistics of its weights. A model that is
             not a kbert graph is drawn layer by layer, without formulas.
         output: the page to write, .html; None: no file.
         batch_size: the initial number of sequences in a batch; it can be changed in the page.
+        sentences: texts for the page of a checkpoint or a `Bert`, each a str, or a pair of two. A
+            page with weights offers them as examples. A page without weights has recordings: kbert
+            computes every tensor of these sentences, and the page keeps them in half precision.
+            None: no sentence; in a notebook (without `output`) one that kbert chooses.
         title: the page's title; None: the source's name.
+        weights: the format of the weights in the page of a checkpoint or a `Bert`, with which it
+            computes the sentences that you type: "int8" (in groups of 32), "float16" or "float32".
+            None: "int8" in a file, if the model has at most 40 million parameters; in a notebook
+            none.
+        beside: whether the weights are written into a file next to the page, PAGE.weights.js.
+            Keep both together.
 
     Returns:
         An `Explorer`, which a notebook shows.
 
     Raises:
         ValueError: a path that does not end in .html; an unknown preset; a checkpoint that does not
-            fit its configuration; a model that is not functional or too large.
+            fit its configuration; a model that is not functional or too large; a sentence without a
+            token or with too many, or sentences for something without a tokenizer; an unknown
+            format of weights, or weights of a model that a page cannot compute.
         OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
@@ -83,6 +112,9 @@ def explore(
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
     facts: dict = {}
+    live: LivePart | None = None
+    options = _choose_weights(source, path, weights, beside)
+    make_live = _choose_live(options, sentences)
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -90,23 +122,99 @@ def explore(
     elif isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
         spec, name = create_spec(source), os.fspath(source)
     else:
-        from kbert.show.explorer.weights import read_checkpoint, read_model
+        from kbert.show.explorer.weights import read_bert, read_checkpoint, read_model
 
         if isinstance(source, (str, os.PathLike)):
-            (spec, facts), name = read_checkpoint(source), Path(source).name
+            spec, facts, live = read_checkpoint(source, make_live)
+            name = Path(source).name
+        elif hasattr(source, "tokenizer"):
+            spec, facts, live = read_bert(source, make_live)
+            name = facts["name"]
         else:
             spec, facts = read_model(source)
             name = facts["name"]
+    if sentences is not None and live is None:
+        raise ValueError(
+            "sentences need a checkpoint or a kbert.Bert, with its tokenizer, got "
+            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
+        )
     name = title or name
     if spec is None:
         title = f"{name}: not a graph of kbert's"
         page = Explorer(title, write_page(title, facts | {"title": name}, []))
     else:
-        page = _explore_spec(spec, batch_size, name, facts)
+        if live is not None and beside and path is not None:
+            live[0].update(_describe_file(path, live[1]))
+        page = _explore_spec(spec, batch_size, name, facts, live)
     if path is not None:
-        write_atomically(path, page.html.encode())
+        packed = live[1] if live and beside else None
+        _write(path, page, packed.data if packed else None)
         page = replace(page, path=path)
     return page
+
+
+def _choose_weights(
+    source: Any, path: Path | None, weights: str | None, beside: bool
+) -> "WeightOptions | None":
+    """Return what is asked for; None: no weights, of a configuration or in a notebook."""
+    if beside and path is None:
+        raise ValueError("beside=True needs output, the page that the weights lie beside")
+    is_configuration = isinstance(source, (GraphSpec, BertConfig)) or (
+        isinstance(source, (str, os.PathLike)) and not is_checkpoint(source)
+    )
+    if (weights or beside) and is_configuration:
+        raise ValueError(f"weights need a checkpoint or a kbert.Bert, got {source!r:.60}")
+    if is_configuration or (path is None and weights is None):
+        return None
+    from kbert.show.explorer.live import weight_options
+
+    if beside and path is not None:
+        check_new_file(weight_options.name_file(path), what="the path of the weights")
+    return weight_options.WeightOptions(weights, beside)
+
+
+def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
+    """Return what a page must know of the weights beside it."""
+    from kbert.show.explorer.live import weight_options
+
+    if packed is None:
+        return {}
+    digest = weight_options.compute_digest(packed.data)
+    return {"place": "beside", "file": weight_options.name_file(path).name, "digest": digest}
+
+
+def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
+    """Write a page, and the weights beside it if there are any: both or none."""
+    if weights is None:
+        write_atomically(path, page.html.encode())
+        return
+    from kbert.show.explorer.live import weight_options
+
+    with atomic_file(weight_options.name_file(path)) as script:
+        with script.open("wb") as file:
+            file.writelines(weight_options.write_script(weights))
+        write_atomically(path, page.html.encode())
+
+
+def explore_served(
+    source: str | os.PathLike, sentences: Sequence[str | Sequence[str]]
+) -> "tuple[Explorer, Tracer]":
+    """Return a checkpoint's page that asks a server for traces, and what computes them.
+
+    `kbert.show.explorer.live.serving` is the server; errors are as in `explore`.
+    """
+    from kbert.show.explorer.live import recording, tracing
+    from kbert.show.explorer.weights import open_model, read_checkpoint
+
+    model = open_model(source)
+    examples = sentences or recording.SENTENCES
+    for number, sentence in enumerate(sentences):
+        tracing.check_sentence(model, recording.make_request(sentence, number))
+    live = recording.describe_served(model, examples)
+    spec, facts, _ = read_checkpoint(source)
+    assert spec is not None
+    page = _explore_spec(spec, 1, Path(source).name, facts, (live, None))
+    return page, tracing.Tracer(model)
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -143,12 +251,13 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
         raise FileNotFoundError(f"{error}, or a checkpoint") from None
 
 
-def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> Explorer:
-    if spec.config.model_type != "bert":
-        raise ValueError(
-            f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
-            "kbert.account and kbert.plot"
-        )
+def _explore_spec(
+    spec: GraphSpec,
+    batch_size: int,
+    name: str,
+    facts: dict,
+    live: "LivePart | None",
+) -> Explorer:
     kinds = graphs(spec)
     total = account(
         spec.config,
@@ -157,13 +266,42 @@ def _explore_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict) -> E
         max_predictions=spec.max_predictions,
         num_labels=spec.num_labels,
     ).params
-    title = f"{name}: BERT with head {spec.head}, {total:,} parameters"
+    family = spec.config.family.title
+    title = f"{name}: {family} with head {spec.head}, {total:,} parameters"
     data = {
         "title": name,
         **counting_data(spec, batch_size),
-        **notes_data(),
-        "variables": list_variables(spec.head),
+        **notes_data(spec.config.model_type),
+        "variables": list_variables(spec),
         "figure": figure_data(kinds),
         **facts,
     }
-    return Explorer(title, write_page(title, data, list_formulas(kinds)))
+    weights, note = b"", ""
+    if live is not None:
+        data["live"], packed = live
+        weights = packed.data if packed and data["live"]["place"] == "inside" else b""
+        note = _NOTE if data["live"]["place"] == "recorded" else ""
+    return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
+
+
+def _choose_live(
+    options: "WeightOptions | None", sentences: Sequence[str | Sequence[str]] | None
+) -> "MakeLive":
+    """Return what makes the live part of a page, by what a user asked for."""
+    checked = None if sentences is None else _check_sentences(sentences)
+
+    def make_live(model):
+        from kbert.show.explorer.live.live_part import make_live_part
+
+        return make_live_part(model, options, checked)
+
+    return make_live
+
+
+def _check_sentences(sentences: Any) -> list:
+    """Return sentences as a list; raise a ValueError for one text, or for none."""
+    if isinstance(sentences, (str, bytes)) or not isinstance(sentences, Sequence) or not sentences:
+        raise ValueError(
+            f"sentences must be a list of texts or pairs of texts, got {sentences!r:.60}"
+        )
+    return list(sentences)

@@ -1,5 +1,6 @@
 """Weights that a page shows, a checkpoint's or a model's; models that kbert did not build."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,19 +10,29 @@ import numpy as np
 
 from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
+from kbert.show.explorer.live.contents import LiveModel, model_of_bert, to_rows
+from kbert.show.explorer.live.live_part import LivePart
 
+MakeLive = Callable[[LiveModel], LivePart | None]
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
 _HEIGHT, _WIDEST = 46, 420  # points, of a box
 
 
-def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec | None, dict]:
-    """Return the graph of a checkpoint, and statistics of its tensors by "layer/variable"."""
+def read_checkpoint(
+    source: str | os.PathLike, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
+    """Return a checkpoint's graph, statistics of its tensors by "layer/variable", its live part.
+
+    `make_live` makes the last of these of its model while its files are open; None: there is none.
+    """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(checkpoint.source)
@@ -36,7 +47,45 @@ def read_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec | None, dict]:
             "tensors": _describe_all(readers),
             "missing": [*missing, *fit.nameless],
         }
-    return checkpoint.spec, facts
+        live = None if make_live is None else make_live(_read_live_model(checkpoint, fit))
+    return checkpoint.spec, facts, live
+
+
+def open_model(source: str | os.PathLike) -> LiveModel:
+    """Return a checkpoint's model with its weights in memory, for the server of its page."""
+    with formats.open_checkpoint(source) as checkpoint:
+        fit = fitting.fit(checkpoint, checkpoint.spec)
+        fit.check(checkpoint.source)
+        model = _read_live_model(checkpoint, fit)
+        arrays = {name: read() for name, read in model.readers.items()}
+    readers = {name: (lambda array=array: array) for name, array in arrays.items()}
+    return dataclasses.replace(model, readers=readers)
+
+
+def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
+    tokenizer = None
+    if checkpoint.vocabulary is not None:
+        tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
+        checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
+    readers = {
+        f"{entry.layer}/{entry.variable}": (
+            lambda entry=entry: to_rows(fit.tensors[entry.name].read(), entry)
+        )
+        for entry in fit.entries
+        if entry.name in fit.tensors
+    }
+    return LiveModel(
+        *(checkpoint.spec, tokenizer, readers, checkpoint.labels),
+        *(checkpoint.sentence, checkpoint.problem_type),
+    )
+
+
+def read_bert(
+    bert: Bert, make_live: MakeLive | None = None
+) -> tuple[GraphSpec | None, dict, LivePart | None]:
+    """Return what `read_checkpoint` does, of a loaded or built model."""
+    live = None if make_live is None else make_live(model_of_bert(bert))
+    return *read_model(bert), live
 
 
 def read_model(model) -> tuple[GraphSpec | None, dict]:

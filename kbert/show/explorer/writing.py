@@ -12,35 +12,93 @@ from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
 FOLDER = files(__package__) / "page"
-_STYLES = ("style.css", "dark.css", "figure.css", "print.css")
+_STYLES = ("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css")
+_SENTENCE_STYLES = ("sentence/sentence.css", "stage/stage.css")
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
-    *("fields.js", "totals.js", "search.js", "table.js", "downloads.js", "main.js"),
+    *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
+    *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js"),
+)
+_SENTENCE = (
+    *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
+    *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
+    *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
+    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/bars.js"),
+    *("stage/embeddings.js", "stage/head_kinds.js", "stage/cell.js", "stage/attention.js"),
+    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js", "stage/outputs.js"),
+    *("stage/tensor.js", "stage/stage.js"),
+)
+_ENGINE = (
+    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
+    *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
-def write_page(title: str, data: dict, formulas: list[str]) -> str:
-    """Return the page's HTML.
+def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b"") -> str:
+    """Return the page's HTML, with the weights of its live part, if it has one.
 
     Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
     """
     font = base64.b64encode((FOLDER / _FONT).read_bytes()).decode()
+    is_live = "live" in data
+    styles = (*_STYLES, *(_SENTENCE_STYLES if is_live else ()), "print.css")
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
-        pages.read_files(FOLDER, *_SCRIPTS),
+        *_list_live_scripts(data["live"]["place"] if is_live else None),
+        pages.read_files(FOLDER, *_SCRIPTS, *(_SENTENCE if is_live else ()), "main.js"),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": pages.read_files(FOLDER, *_STYLES),
+        "STYLE": pages.read_files(FOLDER, *styles),
         "FONT": f"data:font/woff;base64,{font}",
+        "WEIGHTS": _write_weights(weights),
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }
     return pages.fill_page(FOLDER, slots)
+
+
+def _write_weights(weights: bytes) -> str:
+    if not weights:
+        return ""
+    text = base64.b64encode(weights).decode()
+    return f'<script type="text/plain" id="weights">{text}</script>'
+
+
+def _list_live_scripts(place: str | None) -> list[str]:
+    """Return the scripts of a page's live part, by where its model computes; None: it has none."""
+    if place is None:
+        return []
+    client = pages.read_files(FOLDER / "live", "client.js")
+    if place == "recorded":
+        return [recording_script(), client]
+    if place == "served":
+        return [recording_script(), pages.read_files(FOLDER / "live", "served.js"), client]
+    return [engine_script(), client]
+
+
+def engine_script() -> str:
+    """Return the function that makes the engine: a worker runs its text, the page the function."""
+    scripts = pages.read_files(FOLDER / "live", *_ENGINE)
+    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    return (
+        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
+        f"{scripts}\nreturn {{ {names} }};\n}}"
+    )
+
+
+def recording_script() -> str:
+    """Return what reads recordings; of the engine it needs the activations alone."""
+    activations, recorded = (
+        pages.read_files(FOLDER / "live", name) for name in ("activations.js", "recorded.js")
+    )
+    engine = f"function makeEngine() {{\n{activations}\nreturn {{ ACTIVATIONS }};\n}}"
+    return f"{engine}\n{recorded}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
@@ -55,9 +113,15 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     )
 
 
-def notes_data() -> dict:
-    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata."""
+def notes_data(model_type: str = "bert") -> dict:
+    """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata.
+
+    The document and the errata are of BERT alone.
+    """
     lines = read_package_table(__package__, "notes.tsv")
+    if model_type != "bert":
+        notes = {layer: {"does": does, "document": ""} for layer, does, _ in lines}
+        return {"notes": notes, "document": {}, "errata": []}
     return {
         "notes": {layer: {"does": does, "document": text} for layer, does, text in lines},
         "document": {

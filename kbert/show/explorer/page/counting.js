@@ -9,8 +9,12 @@ function graphOf(config) {
   return DATA.graphs[config.M === null || config.M === undefined ? "all" : "gathered"];
 }
 
+// The tokens of the longest sequence: RoBERTa leaves the first positions unused.
+const positionsOf = (config) => config.P - (DATA.firstPosition || 0);
+
 function lettersOf(config) {
-  const letters = { w: BigInt(DATA.dtypes[config.dtype][3]) };
+  const [weight, , , activation] = DATA.dtypes[config.dtype].map(BigInt);
+  const letters = { w: activation, weightBytes: weight };
   for (const letter of Object.keys(DATA.letters)) {
     if (config[letter] !== null && config[letter] !== undefined) {
       letters[letter] = BigInt(config[letter]);
@@ -39,14 +43,16 @@ function shapeOf(shape, config) {
 }
 
 function costsOf(row, letters) {
+  const params = FORMULAS[row.params](letters);
   return {
-    params: FORMULAS[row.params](letters),
+    params,
     flops: FORMULAS[row.flops](letters),
+    bytes: params * letters.weightBytes,
     kept: FORMULAS[row.kept](letters),
   };
 }
 
-const MEASURES = ["params", "flops", "kept"];
+const MEASURES = ["params", "flops", "bytes", "kept"];
 
 function added(costs) {
   return Object.fromEntries(MEASURES.map((name) => [name, sum(costs.map((one) => one[name]))]));

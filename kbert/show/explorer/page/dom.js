@@ -64,6 +64,9 @@ const UNITS = {
     title: "FLOPs", noun: "FLOPs, forward", unit: "forward", alone: flops,
     text: (n) => short(n), short: (n) => short(n),
   },
+  bytes: {
+    title: "Bytes", noun: "bytes of weights", unit: "of weights", alone: bytes, text: bytes, short: bytes,
+  },
   kept: {
     title: "Activations", noun: "bytes of activations, kept for the backward pass",
     unit: "of activations", alone: bytes,

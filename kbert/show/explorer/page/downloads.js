@@ -22,9 +22,12 @@ function standalone() {
   originals.forEach((element, place) => inlined(element, copies[place]));
   const [x, y, width, height] = source.getAttribute("viewBox").split(" ").map(Number);
   for (const name of ["style", "class", "id"]) copy.removeAttribute(name);
-  fill(copy, { xmlns: SVG, width, height }, []);
+  const images = live ? stripImages() : [];
+  const below = images.length ? TOKEN_ROOM : 0;  // room for the tokens' names
+  fill(copy, { xmlns: SVG, width, height: height + below, viewBox: `${x} ${y} ${width} ${height + below}` }, []);
   const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
-  copy.prepend(s("rect", { x, y, width, height, fill: paper }));
+  copy.prepend(s("rect", { x, y, width, height: height + below, fill: paper }));
+  copy.append(...images);
   return copy;
 }
 
@@ -68,7 +71,7 @@ const DOWNLOADS = {
   svg: () => save(`${fileName()}.svg`, svgText(), "image/svg+xml"),
   png: async () => save(`${fileName()}.png`, await png(), "image/png"),
   csv: () => save(`${fileName()}.csv`, generic ? genericCsv() : csv(current()), "text/csv"),
-  config: () => save("bert_config.json", configJson(current()), "application/json"),
+  config: () => save(DATA.configFile, configJson(current()), "application/json"),
 };
 
 // Copies a text; the button that was pressed says so.

@@ -4,7 +4,13 @@ const ENCODER = "encoder";
 const MOST_MARKS = 128;  // of blocks or heads in a box; where there are more, a mark stands for several
 const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
+// The geometry: Graphviz' own, or with a sentence the same boxes in one column.
 function figureNow(config) {
+  const figure = graphvizFigure(config);
+  return live && sentenceShown() ? stackFigure(figure, config) : figure;
+}
+
+function graphvizFigure(config) {
   if (generic) return DATA.generic.figure.model;
   const kind = config.M === null || config.M === undefined ? "all" : "gathered";
   if (!state.open) return DATA.figure[`${kind}/closed`];
@@ -22,7 +28,7 @@ function drawFigure(svg) {
   const figure = figureNow(config);
   const counted = generic ? null : count(config);
   const [width, height] = figure.size;
-  const margin = 10;
+  const margin = live && sentenceShown() ? 0 : 10;
   svg.setAttribute("viewBox",
     `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
   const edges = figure.edges.map(([from, to, tensor, points]) =>
@@ -55,6 +61,7 @@ function narrow(svg) {
 
 function boxOf(box, place, config, counted) {
   if (generic) return layerBox(box, place, DATA.generic.rows.find((row) => row.name === box));
+  if (live && sentenceShown()) return rowOfBox(box, place, config, counted);
   if ([ENCODER, "blocks-before", "blocks-after"].includes(box)) {
     return blocksBox(box, place, config, counted);
   }
@@ -244,7 +251,7 @@ function frame(name, [x, y, width, height], config, counted) {
   const parts = [
     s("g", { class: "main", role: "button", tabindex: -1, "data-id": id, "aria-pressed": String(state.chosen === id),
       "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}` },
-    s("rect", { class: "grip", x: 6, y: 5, width: text.length * 7.7 + 14, height: 21, rx: 5 }),
+    s("rect", { class: "grip", x: 6, y: 3, width: text.length * 7.7 + 14, height: 24, rx: 5 }),
     s("text", { class: "name", x: 13, y: 20 }, text)),
     s("text", { class: "amount", x: width - 38, y: 20 }, label),
     closer(block ? "Close the encoder" : "Close the attention", block ? "close" : "attention", width - 28),
@@ -257,5 +264,5 @@ function closer(label, act, x) {
   return s("g", {
     class: "closer", role: "button", tabindex: -1, "aria-label": label, "data-act": act,
     transform: `translate(${x} 6)`,
-  }, s("rect", { width: 20, height: 20, rx: 5 }), s("path", { d: "M6 6L14 14M14 6L6 14" }));
+  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }), s("path", { d: "M6 6L14 14M14 6L6 14" }));
 }

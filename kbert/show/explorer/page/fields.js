@@ -21,7 +21,7 @@ const fieldId = (place, letter) => `${COLUMNS[place]}-${letter}`;
 
 function rangeOf(letter, config) {
   const { least, most, logarithmic } = SLIDERS[letter];
-  const upper = letter === "S" ? config.P : letter === "M" ? config.S : most;
+  const upper = letter === "S" ? positionsOf(config) : letter === "M" ? config.S : most;
   return { least, most: Math.max(Number.isInteger(upper) ? upper : most, least + 1), logarithmic };
 }
 
@@ -58,7 +58,7 @@ function setValue(place, letter, value, bySlider) {
   const follows = config.FFD === 4 * config.H;
   config[letter] = value;
   if (letter === "H" && follows && value > 0) config.FFD = 4 * value;
-  if (bySlider && letter === "P") config.S = Math.min(config.S, value);
+  if (bySlider && letter === "P") config.S = Math.min(config.S, positionsOf(config));
   if (bySlider && config.M) config.M = Math.min(config.M, config.S);
   state.active = place;
   render("values");
@@ -101,7 +101,7 @@ function applyPreset(place, name) {
 // A configuration with a preset's sizes, and no longer texts than these allow.
 function withPreset(config, name) {
   const changed = { ...config, ...DATA.presets[name] };
-  changed.S = Math.min(changed.S || changed.P, changed.P);
+  changed.S = Math.min(changed.S || positionsOf(changed), positionsOf(changed));
   if (changed.M) changed.M = Math.min(changed.M, changed.S);
   return changed;
 }
@@ -165,16 +165,27 @@ function drawColumn(config, place) {
     one.setAttribute("aria-pressed", String(Number(one.dataset.column) === state.active)));
 }
 
+// The preset beside which a configuration is compared: the next larger one; beside the largest, the one below.
+function otherPreset(config) {
+  const paramsOf = (values) => count(values).total.params;
+  const size = paramsOf(config);
+  const models = Object.keys(DATA.presets).filter((name) => !name.includes("_"))  // not the variants of one size
+    .map((name) => ({ name, params: paramsOf(withPreset(config, name)) }))
+    .sort((a, b) => (a.params < b.params ? -1 : 1));
+  const larger = models.find(({ params }) => params > (size * 11n) / 10n);
+  return (larger || models.findLast(({ params }) => params < size) || models.at(-1))?.name || "";
+}
+
 function toggleCompare() {
   if (comparing()) {
     state.configs = [state.configs[state.active]];
     sensible.splice(0, 2, sensible[state.active]);
     state.active = 0;
   } else {
-    // beside something else: what the page was made of, or the larger of BERT's two
-    const other = presetOf(sensible[0]) === "large" ? "base" : "large";
-    state.configs.push(changedSizes(sensible[0]).length ? { ...DATA.values } : withPreset(sensible[0], other));
+    // beside something else: what the page was made of, or the next larger of BERT's models
+    state.configs.push(changedSizes(sensible[0]).length ? { ...DATA.values } : withPreset(sensible[0], otherPreset(sensible[0])));
   }
+  cards = false;  // its card has been followed
   settle();
   buildFields();
   render("values");

@@ -44,11 +44,11 @@ function instances(config, n) {
 }
 
 function* everyLayer(config) {
-  const { before, after } = graphOf(config);
+  const { before } = graphOf(config);
   const outside = instances(config, 0);
   yield* outside.slice(0, before.length);
   for (let n = 1; n <= config.L; n += 1) yield* instances(config, n);
-  yield* outside.slice(-after.length);
+  yield* outside.slice(before.length);
 }
 
 function inputsOf(text) {
@@ -121,10 +121,12 @@ function nameOf(config) {
     `${DATA.title} with ${changed.map((letter) => `${letter} = ${config[letter]}`).join(", ")}`;
 }
 
-// The configuration as Google's bert_config.json has it.
+// The configuration as Google's bert_config.json has it, or config.json of another family.
 function configJson(config) {
   const values = { ...DATA.config };
-  for (const letter of SIZES) values[DATA.letters[letter].key] = config[letter];
+  for (const letter of SIZES.filter((one) => DATA.letters[one])) {
+    values[DATA.letters[letter].key] = config[letter];
+  }
   const sorted = Object.keys(values).sort();
   return JSON.stringify(Object.fromEntries(sorted.map((key) => [key, values[key]])), null, 2) + "\n";
 }

@@ -21,10 +21,13 @@ function render(change = "all") {
     $("total").textContent = UNITS[state.measure].alone(total[state.measure]);
     $("total-unit").textContent = UNITS[state.measure].unit;
     $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
-    document.title = `${modelName()}: BERT with head ${DATA.head}, ${grouped(total.params)} parameters`;
+    document.title = `${modelName()}: ${DATA.family} with head ${DATA.head}, ${grouped(total.params)} parameters`;
   }
   drawTable();
-  note();
+  drawScale();
+  drawList();
+  drawGuide();
+  if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
   if (key !== now && view.fitted) fitAll();
   else place();
@@ -40,26 +43,16 @@ function renewPanel(reading) {
   if (reading) $("panel-title").focus({ preventScroll: true });
 }
 
-const amountText = (costs) => `${UNITS[state.measure].alone(costs[state.measure])} ${UNITS[state.measure].unit}`;
-
-// On a narrow page the panel is below the figure: a line on the figure tells of it.
-function note() {
-  const layer = generic || !state.chosen || state.chosen === ENCODER ? null : layerOf(state.chosen, current());
-  const amount = layer && !layer.head
-    ? ` · ${amountText(count(current()).byRow[layer.partTemplate || layer.template])}` : "";
-  const name = state.chosen === ENCODER ? `Encoder${state.open ? ` ${state.open}` : ""}` : state.chosen;
-  $("note").textContent = state.chosen ? `${name}${amount} ↓` : "";
-  $("note").hidden = !state.chosen;
-}
-
 function go(id) {
   const opened = state.open;
   const attention = state.attention;
   choose(id);
   const fresh = state.open !== opened || state.attention !== attention;
   render("layer");
+  if (id && !(live && besideStage())) openSheet("panel");
   if (fresh && state.open) bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   else bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+  bringRow(id, "nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
 }
 
@@ -176,11 +169,13 @@ function keepInPane(element) {
 function pageKey(event) {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "Escape") {
+    if (closeSheet()) return;
     if (state.chosen) go("");
     else if (state.open) act("close");
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (live && scrubKey(event)) return;
   const keys = {
     "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fitAll,
   };
@@ -193,6 +188,7 @@ function pageKey(event) {
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
   $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  if (live) repaintHeat();
 }
 
 // The theme that the reader chose before, on any of these pages; null: none, or nothing is stored here.
@@ -219,7 +215,6 @@ function watchPage() {
     drawTable();
     if ($("table").open) $("table").scrollIntoView({ block: "start" });
   });
-  $("note").addEventListener("click", () => $("panel").scrollIntoView({ block: "start" }));
   document.querySelectorAll("[data-download]").forEach((one) => one.addEventListener("click", () => {
     DOWNLOADS[one.dataset.download]();
     $("downloads").open = false;
@@ -241,8 +236,13 @@ function watchPage() {
     setTheme("light");
     $("table").open = true;
     drawTable();
+    if (live) printStrips(true);
   });
-  addEventListener("afterprint", () => (theme ? setTheme(theme) : delete document.documentElement.dataset.theme));
+  addEventListener("afterprint", () => {
+    if (theme) setTheme(theme);
+    else delete document.documentElement.dataset.theme;
+    if (live) printStrips(false);
+  });
   if (generic) return;
   document.querySelectorAll("[name=measure]").forEach((one) => one.addEventListener("change", () => {
     state.measure = one.value;
@@ -251,7 +251,9 @@ function watchPage() {
   $("compare").addEventListener("click", toggleCompare);
   $("reset").addEventListener("click", resetFields);
   $("copy-config").addEventListener("click", (event) =>
-    copyText(configJson(current()), "bert_config.json is copied.", event.currentTarget));
+    copyText(configJson(current()), `${DATA.configFile} is copied.`, event.currentTarget));
+  $("copy-config").textContent = `Copy ${DATA.configFile}`;
+  document.querySelector("[data-download=config]").textContent = DATA.configFile;
 }
 
 // Goes where the address says.
@@ -260,18 +262,28 @@ function follow() {
   if (!generic) buildFields();
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("url");
+  if (live) followSentence();
+  if (state.chosen && !state.chapter && !(live && besideStage())) openSheet("panel", false);
   if (state.chosen && state.open) bring(".f-block", true);
   if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
   if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
+  if (state.chosen) bringRow(state.chosen);
 }
 
 document.documentElement.classList.toggle("generic", generic);
+if (live) buildSentence();
 if (generic) $("subtitle").textContent = DATA.origin;
 if (["light", "dark"].includes(stored())) setTheme(stored());
 watchPage();
 watchPane();
 watchFigure();
 watchSearch();
+watchSheets();
+watchList();
+watchScale();
+watchGuide();
 follow();
 if (view.fitted) fitAll();
+if (state.chosen) bringRow(state.chosen);
+if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

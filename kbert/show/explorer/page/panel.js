@@ -194,13 +194,13 @@ function namesOnlyLayersOf(text, config) {
 // The layers before and after it in the summary.
 function stepSection(layer, config) {
   const around = [layer.n - 1, layer.n, layer.n + 1].filter((n) => n >= 0 && n <= config.L);
-  const { before, after } = graphOf(config);
+  const { before } = graphOf(config);
   let names = around.filter((n) => n).flatMap((n) => instances(config, n).map((one) => one.name));
   const outside = instances(config, 0).map((one) => one.name);
   if (layer.n <= 1) names = [...outside.slice(0, before.length), ...names];
   if (!layer.n || layer.n >= config.L - 1) {
     const last = layer.n ? [] : instances(config, config.L).map((one) => one.name);
-    names = [...new Set([...names, ...last]), ...outside.slice(-after.length)];
+    names = [...new Set([...names, ...last]), ...outside.slice(before.length)];
   }
   const place = names.indexOf(layer.id);
   const step = (name, label) => (name ? button(label, () => go(name), { title: name, class: "small" }) : h("span"));
@@ -209,7 +209,7 @@ function stepSection(layer, config) {
 }
 
 function encoderPanel(config, counted) {
-  const lines = MEASURES.map((measure) => [UNITS[measure].title, counted.block[measure], counted.encoder[measure],
+  const lines = MEASURES.map((measure) => [UNITS[measure].title, UNITS[measure].short, counted.block[measure], counted.encoder[measure],
     share(counted.encoder[measure], counted.total[measure])]);
   const number = h("input", {
     type: "number", id: "open-number", min: 1, max: config.L, value: state.open || 1, "aria-label": "Block to open",
@@ -224,8 +224,8 @@ function encoderPanel(config, counted) {
     h("p", { class: "does" }, "Each block reads the hidden states of the one below: attention, then a feed-forward " +
       "layer, each with dropout, a residual connection and a normalization."),
     h("table", { class: "sums" }, h("thead", {}, h("tr", {}, h("td"), ["a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", {}, lines.map(([title, one, all, part]) => h("tr", {}, h("th", { scope: "row" }, title),
-        h("td", {}, UNITS.flops.short(one)), h("td", {}, UNITS.flops.short(all)), h("td", {}, percent(part)))))),
+      h("tbody", {}, lines.map(([title, shorten, one, all, part]) => h("tr", {}, h("th", { scope: "row" }, title),
+        h("td", {}, shorten(one)), h("td", {}, shorten(all)), h("td", {}, percent(part)))))),
     section("Open a block", h("form", { class: "chips", onsubmit: open }, number, h("button", { type: "submit" }, "Open"),
       state.open ? button("Close", () => act("close")) : null),
     config.L <= MOST_MARKS ? h("div", { class: "chips" }, Array.from({ length: config.L }, (_, place) =>
@@ -247,7 +247,7 @@ function overview(config, counted) {
   const total = grouped(counted.total.params);
   const whole = DATA.errata.filter(({ preset, arithmetic }) => preset && arithmetic.split(/[^\d,]+/).includes(total));
   return [
-    heading("encoder", nameOf(config), `BERT, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
+    heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
     own && DATA.missing && DATA.missing.length ? h("p", { class: "warning" },
       `Not in the checkpoint: ${DATA.missing.join(", ")}.`) : null,
     h("p", { class: "big" }, h("b", {}, total), " parameters"),
@@ -256,7 +256,8 @@ function overview(config, counted) {
       "the heads and W_O. The sliders make another model of it."),
     keys(section("Keys", h("dl", { class: "keys" },
       [["/", "search"], ["← ↑ → ↓", "from box to box"], ["Enter", "choose, open"], ["Esc", "close, choose nothing"],
-        ["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]]
+        ...(live ? [["↑ ↓", "outside of boxes: the next block"], ["Alt ← →", "at a token: swap its word with the next one"]]
+          : [["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]])]
         .flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])))),
     whole.length ? section("Of the totals", ...whole.map(erratum)) : null,
     section("What is counted", ...DATA.conventions.map((text) => h("p", { class: "dim" }, text))),

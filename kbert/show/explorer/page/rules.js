@@ -38,8 +38,9 @@ function sizes(config, found) {
 }
 
 function limit(letter, config, found) {
-  if (letter === "S" && !found.P && config.S > config.P) {
-    return `seq_len must be at most max_position_embeddings = ${config.P}, got ${config.S}`;
+  if (letter === "S" && !found.P && config.S > positionsOf(config)) {
+    const unused = DATA.firstPosition ? ` - ${DATA.firstPosition}` : "";
+    return `seq_len must be at most max_position_embeddings${unused} = ${positionsOf(config)}, got ${config.S}`;
   }
   if (letter === "M" && !found.S && config.M > config.S) {
     return `max_predictions must be at most seq_len = ${config.S}, got ${config.M}`;

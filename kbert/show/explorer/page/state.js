@@ -2,6 +2,7 @@
 // in the URL's fragment.
 
 const generic = Boolean(DATA.generic);
+const live = DATA.live || null;  // a sentence and the model that it goes through
 const LETTERS = generic ? [] : [...Object.keys(DATA.letters), "dtype"];
 
 const state = {
@@ -11,6 +12,8 @@ const state = {
   attention: false,    // whether its attention is
   chosen: "",          // a layer, a part of one, "encoder", or nothing
   measure: "params",
+  chapter: "",         // of the tour
+  // with a sentence, also what page/sentence/address.js lists
 };
 
 // The last configuration of each column that makes sense: what is drawn and counted.
@@ -56,6 +59,8 @@ function toFragment() {
   if (state.open && state.attention && !(within && state.chosen.includes("/"))) parts.push("attention=open");
   if (state.active) parts.push("drawn=B");
   if (state.measure !== "params") parts.push(`measure=${state.measure}`);
+  if (state.chapter) parts.push(`chapter=${state.chapter}`);
+  if (live) parts.push(...sentenceSettings());
   const text = parts.join("&");
   return text === "" ? "" : `#${text}`;
 }
@@ -71,6 +76,8 @@ function fromFragment(fragment) {
     state.attention = view.attention === "open";
     state.active = view.drawn === "B" && configs[1] ? 1 : 0;
     state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
+    state.chapter = Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "";
+    if (live) readSentence(view);
   }
   settle();
   let name = id;

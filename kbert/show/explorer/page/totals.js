@@ -38,12 +38,13 @@ function sumsTable(all) {
   const two = all.length > 1;
   const rows = [
     ["Parameters", (one) => one.counted.total.params, two ? UNITS.params.short : grouped, "params"],
-    ["FLOPs, forward", (one) => one.counted.total.flops, two ? UNITS.flops.short : flops, "flops"],
-    ["FLOPs to train, a sequence", (one) => one.counted.training, two ? UNITS.flops.short : flops, "training"],
+    [two ? "FLOPs" : "FLOPs, forward", (one) => one.counted.total.flops, two ? UNITS.flops.short : flops, "flops"],
+    [two ? "FLOPs to train" : "FLOPs to train, a sequence", (one) => one.counted.training, two ? UNITS.flops.short : flops, "training"],
     ["Activations", (one) => one.counted.total.kept, bytes, "kept"],
-    ["Memory to train", (one) => one.counted.memory.total, bytes, "memory"],
+    [two ? "Memory" : "Memory to train", (one) => one.counted.memory.total, bytes, "memory"],
   ];
-  const head = two ? h("thead", {}, h("tr", {}, h("td"), ["A", "B", "B / A"].map((one) => h("th", { scope: "col" }, one)))) : null;
+  const head = two ? h("thead", {}, h("tr", {}, h("td"), all.map(({ config }, place) => h("th", { scope: "col", title: nameOf(config) }, h("b", {}, COLUMNS[place]), ` ${presetOf(config) || ""}`)),
+    h("th", { scope: "col" }, "B / A"))) : null;
   return h("table", { class: "sums", "aria-label": "Sums" }, head, h("tbody", {}, rows.map(([title, of, text, name]) => {
     const values = all.map(of);
     const ratio = values.length > 1 ? h("td", { class: "dim" }, `× ${(Number(values[1] * 10000n / (values[0] || 1n)) / 10000).toPrecision(3)}`) : null;
@@ -54,8 +55,8 @@ function sumsTable(all) {
 
 function barsOf(config, counted, column) {
   const parts = partsOf(config, counted);
-  const bars = MEASURES.map((measure) => ({
-    title: { params: "Parameters", flops: "FLOPs", kept: "Activations" }[measure],
+  const bars = ["params", "flops", "kept"].map((measure) => ({  // bytes are divided as parameters are
+    title: UNITS[measure].title,
     pieces: parts.map(({ name, kind, costs }) => ({ name, kind, part: share(costs[measure], counted.total[measure]), text: UNITS[measure].short(costs[measure]) })),
   }));
   bars.push({

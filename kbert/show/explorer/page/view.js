@@ -20,10 +20,15 @@ function place() {
   svg.style.transform = `translate(${view.x}px, ${view.y}px)`;
   pane().classList.toggle("fitted", view.fitted);
   $("zoom-level").textContent = `${Math.round(view.scale * 100)} %`;
+  if (live) followFigure();
 }
 
 // All of it, as large as there is room, and no larger than 1.8 times.
 function fitAll() {
+  if (live && sentenceShown()) {
+    fitStack();
+    return;
+  }
   const { width, height } = size();
   const room = pane().getBoundingClientRect();
   if (!room.width || !room.height) return;
@@ -46,6 +51,11 @@ function zoom(factor, at) {
 }
 
 function pan(dx, dy) {
+  if (live && sentenceShown() && view.scale <= 1) {
+    scrollStack(-dy);
+    place();
+    return;
+  }
   view.x += dx;
   view.y += dy;
   view.fitted = false;
@@ -53,7 +63,8 @@ function pan(dx, dy) {
 }
 
 // Brings a box into view; a frame is brought in whole, as large as can be read.
-function bring(selector, readable) {
+function bring(selector, asRead) {
+  const readable = asRead && !(live && sentenceShown());  // a column is readable as it stands
   const element = drawing().querySelector(selector);
   if (!element) return;
   const room = pane().getBoundingClientRect();
@@ -84,6 +95,11 @@ function watchPane() {
   };
   element.addEventListener("wheel", (event) => {
     const zooms = event.ctrlKey || event.metaKey;
+    if (live && sentenceShown() && !zooms) {
+      if (scrollStack(event.deltaY)) event.preventDefault();
+      place();
+      return;
+    }
     if (view.fitted && !zooms) return;  // nothing to pan: the page scrolls
     event.preventDefault();
     if (zooms) zoom(Math.exp(-event.deltaY * 0.008), at(event));
@@ -125,5 +141,5 @@ function watchPane() {
     if (moved > 5) event.stopPropagation();
     moved = 0;
   }, true);
-  new ResizeObserver(() => (view.fitted ? fitAll() : place())).observe(element);
+  new ResizeObserver(() => (view.fitted || (live && sentenceShown()) ? fitAll() : place())).observe(element);
 }

@@ -1,0 +1,155 @@
+"""What a checkpoint's head says of a sequence: candidates, labels, an answer, a sentence vector."""
+
+import numpy as np
+
+from kbert.checkpoints.checkpoint import choose_activation
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.tokenization.encodings import Encoding
+from kbert.graph import names
+from kbert.show.explorer.live.activations import ACTIVATIONS, activate, softmax
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    choose_settings,
+    name_labels,
+    require_tokenizer,
+)
+from kbert.show.explorer.live.forward import Arrays, apply_mlm, compute_mlm_logits
+
+CANDIDATES = 10  # per position
+LONGEST_ANSWER = 30  # tokens, as in google-research/bert's run_squad.py
+_POSITIONS = 64  # projected onto the vocabulary at a time: 8 MB of logits for base
+
+
+def compute_outputs(
+    model: LiveModel,
+    arrays: Arrays,
+    encoding: Encoding,
+    tensors: dict[str, np.ndarray],
+    request: dict,
+) -> dict:
+    """Return the outputs of the heads that the checkpoint has, by their names in a trace."""
+    outputs: dict = {}
+    if (vector := _compute_vector(model, tensors)) is not None:
+        outputs["vector"] = vector
+    if f"{names.MLM_SIMILARITY}/bias" in arrays and names.MLM_NORM in tensors:
+        outputs["mlm"] = predict_tokens(model, arrays, encoding, tensors, request["positions"])
+    if names.NSP in tensors:
+        outputs["nsp"] = {"isNext": float(softmax(tensors[names.NSP])[0])}
+    if names.CLASSIFIER in tensors and model.spec.has_labels:
+        kind = choose_activation(model.problem_type, model.spec.num_labels)
+        outputs["classes"] = _rank_labels(model, tensors[names.CLASSIFIER], kind)
+    if names.TOKEN_CLASSIFIER in tensors:
+        outputs["tags"] = [
+            _rank_labels(model, row, "softmax") for row in tensors[names.TOKEN_CLASSIFIER]
+        ]
+    if names.SPAN in tensors and request["pair"]:
+        outputs["answer"] = _find_answer(encoding, tensors[names.SPAN], request["pair"])
+    return outputs
+
+
+def _compute_vector(model: LiveModel, tensors: dict) -> np.ndarray | None:
+    """Return the sentence vector; None: the checkpoint is not for one."""
+    settings, pooler = choose_settings(model), tensors.get(names.POOLER)
+    if settings is None or ("pooler" in settings.poolings and pooler is None):
+        return None
+    return pool(
+        settings, tensors[names.encoder_output(model.spec.config.num_hidden_layers)], pooler
+    )
+
+
+def pool(settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | None) -> np.ndarray:
+    """Return the vector that sentence-transformers computes of hidden states (S, H)."""
+    parts = [pooler if how == "pooler" else _pool_tokens(states, how) for how in settings.poolings]
+    vector = np.concatenate([part for part in parts if part is not None])
+    for layer in settings.dense:
+        vector = vector @ layer.kernel + (0 if layer.bias is None else layer.bias)
+        vector = activate(vector, layer.activation)
+    if settings.normalize:
+        vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return vector[: settings.dimensions].astype("float32")
+
+
+def _pool_tokens(states: np.ndarray, how: str) -> np.ndarray:
+    """Return one vector of hidden states (S, H), as `kbert.model.probes.TokenPooling`."""
+    if how in ("cls", "lasttoken"):
+        return states[0 if how == "cls" else -1]
+    if how == "max":
+        return states.max(axis=0)
+    if how == "weightedmean":
+        weights = np.arange(1, len(states) + 1, dtype="float32")
+        return weights @ states / weights.sum()
+    return states.sum(axis=0) / (len(states) if how == "mean" else len(states) ** 0.5)
+
+
+def predict_tokens(
+    model: LiveModel, arrays: Arrays, encoding: Encoding, tensors: dict, positions: list[int]
+) -> list[dict]:
+    """Return the likeliest tokens at each [MASK], and at the positions that are asked for.
+
+    Those after a block are the MLM head's on the hidden state of that block.
+    """
+    tokenizer = require_tokenizer(model)
+    asked = [
+        n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
+    ]
+    blocks = range(1, model.spec.config.num_hidden_layers + 1)
+    by_block = [
+        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[asked])[1])
+        for states in (tensors[names.encoder_output(block)] for block in blocks)
+    ]
+    return [
+        {"position": n, "candidates": candidates[-1], "blocks": list(candidates)}
+        for n, candidates in zip(asked, zip(*by_block, strict=True), strict=True)
+    ]
+
+
+def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
+    """Return the likeliest tokens of each position, of the MLM head's last hidden layer (S, H)."""
+    tokenizer = require_tokenizer(model)
+    candidates = []
+    for start in range(0, len(normed), _POSITIONS):
+        probs = softmax(compute_mlm_logits(arrays, normed[start : start + _POSITIONS]))
+        probs = probs[:, : tokenizer.vocab_size]  # outputs beyond the vocabulary have no token
+        best = np.argsort(-probs, axis=1, kind="stable")[:, :CANDIDATES]
+        candidates += [
+            [{"token": tokenizer.token_of(int(n)), "prob": float(row[n])} for n in tokens]
+            for row, tokens in zip(probs, best, strict=True)
+        ]
+    return candidates
+
+
+def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
+    """Return every label with its probability (a regression's number), the highest first."""
+    values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
+    labels = name_labels(model)
+    order = np.argsort(-values, kind="stable")
+    return [{"label": labels[n], "prob": float(values[n])} for n in order]
+
+
+def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
+    """Return the best span of the second text, with its characters."""
+    words = zip(encoding.word_ids, encoding.text_numbers, strict=True)
+    tokens = [n for n, (word, number) in enumerate(words) if word is not None and number == 1]
+    if not tokens:
+        return {"text": "", "start": 0, "end": 0, "prob": 0.0}
+    starts, ends = span[tokens].T  # logits
+    sums = starts[:, None] + ends[None, :]
+    allowed = np.triu(np.tril(np.ones_like(sums), LONGEST_ANSWER - 1)) > 0
+    first, last = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
+    prob = softmax(starts)[first] * softmax(ends)[last]
+    start, end = encoding.offsets[tokens[first]][0], encoding.offsets[tokens[last]][1]
+    units = count_units(context)
+    return {
+        "text": context[start:end],
+        "start": units[start],
+        "end": units[end],
+        "prob": float(prob),
+    }
+
+
+def count_units(text: str) -> list[int]:
+    """Return JavaScript's index of each character and of the end: UTF-16 units before it."""
+    counts = [0]
+    for character in text:
+        counts.append(counts[-1] + (2 if ord(character) > 0xFFFF else 1))
+    return counts

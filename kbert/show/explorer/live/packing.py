@@ -1,0 +1,84 @@
+"""Weights as bytes that the page decodes: one tensor after the other, see page/live/weights.js."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+FORMATS = ("int8", "float16", "float32")
+GROUP = 32  # numbers of a row that share a scale
+_ALIGNMENT = 4  # bytes
+_LARGEST = 127
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """Weights as bytes.
+
+    Attributes:
+        layout: the name, shape and format of each tensor, in order.
+        data: their bytes.
+    """
+
+    layout: tuple[tuple[str, tuple[int, ...], str], ...]
+    data: bytes
+
+
+def pack_weights(tensors: Iterable[tuple[str, np.ndarray]], precision: str) -> PackedWeights:
+    """Pack tensors by name; matrices in the precision, vectors and short tables as float32."""
+    layout, parts = [], []
+    for name, array in tensors:
+        array = np.ascontiguousarray(array, "float32")
+        form = precision if array.ndim == 2 and len(array) > 2 else "float32"
+        layout.append((name, array.shape, form))
+        parts += _encode(array, form)
+    return PackedWeights(tuple(layout), b"".join(parts))
+
+
+def _encode(array: np.ndarray, form: str) -> list[bytes]:
+    if form == "float32":
+        return [array.astype("<f4").tobytes()]
+    if form == "float16":
+        return [_pad(array.astype("<f2").tobytes())]
+    scales, numbers = quantize(array)
+    return [_pad(scales.astype("<f2").tobytes()), _pad(numbers.tobytes())]
+
+
+def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
+    """Return weights by name in float32, as the page decodes them."""
+    arrays, start = {}, 0
+
+    def take(dtype: str, count: int) -> np.ndarray:
+        nonlocal start
+        numbers = np.frombuffer(packed.data, dtype, count, start)
+        start += numbers.nbytes + -numbers.nbytes % _ALIGNMENT
+        return numbers
+
+    for name, shape, form in packed.layout:
+        size = math.prod(shape)
+        if form == "int8":
+            rows, columns = shape
+            groups = math.ceil(columns / GROUP)
+            scales = take("<f2", rows * groups).astype("float32").reshape(rows, groups)
+            numbers = take("i1", size).reshape(shape)
+            arrays[name] = numbers * np.repeat(scales, GROUP, axis=1)[:, :columns]
+        else:
+            numbers = take("<f4" if form == "float32" else "<f2", size)
+            arrays[name] = numbers.astype("float32").reshape(shape)
+    return arrays
+
+
+def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return float16 scales (rows, groups) and int8 numbers (rows, columns) in units of these."""
+    rows, columns = array.shape
+    padded = np.pad(array, ((0, 0), (0, -columns % GROUP))).reshape(rows, -1, GROUP)
+    scales = (np.abs(padded).max(axis=2) / _LARGEST).astype("float16")
+    units = scales.astype("float32")[:, :, None]
+    numbers = np.divide(padded, units, out=np.zeros_like(padded), where=units > 0)
+    numbers = np.clip(np.rint(numbers), -_LARGEST, _LARGEST).astype("int8")
+    return scales, np.ascontiguousarray(numbers.reshape(rows, -1)[:, :columns])
+
+
+def _pad(data: bytes) -> bytes:
+    return data + bytes(-len(data) % _ALIGNMENT)

@@ -1,0 +1,279 @@
+"""Recordings: traces of given sentences, written into a page in half precision.
+
+A page needs few of a trace's tensors: scores, probs, context, sums and the activation follow from
+the others, by the same formulas in `complete_tensors` and in `page/live/recorded.js`. What is kept
+of S tokens is 11·S·H numbers per block instead of 18·S·H + 2·A·S²: of base and 16 tokens 1.7
+million, 4.5 MB as base64. Where sentences need more than a page may have, less is kept (`LEVELS`),
+and the page says what is left out.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from kbert.graph import names
+from kbert.graph.config import ACTIVATIONS, BertConfig
+from kbert.show.explorer.live.activations import activate
+from kbert.show.explorer.live.contents import LiveModel, describe_model, require_tokenizer
+from kbert.show.explorer.live.forward import (
+    NO_CHANGES,
+    Changes,
+    compute_attention,
+)
+from kbert.show.explorer.live.tracing import Trace, Tracer, check_sentence
+
+MOST_BYTES = 24_000_000  # of all recordings in a file
+MOST_FRAME_BYTES = 3_000_000  # in a notebook, which saves its frames
+SENTENCES = ("The animal didn't cross the street because it was too tired.",)  # of a notebook
+_HALF, _SINGLE = np.dtype("<f2"), np.dtype("<f4")
+
+_ATTENTION, _FEED_FORWARD = names.ATTENTION, names.FEED_FORWARD
+# Of a block, by the ends of their names: the tensors that are kept, the first level that fits.
+LEVELS = (
+    (
+        *(f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_ATTENTION}/value", _ATTENTION),
+        *(f"{_ATTENTION}-Norm", f"{_FEED_FORWARD}/intermediate"),
+        *(_FEED_FORWARD, f"{_FEED_FORWARD}-Norm"),
+    ),
+    (
+        *(f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_ATTENTION}/value", _ATTENTION),
+        *(f"{_ATTENTION}-Norm", _FEED_FORWARD, f"{_FEED_FORWARD}-Norm"),
+    ),
+    (f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_FEED_FORWARD}-Norm"),
+)
+_DERIVED = (
+    *(f"{_ATTENTION}/scores", f"{_ATTENTION}/probs", f"{_ATTENTION}/context", f"{_ATTENTION}-Add"),
+    *(f"{_FEED_FORWARD}/activation", f"{_FEED_FORWARD}-Add"),
+)
+_SUMS = (names.TOKEN_PLUS_SEGMENT, names.POSITION_EMBEDDING)
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Recordings of a page, and how far their numbers are from float32.
+
+    Attributes:
+        recordings: the traces for the page's data.
+        left_out: names of tensors that no recording has; {n} stands for any block.
+        precision: "float16", or "float32" where a number is too large for half precision.
+        difference: the largest difference of a hidden state and of an attention probability, and
+            the smallest cosine of the sentence vector.
+    """
+
+    recordings: list[dict]
+    left_out: list[str]
+    precision: str
+    difference: dict
+
+
+def record_sentences(
+    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+) -> Recordings:
+    """Record sentences; each is a text, or a text and its pair.
+
+    Raises:
+        ValueError: a sentence that is no text, has no token or too many; recordings that are larger
+            than `most_bytes`.
+    """
+    requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
+    for request in requests:
+        check_sentence(model, request)
+    tracer = Tracer(model)
+    traces = [tracer.trace(request) for request in requests]
+    level = _choose_level(traces, most_bytes)
+    kept = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
+    largest = max(float(np.abs(x).max()) for tensors in kept for x in tensors.values())
+    dtype = _HALF if largest <= np.finfo(_HALF).max else _SINGLE
+    return Recordings(
+        [_write_recording(*pair, dtype) for pair in zip(traces, kept, strict=True)],
+        find_left_out(LEVELS[level]),
+        "float16" if dtype == _HALF else "float32",
+        _measure_rounding(model.spec.config, traces, kept, dtype),
+    )
+
+
+def record_model(
+    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+) -> dict:
+    """Return DATA.live of a page with recordings; errors as in `record_sentences`."""
+    recorded = record_sentences(model, sentences, most_bytes)
+    return describe_without_vocabulary(model) | {
+        "place": "recorded",
+        "precision": recorded.precision,
+        "difference": recorded.difference,
+        "recordings": recorded.recordings,
+        "leftOut": recorded.left_out,
+        "sentences": list_examples(sentences),
+    }
+
+
+def describe_served(model: LiveModel, sentences: Sequence[str | Sequence[str]]) -> dict:
+    """Return DATA.live of a page behind which kbert computes."""
+    return describe_without_vocabulary(model) | {
+        "place": "served",
+        "precision": "float32",
+        "sentences": list_examples(sentences),
+    }
+
+
+def describe_without_vocabulary(model: LiveModel) -> dict:
+    """Return what the pages of a model share; of its tokenizer the special tokens alone."""
+    special = dict(require_tokenizer(model).vocabulary.special_tokens)
+    tokenizer = {"special": special, "maskId": require_tokenizer(model).mask_id}
+    return describe_model(model) | {"tokenizer": tokenizer}
+
+
+def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
+    """Return sentences for the sentence line; a tab is between the texts of a pair."""
+    requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
+    return [
+        request["text"] if request["pair"] is None else f"{request['text']}\t{request['pair']}"
+        for request in requests
+    ]
+
+
+def make_request(sentence: str | Sequence[str], number: int) -> dict:
+    """Return the request of a sentence, a text or a pair; raise a ValueError for another value."""
+    if isinstance(sentence, str):
+        return {"text": sentence, "pair": None}
+    if isinstance(sentence, (list, tuple)) and len(sentence) == 2:
+        text, pair = sentence
+        if isinstance(text, str) and isinstance(pair, str):
+            return {"text": text, "pair": pair}
+    raise ValueError(
+        f"sentences[{number}] must be a str or a pair of two, got {type(sentence).__name__}"
+    )
+
+
+def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the tensors that are kept: of blocks those of a level, of others all but sums."""
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if (_without_block(name) in level if names.block_of(name) else name not in _SUMS)
+    }
+
+
+def _without_block(name: str) -> str:
+    """Return a tensor's name without its block: MultiHeadSelfAttention/query."""
+    return name.removeprefix(f"Encoder-{names.block_of(name)}-")
+
+
+def find_left_out(level: Sequence[str]) -> list[str]:
+    """Return the tensors of a block that are neither kept nor follow from what is kept."""
+    whole = {*LEVELS[0], *_DERIVED}
+    follows = {
+        *(f"{_ATTENTION}/{part}" for part in ("scores", "probs")),
+        *([f"{_ATTENTION}/context"] if f"{_ATTENTION}/value" in level else []),
+        *([f"{_ATTENTION}-Add"] if _ATTENTION in level else []),
+        *([f"{_FEED_FORWARD}-Add"] if _FEED_FORWARD in level else []),
+        *([f"{_FEED_FORWARD}/activation"] if f"{_FEED_FORWARD}/intermediate" in level else []),
+    }
+    return sorted(f"Encoder-{{n}}-{name}" for name in whole - {*level} - follows)
+
+
+def complete_tensors(
+    config: BertConfig, kept: dict[str, np.ndarray], changes: Changes = NO_CHANGES
+) -> dict[str, np.ndarray]:
+    """Return kept tensors with those that follow from them, as `page/live/recorded.js` does."""
+    tensors = dict(kept)
+    x = tensors[names.TOKEN_EMBEDDING]
+    if config.family.segments:
+        x = tensors[names.TOKEN_PLUS_SEGMENT] = x + tensors[names.SEGMENT_EMBEDDING]
+    tensors[names.POSITION_EMBEDDING] = x + tensors[f"{names.POSITION_EMBEDDING}/position"]
+    x = tensors[names.EMBEDDING_NORM]
+    activation = ACTIVATIONS[config.hidden_act]
+    for block in range(1, config.num_hidden_layers + 1):
+        attention, feed_forward = (
+            names.encoder(block, part) for part in (_ATTENTION, _FEED_FORWARD)
+        )
+        query, key = tensors[f"{attention}/query"], tensors[f"{attention}/key"]
+        value = tensors.get(f"{attention}/value")
+        parts = compute_attention(
+            query, key, query if value is None else value, changes.temperature
+        )
+        for head in range(1, config.num_attention_heads + 1):
+            if (block, head) in changes.heads:
+                parts["context"][:, head - 1] = 0
+        if value is None:
+            del parts["context"]
+        tensors |= {f"{attention}/{part}": tensor for part, tensor in parts.items()}
+        if f"{feed_forward}/intermediate" in tensors:
+            tensors[f"{feed_forward}/activation"] = activate(
+                tensors[f"{feed_forward}/intermediate"], activation
+            )
+        for layer in (attention, feed_forward):
+            if layer in tensors:
+                is_off = f"{layer}-Add" in changes.residuals
+                tensors[f"{layer}-Add"] = tensors[layer] if is_off else x + tensors[layer]
+                x = tensors[f"{layer}-Norm"]
+        x = tensors[names.encoder_output(block)]
+    return tensors
+
+
+def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
+    """Return the first level at which all recordings fit."""
+    sizes = []
+    for number, level in enumerate(LEVELS):
+        numbers = sum(
+            tensor.size
+            for trace in traces
+            for tensor in keep_tensors(trace.tensors, level).values()
+        )
+        sizes.append(numbers * _HALF.itemsize * 4 / 3)  # base64
+        if sizes[-1] <= most_bytes:
+            return number
+    raise ValueError(
+        f"the recordings of {len(traces)} sentences need {sizes[-1] / 1e6:.0f} MB, more than "
+        f"{most_bytes / 1e6:.0f} MB: give fewer or shorter sentences"
+    )
+
+
+def _write_recording(trace: Trace, kept: dict[str, np.ndarray], dtype: np.dtype) -> dict:
+    """Return a trace for a page's data: names and shapes, and all numbers in one text."""
+    numbers = np.concatenate([tensor.ravel() for tensor in kept.values()]).astype(dtype)
+    return write_header(trace, kept) | {"data": base64.b64encode(numbers.tobytes()).decode()}
+
+
+def write_header(trace: Trace, kept: dict[str, np.ndarray]) -> dict:
+    """Return a trace without numbers: they follow in the order of `tensors`."""
+    outputs = dict(trace.outputs)
+    if "vector" in outputs:
+        outputs["vector"] = [float(f"{number:.7g}") for number in outputs["vector"]]
+    return {
+        "request": trace.request,
+        "milliseconds": round(trace.milliseconds, 1),
+        "tokens": trace.tokens,
+        "truncated": trace.truncated,
+        "tensors": [[name, list(tensor.shape)] for name, tensor in kept.items()],
+        "outputs": outputs,
+    }
+
+
+def read_numbers(header: dict, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the tensors of a header from their numbers, in float32."""
+    tensors, start = {}, 0
+    for name, shape in header["tensors"]:
+        size = prod(shape)
+        tensors[name] = numbers[start : start + size].astype("float32").reshape(shape)
+        start += size
+    return tensors
+
+
+def _measure_rounding(
+    config: BertConfig, traces: Sequence[Trace], kept: Sequence[dict], dtype: np.dtype
+) -> dict:
+    """Return the largest differences that the type of the numbers makes, over all recordings."""
+    hidden, attention = 0.0, 0.0
+    for trace, tensors in zip(traces, kept, strict=True):
+        rounded = {name: x.astype(dtype).astype("float32") for name, x in tensors.items()}
+        for name, tensor in complete_tensors(config, rounded).items():
+            difference = float(np.abs(tensor - trace.tensors[name]).max())
+            if name.endswith("/probs"):
+                attention = max(attention, difference)
+            elif name.endswith("-Norm"):
+                hidden = max(hidden, difference)
+    return {"hidden": hidden, "attention": attention, "cosine": 1.0, "texts": len(traces)}

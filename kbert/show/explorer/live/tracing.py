@@ -1,0 +1,187 @@
+"""A trace: one request through a checkpoint, with every tensor and the outputs of its heads."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.tokenization.encodings import Encoding
+from kbert.graph import names
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+from kbert.show.explorer.live.contents import LiveModel, max_length, require_tokenizer
+from kbert.show.explorer.live.forward import Changes, compute_tensors
+from kbert.show.explorer.live.outputs import compute_outputs, count_units
+
+_HEAD = js.Kind("a pair of a block and a head", lambda value: _is_pair(value))
+_OFF = js.fields(
+    optional={
+        "heads": js.list_of(_HEAD),
+        "attention": js.list_of(js.whole(1)),
+        "residuals": js.list_of(js.TEXT),
+        "positions": js.FLAG,
+    }
+)
+REQUEST = js.fields(
+    {"text": js.TEXT},
+    {
+        "pair": js.or_null(js.TEXT),
+        "off": _OFF,
+        "temperature": js.number(0.001, 1000),
+        "positions": js.list_of(js.whole()),
+    },
+)
+
+
+def _is_pair(value) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a request comes to; `page/live/client.js` describes its fields."""
+
+    request: dict
+    milliseconds: float
+    tokens: list[dict]
+    truncated: bool
+    tensors: dict[str, np.ndarray]
+    outputs: dict
+
+
+class Tracer:
+    """A checkpoint whose traces a page shows. Several threads can call it at once."""
+
+    def __init__(self, model: LiveModel):
+        self.model = model
+        self.arrays = {
+            name: np.ascontiguousarray(read(), "float32") for name, read in model.readers.items()
+        }
+
+    def trace(self, request: dict) -> Trace:
+        """Return the trace of a request, which `REQUEST` describes.
+
+        A text that is too long is truncated.
+
+        Raises:
+            ValueError: a second text for a model with one segment; a block that the model does not
+                have; a text with the padding token; a model that computes NaN.
+        """
+        request = complete_request(js.check(request, REQUEST, "the request"))
+        changes = read_changes(self.model.spec.config, request)
+        start = time.perf_counter()
+        encoding = self._encode(request["text"], request["pair"])
+        tensors = compute_tensors(
+            self.model.spec, self.arrays, encoding.ids, encoding.segment_ids, changes
+        )
+        last = tensors[names.encoder_output(self.model.spec.config.num_hidden_layers)]
+        if not np.isfinite(last).all():
+            raise ValueError(
+                f"the model computes NaN or infinity of {js.short_repr(request['text'])}: kbert "
+                "inspect shows which of its weights are not finite"
+            )
+        outputs = compute_outputs(self.model, self.arrays, encoding, tensors, request)
+        milliseconds = 1000 * (time.perf_counter() - start)
+        tokens = self._describe(encoding, request)
+        return Trace(request, milliseconds, tokens, encoding.truncated, tensors, outputs)
+
+    def _encode(self, text: str, pair: str | None) -> Encoding:
+        config = self.model.spec.config
+        segments = config.type_vocab_size
+        if (
+            pair is not None
+            and config.family.segments
+            and segments <= require_tokenizer(self.model).second_segment
+        ):
+            raise ValueError(
+                "a sentence with a second text needs a model with two segments, got "
+                f"type_vocab_size = {segments}"
+            )
+        pairs = None if pair is None else [pair]
+        (encoding,) = require_tokenizer(self.model).encode_batch(
+            [text], pairs, max_length=max_length(self.model)
+        )
+        if max(encoding.ids) >= config.vocab_size:
+            raise ValueError(
+                f"the tokenizer's ids must be below vocab_size = {config.vocab_size}, got "
+                f"{max(encoding.ids)}: the vocabulary is another model's"
+            )
+        return encoding
+
+    def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
+        special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
+        units = [count_units(text) for text in (request["text"], request["pair"] or "")]
+        rows = zip(
+            encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
+        )
+        return [
+            {
+                "text": token,
+                "id": number,
+                "segment": segment,
+                "special": token in special,
+                "start": units[segment][start],
+                "end": units[segment][end],
+            }
+            for token, number, segment, (start, end) in rows
+        ]
+
+
+def check_sentence(model: LiveModel, request: dict) -> None:
+    """Raise a ValueError for a sentence without a token, or with more than the model takes."""
+    encoding = require_tokenizer(model).encode(request["text"], request["pair"])
+    both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
+    numbers = {number for number, word in both if word is not None}
+    texts = [text for text in (request["text"], request["pair"]) if text is not None]
+    for number, text in enumerate(texts):
+        if number not in numbers:
+            raise ValueError(
+                f"a sentence must have a word, got {js.short_repr(text)}: it has no token"
+            )
+    if len(encoding) > max_length(model):
+        raise ValueError(
+            f"a sentence must have at most {max_length(model)} tokens, got {len(encoding)}: "
+            f"shorten {js.short_repr(texts[0])}"
+        )
+
+
+def complete_request(request: dict) -> dict:
+    """Return a request with every key of the contract."""
+    nothing_off: dict = {"heads": [], "attention": [], "residuals": [], "positions": False}
+    return {
+        "text": request["text"],
+        "pair": request.get("pair"),
+        "off": nothing_off | request.get("off", {}),
+        "temperature": request.get("temperature", 1),
+        "positions": request.get("positions", []),
+    }
+
+
+def read_changes(config: BertConfig, request: dict) -> Changes:
+    """Return what a request switches off; raise a ValueError for what the model does not have."""
+    off, blocks = request["off"], config.num_hidden_layers
+    for block in [*off["attention"], *(block for block, _ in off["heads"])]:
+        if not 1 <= block <= blocks:
+            raise ValueError(f"a block to switch off must be 1 … {blocks}, got {block}")
+    for _, head in off["heads"]:
+        if not 1 <= head <= config.num_attention_heads:
+            raise ValueError(
+                f"a head to switch off must be 1 … {config.num_attention_heads}, got {head}"
+            )
+    sums = {
+        names.encoder(block, part, "Add")
+        for block in range(1, blocks + 1)
+        for part in (names.ATTENTION, names.FEED_FORWARD)
+    }
+    if unknown := set(off["residuals"]) - sums:
+        raise ValueError(
+            "a residual to switch off must be an Add layer of the model, got "
+            f"{js.short_repr(min(unknown))}"
+        )
+    return Changes(
+        heads=frozenset((block, head) for block, head in off["heads"]),
+        attention=frozenset(off["attention"]),
+        residuals=frozenset(off["residuals"]),
+        positions=off["positions"],
+        temperature=float(request["temperature"]),
+    )

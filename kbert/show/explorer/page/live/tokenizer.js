@@ -1,0 +1,269 @@
+// BERT's WordPiece, as the Rust package `tokenizers` computes it:
+//
+//   text → clean, strip accents, lowercase → words and punctuation → pieces → ids
+//
+// What each code point is (blank, punctuation, a mark, …) comes from Rust's own answers, which are
+// written into the page: browsers have newer Unicode tables, each its own.
+
+// Bits of a code point's entry in the table.
+const DROPPED = 1;        // control, format and private-use characters
+const BLANK = 2;
+const PUNCTUATION = 4;
+const MARK = 8;           // nonspacing: stripped as an accent
+const DECOMPOSES = 16;    // into a letter and marks
+const IDEOGRAPH = 32;     // a word of its own
+const UNORDERED = 64;     // a mark that stays in its place among others
+
+const BITS = {
+  dropped: DROPPED, blanks: BLANK, punctuation: PUNCTUATION, marks: MARK,
+  decomposes: DECOMPOSES, ideographs: IDEOGRAPH, unordered: UNORDERED,
+};
+
+// Runs of code points are written as the gap before each run and its length, in base 36.
+function* readRuns(text) {
+  const numbers = text ? text.split(" ").map((digits) => parseInt(digits, 36)) : [];
+  let end = 0;
+  for (let place = 0; place < numbers.length; place += 2) {
+    const start = end + numbers[place];
+    end = start + numbers[place + 1];
+    yield [start, end];
+  }
+}
+
+function makeCharacterTable(runs) {
+  const table = new Uint8Array(0x110000);
+  for (const [name, bit] of Object.entries(BITS)) {
+    for (const [start, end] of readRuns(runs[name])) {
+      for (let point = start; point < end; point += 1) table[point] |= bit;
+    }
+  }
+  return table;
+}
+
+// Lowercase letters by capital: [first, count, step, distance], in base 36.
+function makeLowercaseMap(text) {
+  const lowercase = new Map();
+  for (const row of text ? text.split(",") : []) {
+    const [first, count, step, distance] = row.split(" ").map((digits) => parseInt(digits, 36));
+    for (let place = 0; place < count; place += 1) {
+      const point = first + place * step;
+      lowercase.set(String.fromCodePoint(point), String.fromCodePoint(point + distance));
+    }
+  }
+  lowercase.set("\u0130", "i\u0307");  // the only letter that becomes two
+  return lowercase;
+}
+
+function makeTokenizer(settings) {
+  const tokens = settings.tokens.split("\n");
+  const vocabulary = new Map(tokens.map((token, id) => [token, id]));
+  const added = new Map(settings.added.map((entry) => [entry.content, entry]));
+  for (const { content, id } of settings.added) tokens[id] = content;
+  const rules = {
+    ...settings, vocabulary, added,
+    table: makeCharacterTable(settings.runs),
+    lowercaseOf: makeLowercaseMap(settings.lowercaseRuns),
+    classes: new Map(settings.classes),
+    addedAsWritten: prepareAdded(settings.added.filter((token) => !token.normalized)),
+    addedNormalized: prepareAdded(settings.added.filter((token) => token.normalized)),
+  };
+  rules.unknownId = added.get(settings.special.unk).id;
+  return { tokens, rules, encode: (text, pair) => encode(rules, tokens, text, pair) };
+}
+
+// A character is [text, start, end], with its place in the input in UTF-16 units.
+function readCharacters(text, offset) {
+  const characters = [];
+  let start = offset;
+  for (const character of text) {
+    characters.push([character, start, start + character.length]);
+    start += character.length;
+  }
+  return characters;
+}
+
+function normalize(rules, text, offset) {
+  let characters = clean(rules, readCharacters(text, offset));
+  if (rules.stripAccents) characters = stripAccents(rules, characters);
+  if (rules.lowercase) characters = lowercase(rules, characters);
+  return characters;
+}
+
+const kindOf = (rules, character) => rules.table[character.codePointAt(0)];
+
+function clean(rules, characters) {
+  const kept = [];
+  for (const [character, start, end] of characters) {
+    const kind = kindOf(rules, character);
+    if (kind & DROPPED) continue;
+    if (kind & BLANK) kept.push([" ", start, end]);
+    else if (kind & IDEOGRAPH) kept.push([" ", start, end], [character, start, end], [" ", start, end]);
+    else kept.push([character, start, end]);
+  }
+  return kept;
+}
+
+function stripAccents(rules, characters) {
+  const parts = [];
+  for (const [character, start, end] of characters) {
+    const decomposes = kindOf(rules, character) & DECOMPOSES;
+    for (const part of decomposes ? character.normalize("NFD") : character) parts.push([part, start, end]);
+  }
+  orderMarks(rules, parts);
+  return parts.filter(([part]) => !(kindOf(rules, part) & MARK));
+}
+
+// Unicode's canonical order of marks: those of different classes after a letter are sorted. Stripped
+// marks matter to it only by ending a run of sorted ones.
+function orderMarks(rules, parts) {
+  const classOf = ([part]) => rules.classes.get(part.codePointAt(0)) || 0;
+  for (let place = 1; place < parts.length; place += 1) {
+    const own = classOf(parts[place]);
+    if (!own) continue;
+    for (let before = place; before > 0; before -= 1) {
+      const other = parts[before - 1];
+      const kind = kindOf(rules, other[0]);
+      const isStripped = kind & MARK && !(kind & UNORDERED);
+      if (!isStripped && classOf(other) <= own) break;
+      [parts[before - 1], parts[before]] = [parts[before], other];
+    }
+  }
+}
+
+function lowercase(rules, characters) {
+  const lowered = [];
+  for (const [character, start, end] of characters) {
+    for (const letter of rules.lowercaseOf.get(character) ?? [character]) lowered.push([letter, start, end]);
+  }
+  return lowered;
+}
+
+// Words are lists of characters; a punctuation mark is a word.
+function splitWords(rules, characters) {
+  const words = [];
+  let word = null;
+  for (const character of characters) {
+    const kind = kindOf(rules, character[0]);
+    if (kind & BLANK) {
+      word = null;
+    } else if (kind & PUNCTUATION) {
+      words.push([character]);
+      word = null;
+    } else if (word) {
+      word.push(character);
+    } else {
+      word = [character];
+      words.push(word);
+    }
+  }
+  return words;
+}
+
+// The longest piece first; a word with a rest that is no piece is unknown as a whole.
+function splitPieces(rules, word) {
+  const unknown = [{ id: rules.unknownId, start: startOf(word), end: endOf(word) }];
+  if (word.length > rules.maxWordChars) return unknown;
+  const pieces = [];
+  for (let start = 0; start < word.length;) {
+    let end = word.length;
+    let id;
+    while (end > start && id === undefined) {
+      const part = word.slice(start, end);
+      id = rules.vocabulary.get((start ? "##" : "") + part.map(([letter]) => letter).join(""));
+      if (id === undefined) end -= 1;
+      else pieces.push({ id, start: startOf(part), end: endOf(part) });
+    }
+    if (id === undefined) return unknown;
+    start = end;
+  }
+  return pieces;
+}
+
+const startOf = (characters) => Math.min(...characters.map(([, start]) => start));
+const endOf = (characters) => Math.max(...characters.map(([, , end]) => end));
+
+// The pieces of a text. Added tokens ("[MASK]") are found first in the text as it stands, then those
+// that are looked for in what is normalized.
+function splitText(rules, text) {
+  const pieces = [];
+  for (const { token, start, end } of findAdded(rules.addedAsWritten, text)) {
+    if (token) pieces.push({ id: token.id, start, end });
+    else pieces.push(...splitNormalized(rules, normalize(rules, text.slice(start, end), start)));
+  }
+  return pieces;
+}
+
+function splitNormalized(rules, characters) {
+  const places = characters.flatMap(([letter], index) => Array(letter.length).fill(index));
+  const text = characters.map(([letter]) => letter).join("");
+  return findAdded(rules.addedNormalized, text).flatMap(({ token, start, end }) => {
+    const part = characters.slice(places[start] ?? 0, end ? places[end - 1] + 1 : 0);
+    if (token) return [{ id: token.id, start: startOf(part), end: endOf(part) }];
+    return splitWords(rules, part).flatMap((word) => splitPieces(rules, word));
+  });
+}
+
+// Tokens to look for, the longest of those that begin at a place.
+function prepareAdded(tokens) {
+  const sorted = tokens.filter(({ pattern }) => pattern).sort((a, b) => b.pattern.length - a.pattern.length);
+  const escape = (pattern) => pattern.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+  return {
+    tokens: new Map(sorted.map((token) => [token.pattern, token])),
+    search: sorted.length ? new RegExp(sorted.map(({ pattern }) => escape(pattern)).join("|"), "gu") : null,
+  };
+}
+
+const ENDS_WITH_WORD = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
+const BEGINS_WITH_WORD = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
+
+// The text in parts: an added token, with the blanks that it takes along, or what is between two.
+function findAdded({ tokens, search }, text) {
+  const parts = [];
+  let last = 0;
+  for (const match of search ? text.matchAll(search) : []) {
+    const token = tokens.get(match[0]);
+    const before = text.slice(0, match.index);
+    const after = text.slice(match.index + match[0].length);
+    if (token.single_word && (ENDS_WITH_WORD.test(before) || BEGINS_WITH_WORD.test(after))) continue;
+    const start = Math.max(last, token.lstrip ? before.trimEnd().length : match.index);
+    const end = text.length - (token.rstrip ? after.trimStart() : after).length;
+    if (last < start) parts.push({ start: last, end: start });
+    parts.push({ token, start, end });
+    last = end;
+  }
+  if (last < text.length) parts.push({ start: last, end: text.length });
+  return parts;
+}
+
+// [CLS] text [SEP], or [CLS] text [SEP] pair [SEP], cut to the model's length.
+function encode(rules, tokens, text, pair) {
+  const first = splitText(rules, text);
+  const second = pair === null || pair === undefined ? null : splitText(rules, pair);
+  const room = rules.maxLength - (second ? 3 : 2);
+  const [firstLength, secondLength] = chooseLengths(first.length, second ? second.length : 0, room);
+  const isCut = firstLength < first.length || (second && secondLength < second.length);
+  const special = (role, segment) => ({ id: rules.added.get(rules.special[role]).id, start: 0, end: 0, segment });
+  const take = (pieces, length, segment) => cut(rules, pieces, length).map((piece) => ({ ...piece, segment }));
+  const sequence = [special("cls", 0), ...take(first, firstLength, 0), special("sep", 0)];
+  if (second) sequence.push(...take(second, secondLength, rules.secondSegment), special("sep", rules.secondSegment));
+  const specialIds = new Set(Object.values(rules.special).map((token) => rules.added.get(token).id));
+  return {
+    truncated: Boolean(isCut),
+    tokens: sequence.map((token) => ({ ...token, text: tokens[token.id], special: specialIds.has(token.id) })),
+  };
+}
+
+const cut = (rules, pieces, length) =>
+  (rules.truncationSide === "left" ? pieces.slice(pieces.length - length) : pieces.slice(0, length));
+
+// Of two texts the longer one is cut until both are equally long.
+function chooseLengths(first, second, room) {
+  if (first + second <= room) return [first, second];
+  let short = Math.min(first, second);
+  let long = short > room ? short : Math.max(short, room - short);
+  if (short + long > room) {
+    short = Math.floor(room / 2);
+    long = room - short;
+  }
+  return first > second ? [long, short] : [short, long];
+}

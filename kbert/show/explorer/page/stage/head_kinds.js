@@ -1,0 +1,60 @@
+// Kinds of attention heads, as kbert.tasks.attention.head_statistics finds them: a head has a target
+// if on average more than half of a token's attention goes there (Clark et al. 2019, section 3.1).
+
+const HEAD_LOOKS = 0.5;
+const HEAD_TARGETS = ["next", "previous", "itself", "[SEP]", "[CLS]"];
+const TARGET_TEXTS = {
+  next: "the next token", previous: "the previous token", itself: "the token itself", "[SEP]": "[SEP]", "[CLS]": "[CLS]",
+};
+
+// Of one map [S, S]: the share of attention to each target, averaged over the tokens that have it.
+function headShares(map, tokens) {
+  const size = tokens.length;
+  const totals = [0, 0, 0, 0, 0];
+  for (let row = 0; row < size; row += 1) {
+    const at = row * size;
+    if (row + 1 < size) totals[0] += map[at + row + 1];
+    if (row > 0) totals[1] += map[at + row - 1];
+    totals[2] += map[at + row];
+    for (let column = 0; column < size; column += 1) {
+      if (tokens[column].special) totals[column ? 3 : 4] += map[at + column];
+    }
+  }
+  const counts = [size - 1, size - 1, size, size, size];
+  return Object.fromEntries(HEAD_TARGETS.map((name, n) => [name, counts[n] ? totals[n] / counts[n] : 0]));
+}
+
+// The target of a head with the largest share, if that is more than half; else null.
+function headTarget(shares) {
+  const best = HEAD_TARGETS.reduce((most, name) => (shares[name] > shares[most] ? name : most));
+  return shares[best] > HEAD_LOOKS ? best : null;
+}
+
+// How much of all attention special tokens receive.
+const specialShare = (shares) => shares["[SEP]"] + shares["[CLS]"];
+
+// The target among words with the largest share.
+const wordTarget = (shares) =>
+  ["next", "previous", "itself"].reduce((most, name) => (shares[name] > shares[most] ? name : most));
+
+// The head to open at: the one that looks most clearly at the next or previous token or at itself;
+// heads that look at special tokens, as many do, come last.
+function tellingHead(kinds) {
+  const clarity = ({ shares, target }) =>
+    shares[wordTarget(shares)] + (target === null ? 0 : target.startsWith("[") ? -1 : 1);
+  return largestIndex(kinds.map(clarity));
+}
+
+// By tensor, its heads' kinds: a trace's maps do not change.
+const headKindsOf = new WeakMap();
+
+function headKinds(probs, tokens) {
+  if (!headKindsOf.has(probs)) {
+    const kinds = Array.from({ length: probs.shape[0] }, (_, head) => {
+      const shares = headShares(headMap(probs, head), tokens);
+      return { shares, target: headTarget(shares) };
+    });
+    headKindsOf.set(probs, kinds);
+  }
+  return headKindsOf.get(probs);
+}
