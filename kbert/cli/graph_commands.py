@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 import kbert
 from kbert.cli import options as shared
-from kbert.cli.command import command, presets_or_files
+from kbert.cli.command import Choice, command, presets_or_files
 from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import Output, option, takes
@@ -166,6 +166,7 @@ def plot(config, output, collapse, **graph):
     "kbert explore base -o bert.html",
     "kbert explore bert-base-uncased -o weights.html",
     'kbert explore run -o page.html --sentence "A fine film."',
+    "kbert explore bert-base-uncased -o page.html --beside",
     "kbert explore run --serve",
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
@@ -178,9 +179,18 @@ def plot(config, output, collapse, **graph):
     multiple=True,
 )
 @option(
+    "--weights",
+    Choice(["int8", "float16", "float32"]),
+    "Format of the weights in a checkpoint's page, with which it computes what you type. The "
+    "default is int8, for models of at most 40 million parameters.",
+)
+@option("--beside", bool, "Write the weights into a file next to the page, for larger models.")
+@option(
     "--serve", bool, "Show the page on this machine, and compute what you type. Ctrl-C ends it."
 )
-def explore(source, output, batch_size, head, num_labels, sentences, serve, **options):
+def explore(
+    source, output, batch_size, head, num_labels, sentences, weights, beside, serve, **options
+):
     """Write an interactive page of a model, in one file that needs no network.
 
     SRC is a configuration, such as base, or a checkpoint of any format. Of a checkpoint the page
@@ -196,6 +206,8 @@ def explore(source, output, batch_size, head, num_labels, sentences, serve, **op
     if options["dtype"] not in DTYPES:
         known = ", ".join(DTYPES)
         raise click.UsageError(f"--dtype must be one of {known}, got {options['dtype']!r}")
+    if serve and (weights or beside):
+        raise click.UsageError("--weights and --beside go with -o, got --serve")
     if serve == (output is not None):
         got = "both" if serve else "neither"
         raise click.UsageError(f"give -o page.html, the file to write, or --serve, got {got}")
@@ -209,8 +221,9 @@ def explore(source, output, batch_size, head, num_labels, sentences, serve, **op
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
         start_quietly(source)
-    elif serve or sentences:
-        given = "--serve" if serve else "--sentence"
+    elif serve or sentences or weights or beside:
+        flags = {"--serve": serve, "--sentence": sentences, "--weights": weights}
+        given = next((flag for flag, value in flags.items() if value), "--beside")
         raise click.UsageError(f"{given} goes with a checkpoint, got a configuration: {source}")
     else:
         if options["seq_len"] is None:
@@ -223,9 +236,17 @@ def explore(source, output, batch_size, head, num_labels, sentences, serve, **op
         return
     with progress(f"exploring {source}"):
         page = kbert.explore(
-            graph, output, batch_size=batch_size, sentences=pairs or None, title=title
+            *(graph, output),
+            batch_size=batch_size,
+            sentences=pairs or None,
+            title=title,
+            weights=weights,
+            beside=beside,
         )
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
+    if beside:
+        file = output.with_name(f"{output.stem}.weights.js")
+        say(f"wrote {file} ({file.stat().st_size:,} bytes): keep it beside the page")
 
 
 def _split_pair(sentence: str) -> str | tuple[str, str]:

@@ -16,6 +16,7 @@ from kbert.io.wording import hint
 PAGE_MARK = '<meta name="generator" content="kbert">'  # in the head of every page that kbert writes
 DOT_BEGINNING = "digraph model {\ngraph [rankdir=BT"
 # its width is in pixels: names stay on a line
+WEIGHTS_BEGINNING = "// Weights of a page that kbert wrote.\n"
 MERMAID_BEGINNING = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%\nflowchart BT'
 
 _PNG_TEXT = b"tEXtComment\0written by kbert"
@@ -32,6 +33,7 @@ _SIGNS = {  # what an end of a file must contain
     ".mmd": MERMAID_BEGINNING.encode(),
     ".html": PAGE_MARK.encode(),
     ".htm": PAGE_MARK.encode(),
+    ".js": WEIGHTS_BEGINNING.encode(),
 }
 _ARRAYS = {"tokens.npy", "weights.npy", "layers.npy", "heads.npy"}  # of an `AttentionMap`
 _KINDS = {
@@ -43,6 +45,7 @@ _KINDS = {
     ".mmd": "a graph that kbert wrote",
     ".html": "a page that kbert wrote",
     ".htm": "a page that kbert wrote",
+    ".js": "weights of a page that kbert wrote",
 }
 
 

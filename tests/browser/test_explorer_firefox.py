@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.firefox import Firefox, find_firefox
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
 
 import kbert
 

@@ -1,6 +1,7 @@
 """The explorer's page to scale: heights, bars and ratios are those of `kbert.account`."""
 
 import pytest
+from helpers.sentence_pages import write_live_page
 
 import kbert
 
@@ -99,3 +100,16 @@ def test_a_thousand_blocks_are_drawn_by_their_kinds(open_page, base):
     part = kbert.account(config).groups["encoder"].params / kbert.account(config).params
     told = page.locator("[data-tower=A] [role=img]").get_attribute("aria-label")
     assert f"encoder {100 * part:.1f} %" in told
+
+
+def test_tokens_stand_under_their_columns_beside_the_model_to_scale(open_page, tmp_path):
+    """The vertical line that is drawn for a token ends at its button."""
+    page = open_page(write_live_page(tmp_path / "live.html", "tiny"), "#&token=5", width=1440)
+    page.locator("#sizes").click()
+    token = page.locator("[data-token='5']").bounding_box()
+    x = token["x"] + token["width"] / 2
+    y = page.locator("[data-layer='Embedding-Norm']").bounding_box()["y"] + 10
+    assert page.locator("[data-tower]").is_visible()
+    page.locator("[data-token='5']").click()  # no longer kept lit
+    page.mouse.move(x, y)
+    assert page.locator(".token.lit").get_attribute("data-token") == "5"

@@ -1,6 +1,7 @@
 """The explorer's page on small and large screens: a phone's list and sheets, a tablet, a desk."""
 
 import pytest
+from helpers.sentence_pages import write_live_page
 
 import kbert
 
@@ -16,6 +17,11 @@ def base(tmp_path_factory):
     return kbert.explore("base", tmp_path_factory.mktemp("screens") / "base.html").path
 
 
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    return write_live_page(tmp_path_factory.mktemp("live") / "base.html", "base")
+
+
 # Of what can be seen: texts below 11 pixels, and controls that are lower or narrower than 24.
 TOO_SMALL = """() => {
   const found = [];
@@ -26,7 +32,8 @@ TOO_SMALL = """() => {
     if (own && seen(one) && !one.closest("script, math")
       && parseFloat(getComputedStyle(one).fontSize) < 11) found.push(one.outerHTML.slice(0, 90));
   }
-  for (const one of document.querySelectorAll("button, a, select, summary, input, label span")) {
+  const controls = "button, a, select, summary, input, .segments label span";
+  for (const one of document.querySelectorAll(controls)) {
     const { width, height } = one.getBoundingClientRect();
     if (seen(one) && Math.min(width, height) < 24) found.push(one.outerHTML.slice(0, 90));
   }
@@ -47,6 +54,21 @@ def test_texts_and_targets_on_a_phone_are_large_enough(open_page, base, state):
         assert page.evaluate(TOO_SMALL) == []
         assert page.evaluate(SCROLLED) == PHONE["width"]
     assert not page.get_by_text("from box to box").is_visible()  # the list of keys
+
+
+@pytest.mark.parametrize(
+    "state", ["", f"#{ATTENTION}/query", "#Encoder-7-FeedForward&chapter=feedforward"]
+)
+def test_figure_with_a_sentence_on_a_phone_is_as_large(open_page, live, state):
+    """All but the tokens: they are as wide as their columns, and can be chosen in the stage too."""
+    page = open_page(live, state, **PHONE)
+    page.locator("#tokens [data-token]").first.wait_for()
+    assert [one for one in page.evaluate(TOO_SMALL) if 'class="token' not in one] == []
+    assert page.evaluate(SCROLLED) == PHONE["width"]
+    small = page.evaluate("""() => [...document.querySelectorAll("#drawing [role=button], .pick")]
+      .map((one) => [one.getBoundingClientRect(), one.getAttribute("aria-label")])
+      .filter(([box]) => Math.min(box.width, box.height) < 24).map(([, name]) => name)""")
+    assert small == []
 
 
 def test_list_on_a_phone_has_every_layer_from_the_inputs_to_the_outputs(open_page, base):

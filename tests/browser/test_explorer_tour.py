@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
 
 import kbert
 from kbert.graph.spec import GraphSpec

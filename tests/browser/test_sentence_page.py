@@ -1,7 +1,12 @@
 """A sentence in the explorer's figure: columns, strips, changes, and what the address keeps."""
 
+import numpy as np
 import pytest
-from helpers.live_pages import write_live_page
+from helpers.sentence_pages import write_live_page
+from helpers.sizes import SIZES
+from helpers.small_berts import small_bert
+
+import kbert
 
 pytestmark = pytest.mark.full
 
@@ -96,7 +101,7 @@ HOLD_CLOCK = """() => {
   performance.now = () => wave.at;
   window.requestAnimationFrame = (act) => frame(() => { wave.act = act; });
 }"""
-OTHER_TEXT = "A river was not near every road"
+OTHER_TEXT = "A river was not near extraordinary"  # a longer token: the figure is resized
 IS_OTHER = "document.querySelector('[data-token=\"2\"]').innerText === 'river'"
 
 
@@ -183,7 +188,7 @@ def test_what_is_off_reaches_the_model_and_can_be_reset(open_sentence):
 
 
 def test_frozen_sentence_is_compared_token_by_token(open_sentence):
-    """Same words have no difference, also where they moved; the cosine is NumPy's."""
+    """Same words have no difference, also where they moved; an address opens the same."""
     page = open_sentence(height=1400)
     page.get_by_role("button", name="Freeze").click()
     page.locator("#text").fill("The big animal did not cross the road")
@@ -269,3 +274,17 @@ def test_page_with_a_sentence_is_accessible(open_sentence, find_violations, widt
     assert find_violations(page) == []
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide <= width
+
+
+def test_real_model_answers_as_kbert_does(open_page, tmp_path):
+    """The cosine of two sentences is that of kbert.embed's vectors."""
+    bert = small_bert(kbert.BertConfig(**SIZES), "encoder")
+    kbert.save(bert, tmp_path / "model")
+    texts = ["red cat big tree", "sun big cat"]
+    first, second = kbert.embed(bert, texts, pooling="mean")
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    path = kbert.explore(tmp_path / "model", tmp_path / "page.html").path
+    fragment = f"text={texts[1]}&frozen={texts[0]}".replace(" ", "%20")
+    page = open_page(path, f"#&{fragment}")
+    page.wait_for_selector(".cosine b")
+    assert float(page.locator(".cosine b").inner_text()) == pytest.approx(cosine, abs=0.001)

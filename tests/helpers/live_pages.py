@@ -1,48 +1,107 @@
-"""Pages of the explorer with a sentence and a made-up model, for tests of what they draw."""
+"""The explorer's engine without a browser: a small checkpoint, and its page's own scripts in V8."""
 
+import base64
+import json
+import re
 from pathlib import Path
 
-from kbert.graph.spec import GraphSpec
-from kbert.show.explorer import counting, writing
-from kbert.show.explorer.figure import figure_data
+from helpers.explorer_pages import write_checkpoint
+from kbert.graph.config import BertConfig
+from kbert.heads import HEADS
+from kbert.show.explorer import writing
 
-MODEL = Path(__file__).with_name("made_up_model.js")
+WORDS = "the cat sat on mat dog a river bank it was tired , . ! ? ##s ##ing film fine walk"
+WORDS = tuple(WORDS.split(" "))
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS),
+    *(letter for letter in LETTERS if letter not in WORDS),
+    *(f"##{letter}" for letter in LETTERS if f"##{letter}" not in WORDS),
+]
+SIZES = {
+    "vocab_size": len(TOKENS),
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 44,
+    "max_position_embeddings": 40,
+}
+# What a browser has, and V8 alone does not.
+_BROWSER = """
+const performance = { now: () => 0 };
+function atob(text) {
+  const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const bytes = [];
+  let [bits, held] = [0, 0];
+  for (const sign of text.replaceAll("=", "")) {
+    bits = ((bits << 6) | signs.indexOf(sign)) & 0xffff;
+    held += 6;
+    if (held >= 8) bytes.push((bits >> (held -= 8)) & 255);
+  }
+  return bytes.map((byte) => String.fromCharCode(byte)).join("");
+}
+"""
+_ASKED = """
+const { openEngine, makeTokenizer, decodeBase64, ACTIVATIONS } = makeEngine();
+let engine;
+let trace;
+function run(request) {
+  trace = engine.run(request);
+  return JSON.stringify({ ...trace, tensors: [...trace.tensors.keys()] },
+    (_, value) => (value instanceof Float32Array ? [...value] : value));
+}
+function tensor(name) {
+  const { shape, data } = trace.tensors.get(name);
+  return JSON.stringify({ shape, data: [...data] });
+}
+"""
 
 
-def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live) -> Path:
-    """Write a page whose sentence goes through the made-up model."""
-    spec = GraphSpec.of(config, head)
-    kinds = counting.graphs(spec)
-    c = spec.config
-    sizes = {
-        "L": c.num_hidden_layers,
-        "H": c.hidden_size,
-        "A": c.num_attention_heads,
-        "F": c.intermediate_size,
-        "T": c.vocab_size,
-        "P": c.max_position_embeddings,
-        "G": c.type_vocab_size,
-        "eps": c.layer_norm_eps,
-        "activation": c.hidden_act,
-    }
-    data = {
-        "title": "made up",
-        **counting.counting_data(spec, 1),
-        **writing.notes_data(),
-        "variables": counting.list_variables(spec),
-        "figure": figure_data(kinds),
-        "live": {
-            "config": sizes,
-            "head": head,
-            "place": "inside",
-            "precision": "float32",
-            "sentences": ["The animal did not cross the street because it was too tired."],
-            "recordings": [],
-        }
-        | live,
-    }
-    page = writing.write_page("made up", data, counting.list_formulas(kinds))
-    start, end = page.rsplit("})();", 1)  # of two functions openModel, the last one is called
-    script = MODEL.read_text(encoding="utf-8")
-    path.write_text(f"{start}{script}}})();{end}", encoding="utf-8")
-    return path
+def write_live_checkpoint(folder: Path, head: str = "pretraining", **sizes) -> Path:
+    """A checkpoint with random weights and a vocabulary, in transformers' files."""
+    write_checkpoint(folder, BertConfig(**SIZES | sizes), head)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = [f"Bert{next(iter(HEADS[head].classes))}"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    return folder
+
+
+def start_v8(before: str = ""):
+    """An engine of JavaScript that has read the page's engine, `before` it something else."""
+    from py_mini_racer import MiniRacer
+
+    context = MiniRacer()
+    context.eval("\n".join([before, _BROWSER, writing.engine_script(), _ASKED]))
+    return context
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r"^const DATA = (.*);$", page, re.MULTILINE)[1])
+
+
+class Page:
+    """The live part of a page, in V8: it runs texts and gives tensors."""
+
+    def __init__(self, html: str, before: str = ""):
+        self.live = data_of(html)["live"]
+        self.weights = re.search(r'id="weights">([^<]*)<', html)[1]
+        self.context = start_v8(before)
+        self.context.eval(
+            f"engine = openEngine({json.dumps(self.live)}, decodeBase64('{self.weights}'))"
+        )
+
+    def run(self, text: str, pair: str | None = None, **request) -> dict:
+        request |= {"text": text, "pair": pair}
+        return json.loads(self.context.eval(f"run({json.dumps(request)})"))
+
+    def tensor(self, name: str):
+        import numpy as np
+
+        found = json.loads(self.context.eval(f"tensor({json.dumps(name)})"))
+        return np.array(found["data"], "float32").reshape(found["shape"])
+
+    @property
+    def byte_count(self) -> int:
+        return len(base64.b64decode(self.weights))

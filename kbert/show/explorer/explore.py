@@ -1,6 +1,5 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
-import contextlib
 import html
 import os
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.io import pages, printable
-from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables
 from kbert.show.explorer.figure import figure_data
 from kbert.show.explorer.writing import notes_data, write_page
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
     from kbert.checkpoints.bert import Bert
     from kbert.show.explorer.live.live_part import LivePart
+    from kbert.show.explorer.live.packing import PackedWeights
     from kbert.show.explorer.live.tracing import Tracer
+    from kbert.show.explorer.live.weight_options import WeightOptions
     from kbert.show.explorer.weights import MakeLive
 
 ENDINGS = (".html", ".htm")
@@ -70,6 +71,8 @@ def explore(
     batch_size: int = 1,
     sentences: Sequence[str | Sequence[str]] | None = None,
     title: str | None = None,
+    weights: str | None = None,
+    beside: bool = False,
 ) -> Explorer:
     """Make one self-contained interactive page of a model's graph.
 
@@ -87,6 +90,12 @@ def explore(
             computes every tensor of these sentences, and the page keeps them in half precision.
             None: no sentence; in a notebook (without `output`) one that kbert chooses.
         title: the page's title; None: the source's name.
+        weights: the format of the weights in the page of a checkpoint or a `Bert`, with which it
+            computes the sentences that you type: "int8" (in groups of 32), "float16" or "float32".
+            None: "int8" in a file, if the model has at most 40 million parameters; in a notebook
+            none.
+        beside: whether the weights are written into a file next to the page, PAGE.weights.js.
+            Keep both together.
 
     Returns:
         An `Explorer`, which a notebook shows.
@@ -94,7 +103,8 @@ def explore(
     Raises:
         ValueError: a path that does not end in .html; an unknown preset; a checkpoint that does not
             fit its configuration; a model that is not functional or too large; a sentence without a
-            token or with too many, or sentences for something without a tokenizer.
+            token or with too many, or sentences for something without a tokenizer; an unknown
+            format of weights, or weights of a model that a page cannot compute.
         OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
@@ -103,7 +113,8 @@ def explore(
     spec: GraphSpec | None
     facts: dict = {}
     live: LivePart | None = None
-    make_live = _choose_live("float32" if path else None, sentences)
+    options = _choose_weights(source, path, weights, beside)
+    make_live = _choose_live(options, sentences)
     if isinstance(source, GraphSpec):
         spec, name = source, "a GraphSpec"
     elif isinstance(source, BertConfig):
@@ -111,13 +122,16 @@ def explore(
     elif isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
         spec, name = create_spec(source), os.fspath(source)
     else:
-        from kbert.show.explorer.weights import read_checkpoint, read_model
+        from kbert.show.explorer.weights import read_bert, read_checkpoint, read_model
 
         if isinstance(source, (str, os.PathLike)):
             spec, facts, live = read_checkpoint(source, make_live)
             name = Path(source).name
+        elif hasattr(source, "tokenizer"):
+            spec, facts, live = read_bert(source, make_live)
+            name = facts["name"]
         else:
-            spec, facts, live = read_model(source, make_live)
+            spec, facts = read_model(source)
             name = facts["name"]
     if sentences is not None and live is None:
         raise ValueError(
@@ -129,11 +143,57 @@ def explore(
         title = f"{name}: not a graph of kbert's"
         page = Explorer(title, write_page(title, facts | {"title": name}, []))
     else:
+        if live is not None and beside and path is not None:
+            live[0].update(_describe_file(path, live[1]))
         page = _explore_spec(spec, batch_size, name, facts, live)
     if path is not None:
-        write_atomically(path, page.html.encode())
+        packed = live[1] if live and beside else None
+        _write(path, page, packed.data if packed else None)
         page = replace(page, path=path)
     return page
+
+
+def _choose_weights(
+    source: Any, path: Path | None, weights: str | None, beside: bool
+) -> "WeightOptions | None":
+    """Return what is asked for; None: no weights, of a configuration or in a notebook."""
+    if beside and path is None:
+        raise ValueError("beside=True needs output, the page that the weights lie beside")
+    is_configuration = isinstance(source, (GraphSpec, BertConfig)) or (
+        isinstance(source, (str, os.PathLike)) and not is_checkpoint(source)
+    )
+    if (weights or beside) and is_configuration:
+        raise ValueError(f"weights need a checkpoint or a kbert.Bert, got {source!r:.60}")
+    if is_configuration or (path is None and weights is None):
+        return None
+    from kbert.show.explorer.live import weight_options
+
+    if beside and path is not None:
+        check_new_file(weight_options.name_file(path), what="the path of the weights")
+    return weight_options.WeightOptions(weights, beside)
+
+
+def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
+    """Return what a page must know of the weights beside it."""
+    from kbert.show.explorer.live import weight_options
+
+    if packed is None:
+        return {}
+    digest = weight_options.compute_digest(packed.data)
+    return {"place": "beside", "file": weight_options.name_file(path).name, "digest": digest}
+
+
+def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
+    """Write a page, and the weights beside it if there are any: both or none."""
+    if weights is None:
+        write_atomically(path, page.html.encode())
+        return
+    from kbert.show.explorer.live import weight_options
+
+    with atomic_file(weight_options.name_file(path)) as script:
+        with script.open("wb") as file:
+            file.writelines(weight_options.write_script(weights))
+        write_atomically(path, page.html.encode())
 
 
 def explore_served(
@@ -219,29 +279,21 @@ def _explore_spec(
     weights, note = b"", ""
     if live is not None:
         data["live"], packed = live
-        weights = packed.data if packed else b""
+        weights = packed.data if packed and data["live"]["place"] == "inside" else b""
         note = _NOTE if data["live"]["place"] == "recorded" else ""
     return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
 
 
 def _choose_live(
-    precision: str | None, sentences: Sequence[str | Sequence[str]] | None
+    options: "WeightOptions | None", sentences: Sequence[str | Sequence[str]] | None
 ) -> "MakeLive":
-    """Return what makes the live part of a page, with weights in a precision or with recordings.
-
-    A page with neither is for a notebook: it has one recording, if the model can.
-    """
+    """Return what makes the live part of a page, by what a user asked for."""
     checked = None if sentences is None else _check_sentences(sentences)
 
     def make_live(model):
-        from kbert.show.explorer.live import live_part, recording
+        from kbert.show.explorer.live.live_part import make_live_part
 
-        if checked is not None or precision is not None:
-            return live_part.make_live_part(model, precision, checked or [])
-        with contextlib.suppress(ValueError):  # such as fewer positions than it has tokens
-            most = recording.MOST_FRAME_BYTES
-            return live_part.make_live_part(model, None, recording.SENTENCES, most)
-        return None
+        return make_live_part(model, options, checked)
 
     return make_live
 

@@ -8,21 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from kbert.checkpoints import fitting, formats, transfer
+from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.checkpoint import Checkpoint
-from kbert.checkpoints.untrained_weights import find_untrained
-from kbert.checkpoints.weight_names import entries_of
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
-from kbert.show.explorer.live.contents import LiveModel, to_rows
+from kbert.show.explorer.live.contents import LiveModel, model_of_bert, to_rows
 from kbert.show.explorer.live.live_part import LivePart
 
 MakeLive = Callable[[LiveModel], LivePart | None]
-NO_TOKENIZER = "a sentence needs a tokenizer, and the checkpoint has no vocabulary"
 BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
@@ -34,8 +31,7 @@ def read_checkpoint(
 ) -> tuple[GraphSpec | None, dict, LivePart | None]:
     """Return a checkpoint's graph, statistics of its tensors by "layer/variable", its live part.
 
-    `make_live` makes the last of these of its model, if it has a tokenizer, while its files are
-    open; None: there is none.
+    `make_live` makes the last of these of its model while its files are open; None: there is none.
     """
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
@@ -51,9 +47,7 @@ def read_checkpoint(
             "tensors": _describe_all(readers),
             "missing": [*missing, *fit.nameless],
         }
-        live = None
-        if make_live is not None and checkpoint.vocabulary is not None:
-            live = make_live(_read_live_model(checkpoint, fit))
+        live = None if make_live is None else make_live(_read_live_model(checkpoint, fit))
     return checkpoint.spec, facts, live
 
 
@@ -62,8 +56,6 @@ def open_model(source: str | os.PathLike) -> LiveModel:
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(checkpoint.source)
-        if checkpoint.vocabulary is None:
-            raise ValueError(f"{NO_TOKENIZER}: {checkpoint.source}")
         model = _read_live_model(checkpoint, fit)
         arrays = {name: read() for name, read in model.readers.items()}
     readers = {name: (lambda array=array: array) for name, array in arrays.items()}
@@ -71,9 +63,10 @@ def open_model(source: str | os.PathLike) -> LiveModel:
 
 
 def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
-    """Return the model of a checkpoint that has a tokenizer."""
-    tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
-    checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
+    tokenizer = None
+    if checkpoint.vocabulary is not None:
+        tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
+        checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
     readers = {
         f"{entry.layer}/{entry.variable}": (
             lambda entry=entry: to_rows(fit.tensors[entry.name].read(), entry)
@@ -87,16 +80,18 @@ def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
     )
 
 
-def read_model(
-    model, make_live: MakeLive | None = None
+def read_bert(
+    bert: Bert, make_live: MakeLive | None = None
 ) -> tuple[GraphSpec | None, dict, LivePart | None]:
-    """Return the graph of a `Bert` or a model, its variables' data, and a `Bert`'s live part.
+    """Return what `read_checkpoint` does, of a loaded or built model."""
+    live = None if make_live is None else make_live(model_of_bert(bert))
+    return *read_model(bert), live
 
-    The graph is None of a model that is not kbert's; `make_live` is as for `read_checkpoint`.
-    """
+
+def read_model(model) -> tuple[GraphSpec | None, dict]:
+    """Return the graph of a `Bert` or a model, None: not kbert's, and its variables' data."""
     spec: GraphSpec | None = getattr(model, "spec", None)
-    bert = model if isinstance(model, Bert) else None
-    model = model.model if bert else model
+    model = model.model if isinstance(model, Bert) else model
     if not hasattr(model, "layers"):
         raise ValueError(
             "explore needs a preset's name, a path, a BertConfig, a GraphSpec, a Bert or a "
@@ -116,26 +111,7 @@ def read_model(
         for layer in model.layers
         for weight in layer.weights
     }
-    facts["tensors"] = _describe_all(readers)
-    live = None
-    if make_live is not None and bert is not None and bert.tokenizer is not None:
-        live = make_live(_make_live_model(bert, readers))
-    return spec, facts, live
-
-
-def _make_live_model(bert: Bert, readers: Mapping[str, Callable[[], np.ndarray]]) -> LiveModel:
-    """Return the model of a `Bert` with a tokenizer, without layers that nothing has trained."""
-    assert bert.tokenizer is not None
-    transfer.check_whole(bert.model, bert.spec)
-    untrained = find_untrained(bert)
-    in_rows = {
-        entry.name: (lambda entry=entry: to_rows(readers[entry.name](), entry))
-        for entry in entries_of(bert.spec, "kbert")
-        if entry.layer not in untrained
-    }
-    return LiveModel(
-        *(bert.spec, bert.tokenizer, in_rows, bert.labels, bert.sentence, bert.problem_type)
-    )
+    return spec, facts | {"tensors": _describe_all(readers)}
 
 
 def describe_layers(layers: Sequence[Row]) -> dict:

@@ -1,20 +1,27 @@
 """The live part of a page: what its scripts compute a sentence with, of a checkpoint or a model."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.checkpoints.checkpoint import choose_activation
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.checkpoints.weight_names import Entry
+from kbert.checkpoints.weight_names import Entry, entries_of
 from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
 from kbert.show.explorer.live.packing import PackedWeights, pack_weights, unpack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
+from kbert.show.explorer.live.weight_options import check_size
+
+if TYPE_CHECKING:
+    from kbert.checkpoints.bert import Bert
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class LiveModel:
 
     Attributes:
         spec: its graph.
-        tokenizer: its WordPiece tokenizer.
+        tokenizer: its tokenizer; None: it has none.
         readers: functions that read its parameters, by "layer/variable"; those that the checkpoint
             lacks are left out. Matrices are (outputs, inputs).
         labels: the names of a classifier's outputs.
@@ -32,16 +39,73 @@ class LiveModel:
     """
 
     spec: GraphSpec
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     readers: Mapping[str, Callable[[], np.ndarray]]
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
 
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        entries = entries_of(self.spec, "kbert")
+        return sum(math.prod(entry.shape) for entry in entries)
+
+    @property
+    def problem(self) -> str | None:
+        """Why a page cannot compute the model; None: it can."""
+        family = self.spec.config.family
+        if self.spec.config.model_type != "bert":
+            return f"it computes BERT's graph, got {family.title}'s"
+        if self.tokenizer is None:
+            return "the checkpoint has no vocabulary"
+        if not isinstance(self.tokenizer.vocabulary, Vocabulary):
+            return "its tokenizer is WordPiece, which this model does not have"
+        return None
+
+
+def model_of_bert(bert: "Bert") -> LiveModel:
+    """Return the live model of a loaded or built one."""
+    from kbert.checkpoints.transfer import variable_of
+    from kbert.checkpoints.untrained_weights import find_untrained
+
+    untrained = find_untrained(bert)
+    readers = {
+        entry.name: lambda entry=entry: to_rows(_to_numpy(variable_of(bert.model, entry)), entry)
+        for entry in entries_of(bert.spec, "kbert")
+        if entry.layer not in untrained
+    }
+    return LiveModel(
+        *(bert.spec, bert.tokenizer, readers, bert.labels, bert.sentence, bert.problem_type)
+    )
+
+
+def _to_numpy(variable) -> np.ndarray:
+    import keras
+
+    return keras.ops.convert_to_numpy(variable).astype("float32", copy=False)
+
+
+def require_tokenizer(model: LiveModel) -> Tokenizer:
+    """Return the tokenizer of a model; raise a ValueError if there is none, or none that fits."""
+    if model.tokenizer is None:
+        raise ValueError(
+            "a sentence needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
+            "into its folder"
+        )
+    if model.tokenizer.pad_id != model.spec.config.pad_token_id:
+        raise ValueError(
+            "a sentence needs a model with the tokenizer's pad_token_id, "
+            f"{model.tokenizer.pad_id}, got {model.spec.config.pad_token_id}"
+        )
+    return model.tokenizer
+
 
 def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
     """Return the page's data of a model, DATA.live, and its weights in a precision."""
     packed = pack_weights(_read_tensors(model), precision)
+    check_size(packed, precision)
+    assert model.tokenizer is not None
     tokenizer = describe_tokenizer(model.tokenizer, max_length(model))
     data = describe_model(model) | {
         "tokenizer": tokenizer,
@@ -108,7 +172,7 @@ def name_labels(model: LiveModel) -> list[str]:
     """Return the names of the outputs of a head that has labels."""
     if not model.spec.has_labels:
         return []
-    return list(model.labels or map(str, range(model.spec.num_labels)))
+    return list(model.labels or [f"LABEL_{n}" for n in range(model.spec.num_labels)])
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:
@@ -123,10 +187,18 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dense": [layer.activation for layer in settings.dense],
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
-        "includePrompt": settings.include_prompt,
-        "lowercase": settings.lowercase,
+        "skip": _count_skipped(model, settings),
+        "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
+
+
+def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
+    """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
+    prompt = settings.default_prompt
+    if settings.include_prompt or not prompt or model.tokenizer is None:
+        return 0
+    return len(model.tokenizer.encode(prompt)) - 1
 
 
 def choose_settings(model: LiveModel) -> SentenceSettings | None:
@@ -137,6 +209,7 @@ def choose_settings(model: LiveModel) -> SentenceSettings | None:
 
 def max_length(model: LiveModel) -> int:
     """Return the number of tokens that a text is cut to."""
-    limits = [model.spec.config.positions, model.tokenizer.max_length]
+    limits = [model.spec.config.positions]
+    limits += [model.tokenizer.max_length] if model.tokenizer else []
     limits += [model.sentence.max_length] if model.sentence else []
     return min(limit for limit in limits if limit is not None)

@@ -10,7 +10,12 @@ import numpy as np
 
 from kbert.checkpoints.sentence_settings import DEFAULT
 from kbert.graph import names
-from kbert.show.explorer.live.contents import LiveModel, choose_settings, max_length
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    choose_settings,
+    max_length,
+    require_tokenizer,
+)
 from kbert.show.explorer.live.forward import Arrays, compute_tensors
 from kbert.show.explorer.live.outputs import pool
 
@@ -32,7 +37,7 @@ def measure_difference(model: LiveModel, before: Arrays, after: Arrays) -> dict:
     """
     texts = read_texts()
     differences = []
-    for encoding in model.tokenizer.encode_batch(texts, max_length=max_length(model)):
+    for encoding in require_tokenizer(model).encode_batch(texts, max_length=max_length(model)):
         pair = [
             compute_tensors(model.spec, arrays, encoding.ids, encoding.segment_ids)
             for arrays in (before, after)

@@ -1,40 +1,54 @@
 """The live part of a page: the model's weights, or recordings of sentences."""
 
+import contextlib
 from collections.abc import Sequence
 
-from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.show.explorer.live import recording
 from kbert.show.explorer.live.contents import LiveModel, pack_model
 from kbert.show.explorer.live.packing import PackedWeights
-from kbert.show.explorer.live.recording import MOST_BYTES, list_examples, make_request, record_model
 from kbert.show.explorer.live.tracing import check_sentence
+from kbert.show.explorer.live.weight_options import MOST_INSIDE, WeightOptions
 
 Sentences = Sequence[str | Sequence[str]]  # texts, or pairs of texts
 LivePart = tuple[dict, PackedWeights | None]  # DATA.live, and the weights that it computes with
 
 
 def make_live_part(
-    model: LiveModel, precision: str | None, sentences: Sentences, most_bytes: int = MOST_BYTES
+    model: LiveModel, options: WeightOptions | None, sentences: Sentences | None
 ) -> LivePart | None:
-    """Return the live part of a model's page; None: no weights and no sentences are wanted.
+    """Return the live part of a model's page; None: it has none.
 
     Args:
         model: the model.
-        precision: of the weights in the page; None: no weights.
-        sentences: examples for a page with weights, else what is recorded.
-        most_bytes: of all recordings.
+        options: which weights the page gets; None: none, in a notebook. It has one recording of a
+            sentence that kbert chooses, if there are no others.
+        sentences: examples for a page with weights, else what is recorded; None: not given.
 
     Raises:
-        ValueError: a sentence without a token, or with too many; recordings that are too large.
+        ValueError: a sentence without a token, or with too many; a model without a tokenizer, or
+            one that a page cannot compute; recordings that are too large.
     """
-    for number, sentence in enumerate(sentences):
-        check_sentence(model, make_request(sentence, number))
-    if precision is not None and can_compute(model):
+    for number, sentence in enumerate(sentences or []):
+        check_sentence(model, recording.make_request(sentence, number))
+    precision = None
+    if options is not None and (options.is_asked or can_hold(model) or not sentences):
+        precision = options.choose_precision(model.parameters, model.problem)
+    if precision is not None:
         data, packed = pack_model(model, precision)
-        return data | {"sentences": list_examples(sentences)}, packed
-    return (record_model(model, sentences, most_bytes), None) if sentences else None
+        return data | {"sentences": recording.list_examples(sentences or [])}, packed
+    if sentences:
+        return recording.record_model(model, sentences), None
+    return None if options is not None else _record_for_notebook(model)
 
 
-def can_compute(model: LiveModel) -> bool:
-    """Return whether the page's scripts can compute a model: a BERT with a WordPiece tokenizer."""
-    is_wordpiece = isinstance(model.tokenizer.vocabulary, Vocabulary)
-    return model.spec.config.model_type == "bert" and is_wordpiece
+def can_hold(model: LiveModel) -> bool:
+    """Return whether a page gets the model's weights if nothing else is asked for."""
+    return model.problem is None and model.parameters <= MOST_INSIDE
+
+
+def _record_for_notebook(model: LiveModel) -> LivePart | None:
+    """Return one recording; None: the model has no tokenizer, too few positions or NaN."""
+    with contextlib.suppress(ValueError):
+        most = recording.MOST_FRAME_BYTES
+        return recording.record_model(model, recording.SENTENCES, most), None
+    return None

@@ -7,7 +7,12 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
 from kbert.show.explorer.live.activations import ACTIVATIONS, activate, softmax
-from kbert.show.explorer.live.contents import LiveModel, choose_settings, name_labels
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    choose_settings,
+    name_labels,
+    require_tokenizer,
+)
 from kbert.show.explorer.live.forward import Arrays, apply_mlm, compute_mlm_logits
 
 CANDIDATES = 10  # per position
@@ -83,7 +88,7 @@ def predict_tokens(
 
     Those after a block are the MLM head's on the hidden state of that block.
     """
-    tokenizer = model.tokenizer
+    tokenizer = require_tokenizer(model)
     asked = [
         n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
     ]
@@ -100,7 +105,7 @@ def predict_tokens(
 
 def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
     """Return the likeliest tokens of each position, of the MLM head's last hidden layer (S, H)."""
-    tokenizer = model.tokenizer
+    tokenizer = require_tokenizer(model)
     candidates = []
     for start in range(0, len(normed), _POSITIONS):
         probs = softmax(compute_mlm_logits(arrays, normed[start : start + _POSITIONS]))
@@ -115,7 +120,8 @@ def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> li
 
 def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
     """Return every label with its probability (a regression's number), the highest first."""
-    values, labels = ACTIVATIONS[kind](logits), name_labels(model)
+    values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
+    labels = name_labels(model)
     order = np.argsort(-values, kind="stable")
     return [{"label": labels[n], "prob": float(values[n])} for n in order]
 

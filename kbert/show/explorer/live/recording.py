@@ -17,7 +17,7 @@ import numpy as np
 from kbert.graph import names
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.show.explorer.live.activations import activate
-from kbert.show.explorer.live.contents import LiveModel, describe_model
+from kbert.show.explorer.live.contents import LiveModel, describe_model, require_tokenizer
 from kbert.show.explorer.live.forward import (
     NO_CHANGES,
     Changes,
@@ -121,8 +121,8 @@ def describe_served(model: LiveModel, sentences: Sequence[str | Sequence[str]]) 
 
 def describe_without_vocabulary(model: LiveModel) -> dict:
     """Return what the pages of a model share; of its tokenizer the special tokens alone."""
-    special = dict(model.tokenizer.vocabulary.special_tokens)
-    tokenizer = {"special": special, "maskId": model.tokenizer.mask_id}
+    special = dict(require_tokenizer(model).vocabulary.special_tokens)
+    tokenizer = {"special": special, "maskId": require_tokenizer(model).mask_id}
     return describe_model(model) | {"tokenizer": tokenizer}
 
 

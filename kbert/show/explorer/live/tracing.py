@@ -9,7 +9,7 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
-from kbert.show.explorer.live.contents import LiveModel, max_length
+from kbert.show.explorer.live.contents import LiveModel, max_length, require_tokenizer
 from kbert.show.explorer.live.forward import Changes, compute_tensors
 from kbert.show.explorer.live.outputs import compute_outputs, count_units
 
@@ -91,14 +91,14 @@ class Tracer:
         if (
             pair is not None
             and config.family.segments
-            and segments <= self.model.tokenizer.second_segment
+            and segments <= require_tokenizer(self.model).second_segment
         ):
             raise ValueError(
                 "a sentence with a second text needs a model with two segments, got "
                 f"type_vocab_size = {segments}"
             )
         pairs = None if pair is None else [pair]
-        (encoding,) = self.model.tokenizer.encode_batch(
+        (encoding,) = require_tokenizer(self.model).encode_batch(
             [text], pairs, max_length=max_length(self.model)
         )
         if max(encoding.ids) >= config.vocab_size:
@@ -109,7 +109,7 @@ class Tracer:
         return encoding
 
     def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
-        special = set(self.model.tokenizer.vocabulary.special_tokens.values())
+        special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
         units = [count_units(text) for text in (request["text"], request["pair"] or "")]
         rows = zip(
             encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
@@ -129,7 +129,7 @@ class Tracer:
 
 def check_sentence(model: LiveModel, request: dict) -> None:
     """Raise a ValueError for a sentence without a token, or with more than the model takes."""
-    encoding = model.tokenizer.encode(request["text"], request["pair"])
+    encoding = require_tokenizer(model).encode(request["text"], request["pair"])
     both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
     numbers = {number for number, word in both if word is not None}
     texts = [text for text in (request["text"], request["pair"]) if text is not None]

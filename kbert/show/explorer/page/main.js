@@ -49,7 +49,7 @@ function go(id) {
   choose(id);
   const fresh = state.open !== opened || state.attention !== attention;
   render("layer");
-  if (id && !besideStage()) openSheet("panel");
+  if (id && !(live && besideStage())) openSheet("panel");
   if (fresh && state.open) bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   else bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
   announce(id ? `${id} is chosen` : "Nothing is chosen");
@@ -262,7 +262,7 @@ function follow() {
   document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("url");
   if (live) followSentence();
-  if (state.chosen && !state.chapter && !besideStage()) openSheet("panel", false);
+  if (state.chosen && !state.chapter && !(live && besideStage())) openSheet("panel", false);
   if (state.chosen && state.open) bring(".f-block", true);
   if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
   if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);

@@ -1,4 +1,5 @@
-// The model of the page, for the page: `openModel(DATA.live)` gives {run(request), canType}.
+// The model of the page, for the page: `openModel(DATA.live)` gives {run(request), canType}; where
+// the page computes also isFast: by WebAssembly.
 //
 // request = {text, pair: string|null, off: {heads: [[block, head], …], attention: [block, …],
 //   residuals: [name of an Add layer, …], positions: boolean}, temperature: 1, positions: [token, …]}
@@ -17,16 +18,44 @@ async function openModel(live) {
   if (live.place === "recorded") return openRecordings(live);
   if (live.place === "served") return openServed(live);
   const bytes = await readWeights(live);
-  const ask = await startWorker(live, bytes) ?? startHere(live, bytes);
-  return { run: ask, canType: true };
+  const engine = await startWorker(live, bytes) ?? startHere(live, bytes);
+  return { ...engine, canType: true };
 }
 
-// The weights in the page's own script tag, which is emptied: they are a third larger there.
-async function readWeights() {
+// The weights' bytes; their text is let go of as it is decoded.
+async function readWeights(live) {
+  const { decodeBase64 } = makeEngine();
+  if (live.place === "beside") return joinParts(await loadParts(live), decodeBase64);
   const holder = $("weights");
-  const text = holder.textContent.trim();
+  const text = holder.textContent;
   holder.remove();
-  return makeEngine().decodeBase64(text);
+  return decodeBase64(text);
+}
+
+// The file beside the page is a script: a page in a file may load nothing else.
+async function loadParts({ file, digest }) {
+  const script = h("script", { src: encodeURIComponent(file) });
+  await new Promise((resolve, reject) => {
+    script.onload = resolve;
+    script.onerror = () => reject(new Error(`${file} must lie beside this page, and it does not.`));
+    document.head.append(script);
+  });
+  script.remove();
+  const { digest: other, parts } = self.kbertWeights;
+  delete self.kbertWeights;
+  if (other !== digest) throw new Error(`${file} has the weights of another page: write both again.`);
+  return parts;
+}
+
+function joinParts(parts, decode) {
+  const decoded = parts.map((_, place) => decode(parts.splice(place, 1, "")[0]));
+  const bytes = new Uint8Array(decoded.reduce((total, part) => total + part.length, 0));
+  let start = 0;
+  for (const part of decoded) {
+    bytes.set(part, start);
+    start += part.length;
+  }
+  return bytes;
 }
 
 // A worker made of the engine's own source: a page in a file has no other address for it.
@@ -47,11 +76,11 @@ async function startWorker(live, bytes) {
     waiting.set(last, { resolve, reject });
     worker.postMessage({ number: last, ...message }, buffers);
   });
-  worker.onmessage = ({ data: { number, trace, problem } }) => {
+  worker.onmessage = ({ data: { number, problem, ...answer } }) => {
     const { resolve, reject } = waiting.get(number);
     waiting.delete(number);
     if (problem) reject(new Error(problem));
-    else resolve(trace);
+    else resolve(answer);
   };
   const started = new Promise((resolve) => {
     worker.onerror = (event) => {
@@ -63,11 +92,11 @@ async function startWorker(live, bytes) {
   const isRunning = await started;
   URL.revokeObjectURL(url);
   if (!isRunning) return null;
-  await post({ live, bytes }, [bytes.buffer]);
-  return (request) => post({ request }, []);
+  const { isFast } = await post({ live, bytes }, [bytes.buffer]);
+  return { isFast, run: async (request) => (await post({ request }, [])).trace };
 }
 
 function startHere(live, bytes) {
   const engine = makeEngine().openEngine(live, bytes);
-  return async (request) => engine.run(request);
+  return { isFast: engine.isFast, run: async (request) => engine.run(request) };
 }

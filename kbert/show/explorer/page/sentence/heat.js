@@ -27,6 +27,14 @@ function paintStrips(moves) {
   moveWave();
 }
 
+// Where the figure is laid out anew, its strips stay as they are, and a wave goes on.
+function paintMissingStrips() {
+  const { trace, frozen } = running;
+  const missing = stack.strips.filter(({ box }) => !heat.pictures.has(box));
+  for (const { box } of missing) paintStrip(box, stripOf(box, trace, frozen), trace.tokens.length);
+  drawHeat();
+}
+
 function moveWave() {
   const ended = performance.now() - heat.began >= WAVE;
   if (ended) heat.began = 0;

@@ -277,7 +277,7 @@ function layStack(width) {
   rove(null);
   if (!running.trace) return;
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
-  paintStrips(false);
+  paintMissingStrips();
 }
 
 // What follows the figure as it is moved and sized: the strips and the tokens.

@@ -49,8 +49,7 @@ function placeTokens() {
     button.style.left = `${left + heat.columns[place].x * view.scale}px`;
     button.style.width = `${Math.max(1, widths[place] - (widths[place] > 6 ? 1 : 0))}px`;
   });
-  const high = { flat: 26, thin: 34 }[form] ||
-    Math.min(92, Math.max(40, 14 + Math.max(...running.trace.tokens.map((token) => textWidth(token.text)))));
+  const high = { flat: 26, thin: 34, upright: 80 }[form];
   row.style.height = `${high}px`;
   lightToken();
 }
