@@ -37,7 +37,7 @@ def bert():
 def path(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stage")
     kbert.save(bert, folder / "model")
-    return kbert.explore(folder / "model", folder / "page.html").path
+    return kbert.explore(folder / "model", folder / "page.html", weights="float32").path
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ function drawAttention(scene) {
   if (ATTENTION_STEPS.some((step) => !parts[step])) return null;
   const kinds = headKinds(parts.probs, tokens);
   const head = Number(/head-(\d+)$/.exec(layer)?.[1] || tellingHead(kinds) + 1) - 1;
-  const shown = tokens.map((_, n) => n).filter((n) => !(stage.hidesSpecial && tokens[n].special));
+  const shown = tokens.map((_, n) => n).filter((n) => !(stage.hidesSpecial && isAdded(tokens[n])));
   if (stage.hidesSpecial && !shown.includes(token)) shown.unshift(token);
   const view = { ...scene, name, parts, kinds, head: Math.min(head, kinds.length - 1), shown, width: parts.query.shape[2] };
   view.probs = headMap(parts.probs, view.head);
@@ -40,26 +40,29 @@ function chooseColumn({ probs, tokens, token, shown }) {
   return shown[largestIndex(shown.map((column) => probs[token * tokens.length + column]))];
 }
 
-function headTitle({ head, kinds }) {
+function headTitle({ head, kinds, tokens }) {
   const { target } = kinds[head];
-  return `Head ${head + 1} of ${kinds.length}${target ? ` looks at ${TARGET_TEXTS[target]}` : ""}`;
+  return `Head ${head + 1} of ${kinds.length}${target ? ` looks at ${targetText(target, tokens)}` : ""}`;
 }
 
 // On average over the tokens: the head's target, or where most of the rest goes.
-function averageText({ shares, target }) {
+function averageText({ kinds, head, tokens }) {
+  const { shares, target } = kinds[head];
   const name = target || wordTarget(shares);
-  return `on average ${percent(shares[name])} go to ${TARGET_TEXTS[name]}`;
+  return `on average ${percent(shares[name])} go to ${targetText(name, tokens)}`;
 }
 
 function seeAttention(view) {
   const { tokens, token, probs, head, kinds, shown } = view;
   const row = tokens.map((_, column) => probs[token * tokens.length + column]);
   const most = largestIndex(row);
-  const to = most === token ? "itself" : `${quoted(tokens[most])}${tokens[most].special ? "" : ` at position ${most + 1}`}`;
+  const to = most === token ? "itself" : `${quoted(tokens[most])}${isAdded(tokens[most]) ? "" : ` at position ${most + 1}`}`;
   const hidden = tokens.length - shown.length;
-  const special = `${percent(specialShare(kinds[head].shares))} to ${hidden ? `special tokens, which are hidden here` : "[CLS] and [SEP]"}`;
+  const added = [...new Set(tokens.filter(isAdded).map(({ text }) => text))].join(" and ");
+  const special = `${percent(specialShare(kinds[head].shares))} to ${added}${hidden ? ", which are hidden here" : ""}`;
   return `${quoted(tokens[token])} gives ${row[most] > 0.5 ? "most" : "the largest part"} of its attention, ${percent(row[most])}, to ${to}; ` +
-    `${averageText(kinds[head])}, ${special}.${view.isOff ? " This head is switched off." : ""}`;
+    `${averageText(view)}, ${special}.${view.isOff ? " This head is switched off." : ""}${
+      view.trace.request.off?.attention?.includes(view.block) ? " This block’s attention is switched off: its output is set to 0." : ""}`;
 }
 
 function hideControl({ tokens }) {
@@ -67,17 +70,17 @@ function hideControl({ tokens }) {
     stage.hidesSpecial = box.checked;
     redrawStage();
   } });
-  return tokens.some(({ special }) => special) ? h("label", { class: "stage-control" }, box, "Hide special tokens") : null;
+  return tokens.some(isAdded) ? h("label", { class: "stage-control" }, box, "Hide special tokens") : null;
 }
 
 // Every head of the block as a small map, with what it looks at.
 function headChooser({ parts, kinds, head, tokens, name, headsOff: off }) {
   const heads = kinds.map(({ target }, n) => h("button", {
     type: "button", class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
-    "aria-label": `Head ${n + 1}${target ? `, looks at ${TARGET_TEXTS[target]}` : ""}${off.has(n + 1) ? ", switched off" : ""}`,
+    "aria-label": `Head ${n + 1}${target ? `, looks at ${targetText(target, tokens)}` : ""}${off.has(n + 1) ? ", switched off" : ""}`,
     onclick: () => { stage.column = null; go(`${name}/head-${n + 1}`); },
   }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
-  h("span", {}, h("b", {}, n + 1), off.has(n + 1) ? " off" : target ? ` ${target}` : "")));
+  h("span", {}, h("b", {}, n + 1), off.has(n + 1) ? " off" : target ? ` ${target.startsWith("[") ? targetText(target, tokens) : target}` : "")));
   return h("div", {
     class: "head-choices", role: "group", "aria-label": "Heads of this block",
     style: `--in-row:${stage.width < 560 ? 6 : kinds.length <= 12 ? kinds.length : 8}`,

@@ -3,9 +3,10 @@
 
 const HEAD_LOOKS = 0.5;
 const HEAD_TARGETS = ["next", "previous", "itself", "[SEP]", "[CLS]"];
-const TARGET_TEXTS = {
-  next: "the next token", previous: "the previous token", itself: "the token itself", "[SEP]": "[SEP]", "[CLS]": "[CLS]",
-};
+const TARGET_TEXTS = { next: "the next token", previous: "the previous token", itself: "the token itself" };
+
+// RoBERTa’s [CLS] and [SEP] have other names.
+const targetText = (name, tokens) => TARGET_TEXTS[name] || (name === "[CLS]" ? tokens[0] : tokens.findLast(isAdded)).text;
 
 // Of one map [S, S]: the share of attention to each target, averaged over the tokens that have it.
 function headShares(map, tokens) {
@@ -17,7 +18,7 @@ function headShares(map, tokens) {
     if (row > 0) totals[1] += map[at + row - 1];
     totals[2] += map[at + row];
     for (let column = 0; column < size; column += 1) {
-      if (tokens[column].special) totals[column ? 3 : 4] += map[at + column];
+      if (isAdded(tokens[column])) totals[column ? 3 : 4] += map[at + column];
     }
   }
   const counts = [size - 1, size - 1, size, size, size];

@@ -98,7 +98,7 @@ function heatMap({ name, under, values, rows, columns, kind = "signed", limit, c
   const width = named ? columns.length : columns;
   const top = limit ?? (kind === "signed" ? quantile([values], 0.98) : Math.max(...values));
   const step = Math.ceil(13 / cell);  // every name has 13 pixels at least
-  const nameOf = (token, n) => h("span", { class: token.special ? "dim" : null }, n % step ? "" : token.text);
+  const nameOf = (token, n) => h("span", { class: isAdded(token) ? "dim" : null }, n % step ? "" : token.text);
   const cells = h("div", { class: `map-cells map-${kind}`, role: "img", "aria-label": spoken || `${name}, a heat map` },
     heatCanvas(values, width, kind, top), h("i", { class: "map-mark" }));
   const map = h("div", {

@@ -99,6 +99,9 @@ const vectorTable = (vectors) => () => ({
   rows: Array.from(Object.values(vectors)[0], (_, n) => [String(n + 1), ...Object.values(vectors).map((vector) => decimal(vector[n]))]),
 });
 
+// [CLS] and [SEP]: what the tokenizer adds; a [MASK] that was typed is special too, and a word here.
+const isAdded = ({ special, start, end }) => special && start === end;
+
 const quoted = (token) => `“${token.text}”`;
 
 const plural = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;

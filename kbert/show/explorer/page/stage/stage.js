@@ -38,7 +38,7 @@ function drawStage(host, trace, layer, token = null) {
 // The first word, where no token is chosen.
 function findToken({ tokens }, token) {
   if (token !== null && token >= 0 && token < tokens.length) return token;
-  return Math.max(0, tokens.findIndex((candidate) => !candidate.special));
+  return Math.max(0, tokens.findIndex((candidate) => !isAdded(candidate)));
 }
 
 function redrawStage() {

@@ -50,7 +50,7 @@ function tensorMap({ tokens, token }, { data }, values) {
 
 // The inputs have no tensor of their own: they are the tokens' ids and segments.
 function drawInputs({ tokens, token, layer }) {
-  const words = tokens.filter((candidate) => !candidate.special).length;
+  const words = tokens.filter((candidate) => !isAdded(candidate)).length;
   return {
     kind: "input",
     title: "The sentence in tokens",
