@@ -16,7 +16,7 @@ from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer.live.packing import PackedWeights, pack_weights, unpack_weights
+from kbert.show.explorer.live.packing import PackedWeights, pack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
 from kbert.show.explorer.live.weight_options import check_size
 
@@ -111,20 +111,9 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
         "tokenizer": tokenizer,
         "place": "inside",
         "precision": precision,
-        "difference": _measure_difference(model, packed, precision),
         "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
     }
     return data, packed
-
-
-def _measure_difference(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
-    """Return how far the packed weights are from the model's, see `difference.py`."""
-    from kbert.show.explorer.live.difference import NO_DIFFERENCE, measure_difference
-
-    if precision == "float32":
-        return NO_DIFFERENCE
-    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
-    return measure_difference(model, before, unpack_weights(packed))
 
 
 def describe_model(model: LiveModel) -> dict:
