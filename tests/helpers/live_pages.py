@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 from helpers.explorer_pages import write_checkpoint
-
 from kbert.graph.config import BertConfig
+from kbert.heads import HEADS
 from kbert.show.explorer import writing
 
-WORDS = "the cat sat on mat dog a river bank it was tired , . ! ? ##s ##ing film fine walk".split()
+WORDS = "the cat sat on mat dog a river bank it was tired , . ! ? ##s ##ing film fine walk"
+WORDS = tuple(WORDS.split(" "))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS),
@@ -49,13 +50,19 @@ function run(request) {
   return JSON.stringify({ ...trace, tensors: [...trace.tensors.keys()] },
     (_, value) => (value instanceof Float32Array ? [...value] : value));
 }
-const tensor = (name) => JSON.stringify({ shape: trace.tensors.get(name).shape, data: [...trace.tensors.get(name).data] });
+function tensor(name) {
+  const { shape, data } = trace.tensors.get(name);
+  return JSON.stringify({ shape, data: [...data] });
+}
 """
 
 
 def write_live_checkpoint(folder: Path, head: str = "pretraining", **sizes) -> Path:
     """A checkpoint with random weights and a vocabulary, in transformers' files."""
     write_checkpoint(folder, BertConfig(**SIZES | sizes), head)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = [f"Bert{next(iter(HEADS[head].classes))}"]
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     return folder

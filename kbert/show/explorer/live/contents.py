@@ -176,8 +176,8 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dense": [layer.activation for layer in settings.dense],
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
-        "includePrompt": settings.include_prompt,
-        "lowercase": settings.lowercase,
+        "skip": _count_skipped(model, settings),
+        "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
 
@@ -188,9 +188,17 @@ def choose_settings(model: LiveModel) -> SentenceSettings | None:
     return model.sentence or (SentenceSettings("mean", True) if is_encoder else None)
 
 
+def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
+    """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
+    prompt = settings.default_prompt
+    if settings.include_prompt or not prompt or model.tokenizer is None:
+        return 0
+    return len(model.tokenizer.encode(prompt)) - 1
+
+
 def max_length(model: LiveModel) -> int:
     """Return the number of tokens that a text is cut to."""
-    limits = [model.spec.config.positions]
+    limits: list[int | None] = [model.spec.config.positions]
     limits += [model.tokenizer.max_length] if model.tokenizer else []
     limits += [model.sentence.max_length] if model.sentence else []
     return min(limit for limit in limits if limit is not None)

@@ -7,7 +7,7 @@ from functools import cache
 from tokenizers import normalizers, pre_tokenizers
 
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.data.tokenization.vocabulary import Vocabulary, bert_normalizer
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _CHUNK = 4096
@@ -28,7 +28,7 @@ def describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict:
         runs = runs | {"ideographs": ""}
     return {
         "tokens": "\n".join(vocabulary.tokens),
-        "added": list(vocabulary.added),
+        "added": [_describe_added(vocabulary, entry) for entry in vocabulary.added],
         "special": vocabulary.special_tokens,
         "maskId": tokenizer.mask_id,
         "lowercase": vocabulary.lowercase,
@@ -41,6 +41,16 @@ def describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict:
         "lowercaseRuns": describe_lowercase() if vocabulary.lowercase else "",
         "classes": list_classes() if strip else [],
     }
+
+
+def _describe_added(vocabulary: Vocabulary, entry: dict) -> dict:
+    """Return an added token with the text to look for, which may be normalized."""
+    normalized = entry.get("normalized", not entry.get("special", False))
+    pattern = entry["content"]
+    if normalized:
+        rules = vocabulary.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars
+        pattern = bert_normalizer(*rules).normalize_str(pattern)
+    return entry | {"normalized": normalized, "pattern": pattern}
 
 
 @cache

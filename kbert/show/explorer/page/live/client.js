@@ -1,4 +1,5 @@
-// The model of the page, for the page: `openModel(DATA.live)` gives {run(request), canType}.
+// The model of the page, for the page: `openModel(DATA.live)` gives {run(request), canType}; where
+// the page computes also isFast: by WebAssembly.
 //
 // request = {text, pair: string|null, off: {heads: [[block, head], …], attention: [block, …],
 //   residuals: [name of an Add layer, …], positions: boolean}, temperature: 1, positions: [token, …]}
@@ -17,8 +18,8 @@ async function openModel(live) {
   if (live.place === "recorded") return openRecordings(live);
   if (live.place === "served") return openServed(live);
   const bytes = await readWeights(live);
-  const ask = await startWorker(live, bytes) ?? startHere(live, bytes);
-  return { run: ask, canType: true };
+  const engine = await startWorker(live, bytes) ?? startHere(live, bytes);
+  return { ...engine, canType: true };
 }
 
 // The weights' bytes; their text is let go of as it is decoded.
@@ -75,11 +76,11 @@ async function startWorker(live, bytes) {
     waiting.set(last, { resolve, reject });
     worker.postMessage({ number: last, ...message }, buffers);
   });
-  worker.onmessage = ({ data: { number, trace, problem } }) => {
+  worker.onmessage = ({ data: { number, problem, ...answer } }) => {
     const { resolve, reject } = waiting.get(number);
     waiting.delete(number);
     if (problem) reject(new Error(problem));
-    else resolve(trace);
+    else resolve(answer);
   };
   const started = new Promise((resolve) => {
     worker.onerror = (event) => {
@@ -91,11 +92,11 @@ async function startWorker(live, bytes) {
   const isRunning = await started;
   URL.revokeObjectURL(url);
   if (!isRunning) return null;
-  await post({ live, bytes }, [bytes.buffer]);
-  return (request) => post({ request }, []);
+  const { isFast } = await post({ live, bytes }, [bytes.buffer]);
+  return { isFast, run: async (request) => (await post({ request }, [])).trace };
 }
 
 function startHere(live, bytes) {
   const engine = makeEngine().openEngine(live, bytes);
-  return async (request) => engine.run(request);
+  return { isFast: engine.isFast, run: async (request) => engine.run(request) };
 }

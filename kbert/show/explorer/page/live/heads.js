@@ -138,8 +138,9 @@ function findLikeliest(probs, tokens) {
 }
 
 // The sentence's vector, as sentence-transformers has it: pooled, through dense layers, normalized.
-function makeVector({ bert, heads, live, last, length, skip = 0 }, pooled) {
+function makeVector({ bert, heads, live, last, length }, pooled) {
   const { pooling } = live;
+  const skip = pooling.skip || 0;
   const { H } = bert.config;
   let vector = pooling.poolings.flatMap((how) => [...poolTokens(how, last, length, H, skip, pooled)]);
   for (const { matrix, activation } of heads.dense) {

@@ -64,6 +64,8 @@ function makeTokenizer(settings) {
     table: makeCharacterTable(settings.runs),
     lowercaseOf: makeLowercaseMap(settings.lowercaseRuns),
     classes: new Map(settings.classes),
+    addedAsWritten: prepareAdded(settings.added.filter((token) => !token.normalized)),
+    addedNormalized: prepareAdded(settings.added.filter((token) => token.normalized)),
   };
   rules.unknownId = added.get(settings.special.unk).id;
   return { tokens, rules, encode: (text, pair) => encode(rules, tokens, text, pair) };
@@ -180,32 +182,57 @@ function splitPieces(rules, word) {
 const startOf = (characters) => Math.min(...characters.map(([, start]) => start));
 const endOf = (characters) => Math.max(...characters.map(([, , end]) => end));
 
-// The pieces of a text, with the added tokens ("[MASK]") that stand in it.
+// The pieces of a text. Added tokens ("[MASK]") are found first in the text as it stands, then those
+// that are looked for in what is normalized.
 function splitText(rules, text) {
   const pieces = [];
-  for (const { token, start, end } of findAdded(rules, text)) {
-    if (token) {
-      pieces.push({ id: token.id, start, end });
-    } else {
-      const words = splitWords(rules, normalize(rules, text.slice(start, end), start));
-      for (const word of words) pieces.push(...splitPieces(rules, word));
-    }
+  for (const { token, start, end } of findAdded(rules.addedAsWritten, text)) {
+    if (token) pieces.push({ id: token.id, start, end });
+    else pieces.push(...splitNormalized(rules, normalize(rules, text.slice(start, end), start)));
   }
   return pieces;
 }
 
-function findAdded(rules, text) {
-  const contents = [...rules.added.keys()].filter(Boolean).sort((a, b) => b.length - a.length);
-  const pattern = new RegExp(contents.map((content) => content.replace(/[^\w\s]/g, "\\$&")).join("|"), "g");
+function splitNormalized(rules, characters) {
+  const places = characters.flatMap(([letter], index) => Array(letter.length).fill(index));
+  const text = characters.map(([letter]) => letter).join("");
+  return findAdded(rules.addedNormalized, text).flatMap(({ token, start, end }) => {
+    const part = characters.slice(places[start] ?? 0, end ? places[end - 1] + 1 : 0);
+    if (token) return [{ id: token.id, start: startOf(part), end: endOf(part) }];
+    return splitWords(rules, part).flatMap((word) => splitPieces(rules, word));
+  });
+}
+
+// Tokens to look for, the longest of those that begin at a place.
+function prepareAdded(tokens) {
+  const sorted = tokens.filter(({ pattern }) => pattern).sort((a, b) => b.pattern.length - a.pattern.length);
+  const escape = (pattern) => pattern.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+  return {
+    tokens: new Map(sorted.map((token) => [token.pattern, token])),
+    search: sorted.length ? new RegExp(sorted.map(({ pattern }) => escape(pattern)).join("|"), "gu") : null,
+  };
+}
+
+const ENDS_WITH_WORD = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
+const BEGINS_WITH_WORD = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
+
+// The text in parts: an added token, with the blanks that it takes along, or what is between two.
+function findAdded({ tokens, search }, text) {
   const parts = [];
   let last = 0;
-  for (const match of text.matchAll(pattern)) {
-    const start = match.index;
-    const end = start + match[0].length;
-    parts.push({ start: last, end: start }, { token: rules.added.get(match[0]), start, end });
+  for (const match of search ? text.matchAll(search) : []) {
+    const token = tokens.get(match[0]);
+    const before = text.slice(0, match.index);
+    const after = text.slice(match.index + match[0].length);
+    if (token.single_word && (ENDS_WITH_WORD.test(before) || BEGINS_WITH_WORD.test(after))) continue;
+    const start = Math.max(last, token.lstrip ? before.trimEnd().length : match.index);
+    const end = text.length - (token.rstrip ? after.trimStart() : after).length;
+    if (last < start) parts.push({ start: last, end: start });
+    parts.push({ token, start, end });
     last = end;
   }
-  return [...parts, { start: last, end: text.length }];
+  if (last < text.length) parts.push({ start: last, end: text.length });
+  return parts;
 }
 
 // [CLS] text [SEP], or [CLS] text [SEP] pair [SEP], cut to the model's length.
