@@ -176,7 +176,7 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dense": [layer.activation for layer in settings.dense],
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
-        "skip": _count_skipped(model, settings),
+        "skip": count_skipped(model, settings),
         "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
@@ -188,7 +188,7 @@ def choose_settings(model: LiveModel) -> SentenceSettings | None:
     return model.sentence or (SentenceSettings("mean", True) if is_encoder else None)
 
 
-def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
+def count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
     """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
     prompt = settings.default_prompt
     if settings.include_prompt or not prompt or model.tokenizer is None:
