@@ -8,9 +8,9 @@ and the page says what is left out.
 """
 
 import base64
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -223,7 +223,7 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
             for trace in traces
             for tensor in keep_tensors(trace.tensors, level).values()
         )
-        sizes.append(numbers * _HALF.itemsize * 4 / 3)  # base64
+        sizes.append(math.ceil(numbers * _HALF.itemsize / 3) * 4)  # base64
         if sizes[-1] <= most_bytes:
             return number
     raise ValueError(
@@ -251,16 +251,6 @@ def write_header(trace: Trace, kept: dict[str, np.ndarray]) -> dict:
         "tensors": [[name, list(tensor.shape)] for name, tensor in kept.items()],
         "outputs": outputs,
     }
-
-
-def read_numbers(header: dict, numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the tensors of a header from their numbers, in float32."""
-    tensors, start = {}, 0
-    for name, shape in header["tensors"]:
-        size = prod(shape)
-        tensors[name] = numbers[start : start + size].astype("float32").reshape(shape)
-        start += size
-    return tensors
 
 
 def _measure_rounding(
