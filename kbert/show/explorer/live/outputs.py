@@ -64,11 +64,11 @@ def pool(
 
     `skip` tokens at the beginning, those of a prompt, are not pooled.
     """
-    parts = [
+    pooled = [
         pooler if how == "pooler" else _pool_tokens(states[skip:], how, skip)
         for how in settings.poolings
     ]
-    vector = np.concatenate([part for part in parts if part is not None])
+    vector = np.concatenate([part for part in pooled if part is not None])
     for layer in settings.dense:
         vector = vector @ layer.kernel + (0 if layer.bias is None else layer.bias)
         vector = activate(vector, layer.activation)
@@ -97,17 +97,17 @@ def predict_tokens(
     Those after a block are the MLM head's on the hidden state of that block.
     """
     tokenizer = require_tokenizer(model)
-    asked = [
+    wanted = [
         n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
     ]
     blocks = range(1, model.spec.config.num_hidden_layers + 1)
     by_block = [
-        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[asked])[1])
+        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[wanted])[1])
         for states in (tensors[names.encoder_output(block)] for block in blocks)
     ]
     return [
         {"position": n, "candidates": candidates[-1], "blocks": list(candidates)}
-        for n, candidates in zip(asked, zip(*by_block, strict=True), strict=True)
+        for n, candidates in zip(wanted, zip(*by_block, strict=True), strict=True)
     ]
 
 

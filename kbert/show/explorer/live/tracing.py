@@ -114,7 +114,7 @@ class Tracer:
             index = min(max(0, offset - prompt[segment]), len(units[segment]) - 1)
             return units[segment][index]
 
-        rows = zip(
+        encoded = zip(
             encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
         )
         return [
@@ -126,7 +126,7 @@ class Tracer:
                 "start": find_unit(segment, start),
                 "end": find_unit(segment, end),
             }
-            for token, number, segment, (start, end) in rows
+            for token, number, segment, (start, end) in encoded
         ]
 
 
