@@ -151,7 +151,8 @@ def _chunks() -> Iterator[list[str]]:
 
 def write_runs(points: Iterable[int]) -> str:
     """Return runs of code points: the gap before each and its length, in base 36."""
-    numbers, end = [], 0
+    numbers: list[int] = []
+    end = 0
     for point in sorted(points):
         if point == end and numbers:
             numbers[-1] += 1
