@@ -154,6 +154,7 @@ def test_the_assembled_module_is_its_source():
     assert code == (writing.FOLDER / "live" / "products.wasm").read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["classifier", "tokens", "qa", "encoder"])
 def test_heads_are_those_of_the_model(head, tmp_path):
     folder = write_live_checkpoint(tmp_path / "model", head)

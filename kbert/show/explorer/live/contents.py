@@ -71,7 +71,9 @@ def model_of_bert(bert: "Bert") -> LiveModel:
 
     untrained = find_untrained(bert)
     readers = {
-        entry.name: lambda entry=entry: to_rows(_to_numpy(variable_of(bert.model, entry)), entry)
+        entry.name: lambda entry=entry: put_outputs_first(
+            _to_numpy(variable_of(bert.model, entry)), entry
+        )
         for entry in entries_of(bert.spec, "kbert")
         if entry.layer not in untrained
     }
@@ -139,7 +141,7 @@ def describe_model(model: LiveModel) -> dict:
     }
 
 
-def to_rows(array: np.ndarray, entry: Entry) -> np.ndarray:
+def put_outputs_first(array: np.ndarray, entry: Entry) -> np.ndarray:
     """Return a parameter with matrices as (outputs, inputs), however its format has them."""
     if not entry.variable.endswith("kernel") or entry.outputs_first:
         return array
