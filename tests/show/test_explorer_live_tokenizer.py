@@ -31,6 +31,7 @@ LINES = [
     "tab\tnew\nline\u00a0blank\u200bzero\u00adsoft\ufeff",
     "[MASK] [mask] a[SEP]b [CLS [MASK]. ##s",
     "😀👨‍👩‍👧 e\u0301\u0301 \u0345\u0301 \U0001d15e\U0001d165",
+    "x\u08d4\u1b44 y\u302e\ua953 z\U0001d16d\U0001d165 x\u08d4\u093f\u1b44",  # marks that stay
     "",
     "   ",
     "x" * 101,

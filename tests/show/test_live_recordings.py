@@ -180,6 +180,46 @@ def test_sentences_need_a_checkpoint(source):
 
 
 @pytest.mark.full
+def test_page_runs_its_recordings(model, browser_page):
+    from kbert.show.explorer.writing import FOLDER
+
+    live = recording.record_model(model, [TEXT, PAIR])
+    client = (FOLDER / "live" / "client.js").read_text(encoding="utf-8")
+    script = f"{recording_script()}\n{client}\nconst live = {json.dumps(live)};"
+    browser_page.add_script_tag(content=script)
+    found = browser_page.evaluate(
+        """async () => {
+          const model = await openModel(live);
+          const [first, second] = [await model.run({ text: live.sentences[0], pair: null }),
+            await model.run({ text: live.sentences[1], pair: null })];
+          const refused = await model.run({ text: "other", pair: null }).catch((e) => e.message);
+          return [model.canType, [...first.tensors.get("Encoder-2-FeedForward-Norm").data],
+            second.tokens.map(({ text }) => text), second.request.pair, refused];
+        }"""
+    )
+    can_type, numbers, tokens, pair, refused = found
+    kept = read_recording(live)
+    assert not can_type and "no recording" in refused and pair == PAIR[1]
+    assert_allclose(numbers, kept["Encoder-2-FeedForward-Norm"].ravel())
+    assert tokens == ["[CLS]", "moon", "[SEP]", "it", "was", "big", "[SEP]"]
+
+
+@pytest.fixture
+def browser_page():
+    """An empty page of Chromium."""
+    import shutil
+
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium on PATH: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser.new_page()
+        browser.close()
+
+
+@pytest.mark.full
 def test_byte_level_checkpoints_are_recorded(tmp_path, small):
     transformers = pytest.importorskip("transformers")
     from helpers.peer_family import bpe

@@ -122,6 +122,19 @@ def test_vector_is_pooled_as_by_embed(berts, pooling):
     assert_allclose(trace.outputs["vector"], kbert.embed(bert, TEXT), atol=1e-5)
 
 
+@pytest.mark.parametrize("include", [True, False])
+def test_prompt_comes_before_the_text(berts, include):
+    from kbert.checkpoints.sentence_settings import SentenceSettings
+
+    options = {"prompts": {"query": "find it: "}, "default_prompt_name": "query"}
+    settings = SentenceSettings("weightedmean", True, include_prompt=include, **options)
+    bert = dataclasses.replace(berts["bert", "encoder"], sentence=settings)
+    trace = tracer_of(bert).trace({"text": "the dog"})
+    assert_allclose(trace.outputs["vector"], kbert.embed(bert, "the dog"), atol=1e-5)
+    ((start, end),) = [(one["start"], one["end"]) for one in trace.tokens if one["text"] == "dog"]
+    assert (start, end) == (4, 7)
+
+
 def change_model(bert: kbert.Bert, change) -> kbert.Bert:
     """A copy of a `Bert` whose weights `change` has changed, given a layer and its weights."""
     model = kbert.build_bert(bert.config, head=bert.head, seq_len=None, num_labels=5)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 ENDINGS = (".html", ".htm")
 _NOTE = (
-    "The sentences of this page are recorded. To type your own: kbert.explore(source, 'page.html') "
-    "writes a page with the weights inside."
+    "The sentences of this page are recorded. To type your own: kbert.explore(source, "
+    "weights='int8') shows a page with the weights inside, kbert.explore(source, 'page.html') "
+    "writes one."
 )
 
 

@@ -16,7 +16,7 @@ from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
 from kbert.show.explorer.drawing import Drawing, geometries
-from kbert.show.explorer.live.contents import LiveModel, model_of_bert, to_rows
+from kbert.show.explorer.live.contents import LiveModel, model_of_bert, put_outputs_first
 from kbert.show.explorer.live.live_part import LivePart
 
 MakeLive = Callable[[LiveModel], LivePart | None]
@@ -69,7 +69,7 @@ def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
         checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
     readers = {
         f"{entry.layer}/{entry.variable}": (
-            lambda entry=entry: to_rows(fit.tensors[entry.name].read(), entry)
+            lambda entry=entry: put_outputs_first(fit.tensors[entry.name].read(), entry)
         )
         for entry in fit.entries
         if entry.name in fit.tensors

@@ -93,12 +93,10 @@ def engine_script() -> str:
 
 
 def recording_script() -> str:
-    """Return what reads recordings; of the engine it needs the activations alone."""
-    activations, recorded = (
-        pages.read_files(FOLDER / "live", name) for name in ("activations.js", "recorded.js")
-    )
-    engine = f"function makeEngine() {{\n{activations}\nreturn {{ ACTIVATIONS }};\n}}"
-    return f"{engine}\n{recorded}"
+    """Return what reads recordings, with the parts of the engine that it needs."""
+    parts = pages.read_files(FOLDER / "live", "activations.js", "weights.js")
+    engine = f"function makeEngine() {{\n{parts}\nreturn {{ decodeBase64, ACTIVATIONS }};\n}}"
+    return f"{engine}\n{pages.read_files(FOLDER / 'live', 'recorded.js')}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:

@@ -16,7 +16,7 @@ from kbert.data.tokenization.vocabulary import Vocabulary
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
-from kbert.show.explorer.live.packing import PackedWeights, pack_weights, unpack_weights
+from kbert.show.explorer.live.packing import PackedWeights, pack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
 from kbert.show.explorer.live.weight_options import check_size
 
@@ -71,7 +71,9 @@ def model_of_bert(bert: "Bert") -> LiveModel:
 
     untrained = find_untrained(bert)
     readers = {
-        entry.name: lambda entry=entry: to_rows(_to_numpy(variable_of(bert.model, entry)), entry)
+        entry.name: lambda entry=entry: put_outputs_first(
+            _to_numpy(variable_of(bert.model, entry)), entry
+        )
         for entry in entries_of(bert.spec, "kbert")
         if entry.layer not in untrained
     }
@@ -111,20 +113,9 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
         "tokenizer": tokenizer,
         "place": "inside",
         "precision": precision,
-        "difference": _measure_difference(model, packed, precision),
         "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
     }
     return data, packed
-
-
-def _measure_difference(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
-    """Return how far the packed weights are from the model's, see `difference.py`."""
-    from kbert.show.explorer.live.difference import NO_DIFFERENCE, measure_difference
-
-    if precision == "float32":
-        return NO_DIFFERENCE
-    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
-    return measure_difference(model, before, unpack_weights(packed))
 
 
 def describe_model(model: LiveModel) -> dict:
@@ -150,7 +141,7 @@ def describe_model(model: LiveModel) -> dict:
     }
 
 
-def to_rows(array: np.ndarray, entry: Entry) -> np.ndarray:
+def put_outputs_first(array: np.ndarray, entry: Entry) -> np.ndarray:
     """Return a parameter with matrices as (outputs, inputs), however its format has them."""
     if not entry.variable.endswith("kernel") or entry.outputs_first:
         return array
@@ -187,18 +178,10 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dense": [layer.activation for layer in settings.dense],
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
-        "skip": _count_skipped(model, settings),
+        "skip": count_skipped(model, settings),
         "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
-
-
-def _count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
-    """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
-    prompt = settings.default_prompt
-    if settings.include_prompt or not prompt or model.tokenizer is None:
-        return 0
-    return len(model.tokenizer.encode(prompt)) - 1
 
 
 def choose_settings(model: LiveModel) -> SentenceSettings | None:
@@ -207,9 +190,17 @@ def choose_settings(model: LiveModel) -> SentenceSettings | None:
     return model.sentence or (SentenceSettings("mean", True) if is_encoder else None)
 
 
+def count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
+    """Return how many tokens at the beginning, [CLS] and the prompt's, are not pooled."""
+    prompt = settings.default_prompt
+    if settings.include_prompt or not prompt or model.tokenizer is None:
+        return 0
+    return len(model.tokenizer.encode(prompt)) - 1
+
+
 def max_length(model: LiveModel) -> int:
     """Return the number of tokens that a text is cut to."""
-    limits = [model.spec.config.positions]
+    limits: list[int | None] = [model.spec.config.positions]
     limits += [model.tokenizer.max_length] if model.tokenizer else []
     limits += [model.sentence.max_length] if model.sentence else []
     return min(limit for limit in limits if limit is not None)

@@ -32,7 +32,7 @@ def measure_difference(model: LiveModel, before: Arrays, after: Arrays) -> dict:
 
     Returns:
         `hidden` and `attention`, the largest difference of a number in a hidden state and of an
-        attention probability; `cosine`, the smallest cosine of a text's two sentence vectors; and
+        attention probability; `cosine`, the smallest cosine of a text's two embeddings; and
         `texts`, the number of texts.
     """
     texts = read_texts()
@@ -53,7 +53,7 @@ def measure_difference(model: LiveModel, before: Arrays, after: Arrays) -> dict:
 
 
 def compare_tensors(model: LiveModel, before: dict, after: dict) -> tuple[float, float, float]:
-    """Return the largest differences of hidden states and attention, and the vectors' cosine."""
+    """Return the largest differences of hidden states and attention, and the embeddings' cosine."""
     blocks = range(1, model.spec.config.num_hidden_layers + 1)
     states = [names.encoder_output(block) for block in (0, *blocks)]
     probs = [f"{names.encoder(block, names.ATTENTION)}/probs" for block in blocks]
@@ -62,9 +62,9 @@ def compare_tensors(model: LiveModel, before: dict, after: dict) -> tuple[float,
         for group in (states, probs)
     )
     settings = choose_settings(model) or DEFAULT
-    vectors = [
+    embeddings = [
         pool(settings, tensors[states[-1]], tensors.get(names.POOLER)).astype("float64")
         for tensors in (before, after)
     ]
-    lengths = np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1])
-    return hidden, attention, float(vectors[0] @ vectors[1] / max(lengths, 1e-30))
+    lengths = np.linalg.norm(embeddings[0]) * np.linalg.norm(embeddings[1])
+    return hidden, attention, float(embeddings[0] @ embeddings[1] / max(lengths, 1e-30))

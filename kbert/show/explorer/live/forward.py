@@ -88,15 +88,15 @@ def _attend(
     query, key, value = (
         project(arrays, f"{name}/{part}", x).reshape(heads) for part in ("query", "key", "value")
     )  # (S, A, D) each
-    parts = compute_attention(query, key, value, changes.temperature)
+    attended = compute_attention(query, key, value, changes.temperature)
     for head in range(1, config.num_attention_heads + 1):
         if (block, head) in changes.heads:
-            parts["context"][:, head - 1] = 0
+            attended["context"][:, head - 1] = 0
 
-    y = project(arrays, f"{name}/attention_output", parts["context"].reshape(len(x), -1))
+    y = project(arrays, f"{name}/attention_output", attended["context"].reshape(len(x), -1))
     if block in changes.attention:
         y = np.zeros_like(y)
-    inside = {"query": query, "key": key, "value": value, **parts}
+    inside = {"query": query, "key": key, "value": value, **attended}
     tensors = {f"{name}/{part}": tensor for part, tensor in inside.items()}
     return tensors | _add_and_normalize(config, arrays, x, y, name, changes)
 

@@ -3,9 +3,12 @@
 import contextlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from kbert.show.explorer.live import recording
 from kbert.show.explorer.live.contents import LiveModel, pack_model
-from kbert.show.explorer.live.packing import PackedWeights
+from kbert.show.explorer.live.difference import NO_DIFFERENCE, measure_difference
+from kbert.show.explorer.live.packing import PackedWeights, unpack_weights
 from kbert.show.explorer.live.tracing import check_sentence
 from kbert.show.explorer.live.weight_options import MOST_INSIDE, WeightOptions
 
@@ -35,7 +38,10 @@ def make_live_part(
         precision = options.choose_precision(model.parameters, model.problem)
     if precision is not None:
         data, packed = pack_model(model, precision)
-        return data | {"sentences": recording.list_examples(sentences or [])}, packed
+        return data | {
+            "difference": _measure(model, packed, precision),
+            "sentences": recording.list_examples(sentences or []),
+        }, packed
     if sentences:
         return recording.record_model(model, sentences), None
     return None if options is not None else _record_for_notebook(model)
@@ -44,6 +50,14 @@ def make_live_part(
 def can_hold(model: LiveModel) -> bool:
     """Return whether a page gets the model's weights if nothing else is asked for."""
     return model.problem is None and model.parameters <= MOST_INSIDE
+
+
+def _measure(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
+    """Return how far the packed weights are from the model's."""
+    if precision == "float32":
+        return NO_DIFFERENCE
+    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
+    return measure_difference(model, before, unpack_weights(packed))
 
 
 def _record_for_notebook(model: LiveModel) -> LivePart | None:

@@ -10,6 +10,7 @@ from kbert.show.explorer.live.activations import ACTIVATIONS, activate, softmax
 from kbert.show.explorer.live.contents import (
     LiveModel,
     choose_settings,
+    count_skipped,
     name_labels,
     require_tokenizer,
 )
@@ -52,15 +53,22 @@ def _compute_vector(model: LiveModel, tensors: dict) -> np.ndarray | None:
     settings, pooler = choose_settings(model), tensors.get(names.POOLER)
     if settings is None or ("pooler" in settings.poolings and pooler is None):
         return None
-    return pool(
-        settings, tensors[names.encoder_output(model.spec.config.num_hidden_layers)], pooler
-    )
+    states = tensors[names.encoder_output(model.spec.config.num_hidden_layers)]
+    return pool(settings, states, pooler, count_skipped(model, settings))
 
 
-def pool(settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | None) -> np.ndarray:
-    """Return the vector that sentence-transformers computes of hidden states (S, H)."""
-    parts = [pooler if how == "pooler" else _pool_tokens(states, how) for how in settings.poolings]
-    vector = np.concatenate([part for part in parts if part is not None])
+def pool(
+    settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | None, skip: int = 0
+) -> np.ndarray:
+    """Return the vector that sentence-transformers computes of hidden states (S, H).
+
+    `skip` tokens at the beginning, those of a prompt, are not pooled.
+    """
+    pooled = [
+        pooler if how == "pooler" else _pool_tokens(states[skip:], how, skip)
+        for how in settings.poolings
+    ]
+    vector = np.concatenate([part for part in pooled if part is not None])
     for layer in settings.dense:
         vector = vector @ layer.kernel + (0 if layer.bias is None else layer.bias)
         vector = activate(vector, layer.activation)
@@ -69,14 +77,14 @@ def pool(settings: SentenceSettings, states: np.ndarray, pooler: np.ndarray | No
     return vector[: settings.dimensions].astype("float32")
 
 
-def _pool_tokens(states: np.ndarray, how: str) -> np.ndarray:
+def _pool_tokens(states: np.ndarray, how: str, skip: int) -> np.ndarray:
     """Return one vector of hidden states (S, H), as `kbert.model.probes.TokenPooling`."""
     if how in ("cls", "lasttoken"):
         return states[0 if how == "cls" else -1]
     if how == "max":
         return states.max(axis=0)
     if how == "weightedmean":
-        weights = np.arange(1, len(states) + 1, dtype="float32")
+        weights = np.arange(skip + 1, skip + 1 + len(states), dtype="float32")
         return weights @ states / weights.sum()
     return states.sum(axis=0) / (len(states) if how == "mean" else len(states) ** 0.5)
 
@@ -89,17 +97,17 @@ def predict_tokens(
     Those after a block are the MLM head's on the hidden state of that block.
     """
     tokenizer = require_tokenizer(model)
-    asked = [
+    wanted = [
         n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
     ]
     blocks = range(1, model.spec.config.num_hidden_layers + 1)
     by_block = [
-        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[asked])[1])
+        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[wanted])[1])
         for states in (tensors[names.encoder_output(block)] for block in blocks)
     ]
     return [
         {"position": n, "candidates": candidates[-1], "blocks": list(candidates)}
-        for n, candidates in zip(asked, zip(*by_block, strict=True), strict=True)
+        for n, candidates in zip(wanted, zip(*by_block, strict=True), strict=True)
     ]
 
 

@@ -10,6 +10,7 @@ FORMATS = ("int8", "float16", "float32")
 GROUP = 32  # numbers of a row that share a scale
 _ALIGNMENT = 4  # bytes
 _LARGEST = 127
+_LARGEST_SCALE = float(np.finfo("float16").max)
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,13 @@ class PackedWeights:
 
 def pack_weights(tensors: Iterable[tuple[str, np.ndarray]], precision: str) -> PackedWeights:
     """Pack tensors by name; matrices in the precision, vectors and short tables as float32."""
-    layout, parts = [], []
+    layout, chunks = [], []
     for name, array in tensors:
         array = np.ascontiguousarray(array, "float32")
         form = precision if array.ndim == 2 and len(array) > 2 else "float32"
         layout.append((name, array.shape, form))
-        parts += _encode(array, form)
-    return PackedWeights(tuple(layout), b"".join(parts))
+        chunks += _encode(array, form)
+    return PackedWeights(tuple(layout), b"".join(chunks))
 
 
 def _encode(array: np.ndarray, form: str) -> list[bytes]:
@@ -58,9 +59,9 @@ def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
     for name, shape, form in packed.layout:
         size = math.prod(shape)
         if form == "int8":
-            rows, columns = shape
+            height, columns = shape
             groups = math.ceil(columns / GROUP)
-            scales = take("<f2", rows * groups).astype("float32").reshape(rows, groups)
+            scales = take("<f2", height * groups).astype("float32").reshape(height, groups)
             numbers = take("i1", size).reshape(shape)
             arrays[name] = numbers * np.repeat(scales, GROUP, axis=1)[:, :columns]
         else:
@@ -71,13 +72,13 @@ def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
 
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return float16 scales (rows, groups) and int8 numbers (rows, columns) in units of these."""
-    rows, columns = array.shape
-    padded = np.pad(array, ((0, 0), (0, -columns % GROUP))).reshape(rows, -1, GROUP)
-    scales = (np.abs(padded).max(axis=2) / _LARGEST).astype("float16")
+    height, columns = array.shape
+    padded = np.pad(array, ((0, 0), (0, -columns % GROUP))).reshape(height, -1, GROUP)
+    scales = np.minimum(np.abs(padded).max(axis=2) / _LARGEST, _LARGEST_SCALE).astype("float16")
     units = scales.astype("float32")[:, :, None]
     numbers = np.divide(padded, units, out=np.zeros_like(padded), where=units > 0)
     numbers = np.clip(np.rint(numbers), -_LARGEST, _LARGEST).astype("int8")
-    return scales, np.ascontiguousarray(numbers.reshape(rows, -1)[:, :columns])
+    return scales, np.ascontiguousarray(numbers.reshape(height, -1)[:, :columns])
 
 
 def _pad(data: bytes) -> bytes:

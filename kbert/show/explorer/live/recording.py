@@ -1,16 +1,16 @@
 """Recordings: traces of given sentences, written into a page in half precision.
 
 A page needs few of a trace's tensors: scores, probs, context, sums and the activation follow from
-the others, by the same formulas in `complete_tensors` and in `page/live/recorded.js`. What is kept
-of S tokens is 11·S·H numbers per block instead of 18·S·H + 2·A·S²: of base and 16 tokens 1.7
-million, 4.5 MB as base64. Where sentences need more than a page may have, less is kept (`LEVELS`),
-and the page says what is left out.
+the others, by the same formulas in `complete_tensors` and in `page/live/recorded.js`. Stored are
+11·S·H numbers per block of S tokens instead of 18·S·H + 2·A·S²: of base and 16 tokens 1.7 million,
+4.5 MB as base64. Where sentences need more than a page may have, less is stored (`LEVELS`), and the
+page's data say what is left out.
 """
 
 import base64
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -31,7 +31,7 @@ SENTENCES = ("The animal didn't cross the street because it was too tired.",)  #
 _HALF, _SINGLE = np.dtype("<f2"), np.dtype("<f4")
 
 _ATTENTION, _FEED_FORWARD = names.ATTENTION, names.FEED_FORWARD
-# Of a block, by the ends of their names: the tensors that are kept, the first level that fits.
+# Of a block, by the ends of their names: the tensors that are stored, the first level that fits.
 LEVELS = (
     (
         *(f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_ATTENTION}/value", _ATTENTION),
@@ -84,14 +84,14 @@ def record_sentences(
     tracer = Tracer(model)
     traces = [tracer.trace(request) for request in requests]
     level = _choose_level(traces, most_bytes)
-    kept = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
-    largest = max(float(np.abs(x).max()) for tensors in kept for x in tensors.values())
+    stored = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
+    largest = max(float(np.abs(x).max()) for tensors in stored for x in tensors.values())
     dtype = _HALF if largest <= np.finfo(_HALF).max else _SINGLE
     return Recordings(
-        [_write_recording(*pair, dtype) for pair in zip(traces, kept, strict=True)],
+        [_write_recording(*pair, dtype) for pair in zip(traces, stored, strict=True)],
         find_left_out(LEVELS[level]),
         "float16" if dtype == _HALF else "float32",
-        _measure_rounding(model.spec.config, traces, kept, dtype),
+        _measure_rounding(model.spec.config, traces, stored, dtype),
     )
 
 
@@ -149,7 +149,7 @@ def make_request(sentence: str | Sequence[str], number: int) -> dict:
 
 
 def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the tensors that are kept: of blocks those of a level, of others all but sums."""
+    """Return the tensors that are stored: of blocks those of a level, of others all but sums."""
     return {
         name: tensor
         for name, tensor in tensors.items()
@@ -163,7 +163,7 @@ def _without_block(name: str) -> str:
 
 
 def find_left_out(level: Sequence[str]) -> list[str]:
-    """Return the tensors of a block that are neither kept nor follow from what is kept."""
+    """Return the tensors of a block that are neither stored nor follow from what is stored."""
     whole = {*LEVELS[0], *_DERIVED}
     follows = {
         *(f"{_ATTENTION}/{part}" for part in ("scores", "probs")),
@@ -176,10 +176,10 @@ def find_left_out(level: Sequence[str]) -> list[str]:
 
 
 def complete_tensors(
-    config: BertConfig, kept: dict[str, np.ndarray], changes: Changes = NO_CHANGES
+    config: BertConfig, stored: dict[str, np.ndarray], changes: Changes = NO_CHANGES
 ) -> dict[str, np.ndarray]:
-    """Return kept tensors with those that follow from them, as `page/live/recorded.js` does."""
-    tensors = dict(kept)
+    """Return stored tensors with those that follow from them, as `page/live/recorded.js` does."""
+    tensors = dict(stored)
     x = tensors[names.TOKEN_EMBEDDING]
     if config.family.segments:
         x = tensors[names.TOKEN_PLUS_SEGMENT] = x + tensors[names.SEGMENT_EMBEDDING]
@@ -192,15 +192,15 @@ def complete_tensors(
         )
         query, key = tensors[f"{attention}/query"], tensors[f"{attention}/key"]
         value = tensors.get(f"{attention}/value")
-        parts = compute_attention(
+        attended = compute_attention(
             query, key, query if value is None else value, changes.temperature
         )
         for head in range(1, config.num_attention_heads + 1):
             if (block, head) in changes.heads:
-                parts["context"][:, head - 1] = 0
+                attended["context"][:, head - 1] = 0
         if value is None:
-            del parts["context"]
-        tensors |= {f"{attention}/{part}": tensor for part, tensor in parts.items()}
+            del attended["context"]
+        tensors |= {f"{attention}/{part}": tensor for part, tensor in attended.items()}
         if f"{feed_forward}/intermediate" in tensors:
             tensors[f"{feed_forward}/activation"] = activate(
                 tensors[f"{feed_forward}/intermediate"], activation
@@ -223,7 +223,7 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
             for trace in traces
             for tensor in keep_tensors(trace.tensors, level).values()
         )
-        sizes.append(numbers * _HALF.itemsize * 4 / 3)  # base64
+        sizes.append(math.ceil(numbers * _HALF.itemsize / 3) * 4)  # base64
         if sizes[-1] <= most_bytes:
             return number
     raise ValueError(
@@ -232,13 +232,13 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
     )
 
 
-def _write_recording(trace: Trace, kept: dict[str, np.ndarray], dtype: np.dtype) -> dict:
+def _write_recording(trace: Trace, stored: dict[str, np.ndarray], dtype: np.dtype) -> dict:
     """Return a trace for a page's data: names and shapes, and all numbers in one text."""
-    numbers = np.concatenate([tensor.ravel() for tensor in kept.values()]).astype(dtype)
-    return write_header(trace, kept) | {"data": base64.b64encode(numbers.tobytes()).decode()}
+    numbers = np.concatenate([tensor.ravel() for tensor in stored.values()]).astype(dtype)
+    return write_header(trace, stored) | {"data": base64.b64encode(numbers.tobytes()).decode()}
 
 
-def write_header(trace: Trace, kept: dict[str, np.ndarray]) -> dict:
+def write_header(trace: Trace, stored: dict[str, np.ndarray]) -> dict:
     """Return a trace without numbers: they follow in the order of `tensors`."""
     outputs = dict(trace.outputs)
     if "vector" in outputs:
@@ -248,27 +248,17 @@ def write_header(trace: Trace, kept: dict[str, np.ndarray]) -> dict:
         "milliseconds": round(trace.milliseconds, 1),
         "tokens": trace.tokens,
         "truncated": trace.truncated,
-        "tensors": [[name, list(tensor.shape)] for name, tensor in kept.items()],
+        "tensors": [[name, list(tensor.shape)] for name, tensor in stored.items()],
         "outputs": outputs,
     }
 
 
-def read_numbers(header: dict, numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the tensors of a header from their numbers, in float32."""
-    tensors, start = {}, 0
-    for name, shape in header["tensors"]:
-        size = prod(shape)
-        tensors[name] = numbers[start : start + size].astype("float32").reshape(shape)
-        start += size
-    return tensors
-
-
 def _measure_rounding(
-    config: BertConfig, traces: Sequence[Trace], kept: Sequence[dict], dtype: np.dtype
+    config: BertConfig, traces: Sequence[Trace], stored: Sequence[dict], dtype: np.dtype
 ) -> dict:
     """Return the largest differences that the type of the numbers makes, over all recordings."""
     hidden, attention = 0.0, 0.0
-    for trace, tensors in zip(traces, kept, strict=True):
+    for trace, tensors in zip(traces, stored, strict=True):
         rounded = {name: x.astype(dtype).astype("float32") for name, x in tensors.items()}
         for name, tensor in complete_tensors(config, rounded).items():
             difference = float(np.abs(tensor - trace.tensors[name]).max())

@@ -157,8 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def pack_trace(trace: Trace) -> bytes:
     """Return a trace as the module's docstring describes it."""
-    kept = keep_tensors(trace.tensors, LEVELS[0])
-    header = json.dumps(write_header(trace, kept), ensure_ascii=False, allow_nan=False).encode()
+    stored = keep_tensors(trace.tensors, LEVELS[0])
+    header = json.dumps(write_header(trace, stored), ensure_ascii=False, allow_nan=False).encode()
     header += b" " * (-len(header) % _ALIGNMENT)
-    numbers = [np.ascontiguousarray(tensor, "<f4").tobytes() for tensor in kept.values()]
+    numbers = [np.ascontiguousarray(tensor, "<f4").tobytes() for tensor in stored.values()]
     return b"".join([len(header).to_bytes(4, "little"), header, *numbers])

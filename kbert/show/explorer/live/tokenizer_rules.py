@@ -88,22 +88,22 @@ def _normalizer(**options: bool) -> normalizers.Normalizer:
 
 @cache
 def describe_lowercase() -> str:
-    """Return rows of (first, count, step, distance): capitals and how far their letters are."""
+    """Return runs of (first, count, step, distance): capitals and how far their letters are."""
     changed = _changes(_normalizer(lowercase=True))
     distances = {point: ord(text) - point for point, text in changed.items() if len(text) == 1}
-    rows: list[list[int]] = []
+    runs: list[list[int]] = []
     for point, distance in sorted(distances.items()):
-        row = next((r for r in rows[-2:] if _continues(r, point, distance)), None)
-        if row is None:
-            rows.append([point, 1, 1, distance])
+        run = next((last for last in runs[-2:] if _continues(last, point, distance)), None)
+        if run is None:
+            runs.append([point, 1, 1, distance])
         else:
-            row[2] = point - row[0] if row[1] == 1 else row[2]
-            row[1] += 1
-    return ",".join(" ".join(map(_to_base_36, row)) for row in rows)
+            run[2] = point - run[0] if run[1] == 1 else run[2]
+            run[1] += 1
+    return ",".join(" ".join(map(_to_base_36, run)) for run in runs)
 
 
-def _continues(row: list[int], point: int, distance: int) -> bool:
-    first, count, step, own = row
+def _continues(run: list[int], point: int, distance: int) -> bool:
+    first, count, step, own = run
     if own != distance:
         return False
     return point - first in (1, 2) if count == 1 else point == first + count * step
@@ -151,7 +151,8 @@ def _chunks() -> Iterator[list[str]]:
 
 def write_runs(points: Iterable[int]) -> str:
     """Return runs of code points: the gap before each and its length, in base 36."""
-    numbers, end = [], 0
+    numbers: list[int] = []
+    end = 0
     for point in sorted(points):
         if point == end and numbers:
             numbers[-1] += 1

@@ -86,21 +86,18 @@ class Tracer:
         return Trace(request, milliseconds, tokens, encoding.truncated, tensors, outputs)
 
     def _encode(self, text: str, pair: str | None) -> Encoding:
-        config = self.model.spec.config
+        config, tokenizer = self.model.spec.config, require_tokenizer(self.model)
         segments = config.type_vocab_size
-        if (
-            pair is not None
-            and config.family.segments
-            and segments <= require_tokenizer(self.model).second_segment
-        ):
+        if pair is not None and config.family.segments and segments <= tokenizer.second_segment:
             raise ValueError(
                 "a sentence with a second text needs a model with two segments, got "
                 f"type_vocab_size = {segments}"
             )
+        texts = [read_prompt(self.model) + text]
+        if self.model.sentence is not None and self.model.sentence.lowercase:
+            texts = [texts[0].lower()]
         pairs = None if pair is None else [pair]
-        (encoding,) = require_tokenizer(self.model).encode_batch(
-            [text], pairs, max_length=max_length(self.model)
-        )
+        (encoding,) = tokenizer.encode_batch(texts, pairs, max_length=max_length(self.model))
         if max(encoding.ids) >= config.vocab_size:
             raise ValueError(
                 f"the tokenizer's ids must be below vocab_size = {config.vocab_size}, got "
@@ -110,8 +107,14 @@ class Tracer:
 
     def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
         special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
+        prompt = len(read_prompt(self.model)), 0  # offsets are in the texts that were typed
         units = [count_units(text) for text in (request["text"], request["pair"] or "")]
-        rows = zip(
+
+        def find_unit(segment: int, offset: int) -> int:
+            index = min(max(0, offset - prompt[segment]), len(units[segment]) - 1)
+            return units[segment][index]
+
+        encoded = zip(
             encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
         )
         return [
@@ -120,11 +123,16 @@ class Tracer:
                 "id": number,
                 "segment": segment,
                 "special": token in special,
-                "start": units[segment][start],
-                "end": units[segment][end],
+                "start": find_unit(segment, start),
+                "end": find_unit(segment, end),
             }
-            for token, number, segment, (start, end) in rows
+            for token, number, segment, (start, end) in encoded
         ]
+
+
+def read_prompt(model: LiveModel) -> str:
+    """Return the text that a sentence model puts before each text; "" if there is none."""
+    return model.sentence.default_prompt if model.sentence else ""
 
 
 def check_sentence(model: LiveModel, request: dict) -> None:

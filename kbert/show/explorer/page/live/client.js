@@ -15,6 +15,17 @@
 // Tensors have the names of kbert's layers, and of their parts: forward.js has them all.
 
 async function openModel(live) {
+  const { run, ...facts } = await openPlace(live);
+  return { ...facts, run: (request) => run(splitPair(request)) };
+}
+
+// In an example, a tab is between the two texts of a pair.
+function splitPair(request) {
+  const [text, pair] = request.text.split("\t");
+  return pair === undefined || request.pair ? request : { ...request, text, pair };
+}
+
+async function openPlace(live) {
   if (live.place === "recorded") return openRecordings(live);
   if (live.place === "served") return openServed(live);
   const bytes = await readWeights(live);

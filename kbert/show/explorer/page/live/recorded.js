@@ -20,7 +20,7 @@ function findRecording(recordings, { text, pair }) {
 
 // A base64 text of little-endian numbers as a Float32Array.
 function decodeNumbers(text, precision) {
-  const bytes = decodeBase64(text);
+  const bytes = makeEngine().decodeBase64(text);
   if (precision === "float32") return new Float32Array(bytes.buffer);
   return Float32Array.from(new Uint16Array(bytes.buffer), halfToNumber);
 }
