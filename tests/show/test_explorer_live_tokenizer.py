@@ -1,6 +1,5 @@
 """The page's WordPiece, in V8 without a browser: the ids are the Rust tokenizer's."""
 
-import itertools
 import json
 import random
 
@@ -21,7 +20,7 @@ POINTS = [
     for number in range(0x110000)
     if not 0xD800 <= number < 0xE000 and number not in UNASSIGNED_PLANES
 ]
-RULES = list(itertools.product((True, False), (None, True, False), (True, False)))
+RULES = [(True, None, True), (False, None, False), (True, False, False), (False, True, True)]
 COMMON_RULES = [(True, None, True), (False, None, True)]
 LINES = [
     "Größe zählt nicht, naïve CAFÉ; ﬁn",
@@ -92,7 +91,7 @@ def test_every_code_point_is_read_as_rust_reads_it(context, rules):
 
 @pytest.mark.full
 @pytest.mark.parametrize("rules", RULES)
-def test_every_code_point_under_every_rule(context, rules):
+def test_every_code_point_and_runs_of_tricky_ones(context, rules):
     tokenizer = make_tokenizer(*rules)
     chance = random.Random(7)
     special = tokenizers.normalizers.NFD()
