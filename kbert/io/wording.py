@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from kbert.io import printable
@@ -21,6 +22,11 @@ def naming_commands() -> Iterator[None]:
         _on_command_line[0] = before
 
 
+def is_command_running() -> bool:
+    """Return whether messages name commands and options, not calls and arguments in Python."""
+    return _on_command_line[0]
+
+
 def way_to_resume(task: str, folder: str | os.PathLike) -> str:
     """Return what resumes a run of a task: a command where one is running, else a call."""
     if _on_command_line[0]:
@@ -36,6 +42,27 @@ def way_to_overwrite() -> str:
 def name_call(name: str) -> str:
     """Return the name of one of kbert's commands and calls: as a command where one is running."""
     return f"kbert {name}" if _on_command_line[0] else f"kbert.{name}"
+
+
+def name_setting(name: str) -> str:
+    """Return a setting's name as the user writes it: an option where a command is running."""
+    return f"--{name.replace('_', '-')}" if _on_command_line[0] else f"{name}="
+
+
+def write_settings(**values) -> str:
+    """Return settings with their values as the user writes them, but for those that are None.
+
+    These are "--text-column 2 --no-header" where a command is running, else "text_column='2',
+    no_header=True".
+    """
+    chosen = {name: value for name, value in values.items() if value is not None}
+    if not _on_command_line[0]:
+        return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    options = [
+        name_setting(name) + ("" if value is True else f" {shlex.quote(str(value))}")
+        for name, value in chosen.items()
+    ]
+    return " ".join(options)
 
 
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:

@@ -130,7 +130,7 @@ class RunSettings:
         js.check(run.settings, js.fields(kinds), source, "settings")
         options = aliases.rename_options(cls.command, dict(options or {}), names)
         run.check(run.fingerprint, run.settings | options)
-        refuse_missing_functions(run.path, run.settings | options)
+        refuse_missing_functions(run.path, run.settings | options, run.list_in_memory())
         try:
             settings = cls(**{name: run.settings[name] for name in names})
         except ValueError as error:

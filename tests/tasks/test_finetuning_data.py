@@ -220,7 +220,7 @@ def test_columns_of_rows_can_be_named():
     with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
         CLASSIFY.read(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
-        ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
+        ValueError, match=r"there is no column '1', .*: give numbers with no_header=True"
     ):
         CLASSIFY.read(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="both options name the column 'body'"):
@@ -250,12 +250,15 @@ def test_labels_that_hardly_repeat_are_refused(write):
     swapped = [(("good", "bad", "mixed")[n % 3], f"film {n}") for n in range(13)]
     right = [(text, label) for label, text in swapped]
     file = write("".join(f"{label},{text}\n" for label, text in swapped), "some.csv")
-    first, second = "--text-column 2 --label-column 1", "--text-column 1 --label-column 2"
+    first, second = (
+        f"text_column='{text}', label_column='{label}', no_header=True"
+        for text, label in ("21", "12")
+    )
     with pytest.raises(ValueError) as refused:
         CLASSIFY.read(file)
     said = str(refused.value)
     assert "the labels must repeat, got 13 different ones in 13 examples" in said
-    assert f"swapped, give {first} --no-header. If they are right, give {second} --no" in said
+    assert f"swapped, give {first}. If they are right, give {second}" in said
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = CLASSIFY.read(file, options=ColumnOptions(*options, no_header=True))
@@ -263,14 +266,14 @@ def test_labels_that_hardly_repeat_are_refused(write):
     found = CLASSIFY.read(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
     with pytest.raises(
-        ValueError, match=r"swapped, give --text-column label --label-column text\."
+        ValueError, match=r"swapped, give the texts first, as in \(texts, labels\)\."
     ):
         CLASSIFY.read(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
     assert len(CLASSIFY.read(numbers, "train")) == 16 > len(CLASSIFY.read(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
-        match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
+        match=r"first, as in \(texts, second_texts, labels\)\. .*the.* take the task regress",
     ):
         CLASSIFY.read(numbers[:15], "train")
     assert len(CLASSIFY.read(file, options=ColumnOptions(known_labels=["film 0"]))) == 13

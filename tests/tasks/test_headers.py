@@ -111,7 +111,7 @@ def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
         read(task, path, *known)
     said = str(refused.value)
     assert said.startswith(f"{path}, line 1: ") and "\n" not in said
-    assert "--no-header" in said and "--text-column" in said and "--label-column" in said
+    assert "no_header=True" in said and "text_column=" in said and "label_column=" in said
 
     cells = line.split(" ")
     named = {"text": cells[0], "label": cells[-1]}
@@ -125,7 +125,7 @@ def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
 @pytest.mark.parametrize("line", ["body mood", "what verdict"])
 def test_first_line_that_is_no_example_may_be_a_header(write, line):
     path, rows = write("regress", line)
-    with pytest.raises(ValueError, match=r"line 1: .*--text-column.*--label-column") as refused:
+    with pytest.raises(ValueError, match=r"line 1: .*text_column=.*label_column=") as refused:
         read("regress", path)
     assert "\n" not in str(refused.value)
     text, label = line.split(" ")
@@ -153,7 +153,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
     path = tmp_path / "a.conll"
     path.write_text("\n".join([line, *map(" ".join, WORDS)]) + "\n")
     if expected == "either":
-        with pytest.raises(ValueError, match=r"line 1: .*--no-header.*--text-column"):
+        with pytest.raises(ValueError, match=r"line 1: .*no_header=True.*text_column="):
             read("tag", path, known)
         (sentence,) = read("tag", path, known, no_header=True)
     else:

@@ -72,6 +72,14 @@ _SETTINGS_FILE = js.fields(
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
+# Data and models of a run by its task: those that each run has, and those that its fingerprint
+# has if they were given. The dev data of pretraining may be a part of the shards.
+_SOURCES = {
+    "finetune": (("source", "train"), ("dev", "teacher")),
+    "pretrain": (("shards",), ("teacher",)),
+}
+
+
 class RunFolder:
     """The folder of a run, with what settings.json says; from `create` or `open`."""
 
@@ -168,8 +176,14 @@ class RunFolder:
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
         folder = self.current_path or "FOLDER"
-        call = write_resume_call(folder, self.settings)
+        call = write_resume_call(folder, self.settings, self.list_in_memory())
         return call or way_to_resume(self.task, folder)
+
+    def list_in_memory(self) -> list[str]:
+        """Return the arguments of data and models that were no files: a resumed run needs them."""
+        always, others = _SOURCES.get(self.task, ((), ()))
+        used = [*always, *(name for name in others if self.fingerprint.get(name) is not None)]
+        return [name for name in used if self.data_paths.get(name) is None]
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
