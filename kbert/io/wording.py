@@ -76,6 +76,7 @@ def data_of(source: str) -> str:
     return re.sub(r", line \d+$|\[\d+\]$", "", source)
 
 
+_SIMILAR_STEMS = 0.6  # by difflib: of names without endings, such as train and trian
 _SHORTEST_BEGINNING = 3  # characters
 _MEANT = {  # other libraries' names that look like none of kbert's, where kbert's is known
     "keras_bert": "google",  # which keras_bert reads
@@ -138,7 +139,16 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
         return ""
     known = [entry for entry in entries if fits(os.path.join(folder, entry))]
     known += () if folder else names
+    known = [entry for entry in known if _have_similar_stems(name, entry)]
     return hint(name, known, "", os.path.join(folder, ""), beginnings=True)
+
+
+def _have_similar_stems(name: str, other: str) -> bool:
+    """Return whether two names of files are similar without their endings, or one begins both."""
+    first, second = (os.path.splitext(text)[0].lower() for text in (name, other))
+    if other.lower().startswith(name.lower()):
+        return True
+    return difflib.SequenceMatcher(None, first, second).ratio() >= _SIMILAR_STEMS
 
 
 def check_choice(value, choices: Collection[str], what: str, way: str | None = None) -> None:

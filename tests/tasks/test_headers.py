@@ -163,7 +163,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
 
 
 @pytest.mark.parametrize("classes", [2, 13, 3000])
-def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, classes):
+def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, caplog, classes):
     """Its label is alone among others, however many there are."""
     lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(3 * classes))
     path = tmp_path / "a.tsv"
@@ -172,8 +172,27 @@ def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, c
     records = records_of(task, path)
     said = describe_records("train", summarize_records(task, records), task.labels(records))
     assert "verdict" in said and "no header" in said and len(said) < 400
+    (warning,) = caplog.messages
+    assert f"{path}, line 1: " in warning and "'verdict'" in warning
+    assert "text_column='body', label_column='verdict'" in warning
 
     named = ColumnOptions("body", None, "verdict")
     records = records_of(task, path, columns=named)
     said = describe_records("train", summarize_records(task, records), task.labels(records))
     assert "verdict (label)" in said and "no header" not in said and "of one" not in said
+
+
+def test_first_line_is_not_taken_for_a_header_without_a_sign(tmp_path, caplog):
+    """The user has said that it is none; another label is as rare; there are few lines."""
+    many = [f"a text {n}\tlabel {n % 2}" for n in range(20)]
+    path = tmp_path / "a.tsv"
+    for lines, options in (
+        (["a text\trare", *many], {"no_header": True}),
+        (["a text\trare", *many, "a text\tother"], {}),
+        (["a text\tlabel 0", *many], {}),
+        (["a text\trare", *many[:5]], {}),
+    ):
+        path.write_text("\n".join(lines) + "\n")
+        for task in ("classify", "multilabel"):
+            records_of(task_of(task), path, columns=ColumnOptions(**options))
+        assert not [text for text in caplog.messages if "header" in text], lines

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from kbert.data.labelled.text_lines import has_json_lines
 from kbert.io import printable
-from kbert.io.wording import first_few, is_command_running, name_setting, write_settings
+from kbert.io.wording import data_of, first_few, is_command_running, name_setting, write_settings
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
 TEXTS = ("text", "sentence", "review", "content", "comment", "comment_text", "tweet")
@@ -132,18 +134,20 @@ class ColumnOptions:
         names = [str(column).strip().lower() for column in header]
         if name.strip().lower() not in names:
             listed = first_few([printable.cut(str(column), 30) for column in header], 6)
-            hint = self._hint_of_numbers(name, names)
+            hint = self._hint_of_numbers(name, names, location)
             raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
         return names.index(name.strip().lower())
 
-    def _hint_of_numbers(self, name: str, header: Sequence[str]) -> str:
+    def _hint_of_numbers(self, name: str, header: Sequence[str], location: str) -> str:
         """Say how to number the columns of a file without a header, if it looks like one."""
         if self.no_header:
             return ""
         way = write_settings(no_header=True)
         if name.isdecimal():
             return f": give numbers with {way}"
-        if NAMES.isdisjoint(header):
+        is_line = location != data_of(location) and not location.endswith("]")
+        is_table = is_line and not has_json_lines(Path(data_of(location)))
+        if is_table and NAMES.isdisjoint(header):
             columns = write_settings(text_column="1", label_column="2", no_header=True)
             return f". If this line is no header, give numbers, such as {columns}"
         return ""

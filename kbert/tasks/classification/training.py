@@ -223,7 +223,9 @@ def encode_texts(
         )
     second = [record.pair for record in records if record.pair is not None]
     texts = [record.text for record in records]
-    ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
+    ids, segments = encode_in_portions(
+        texts, second or None, tokenizer, max_length, data_of(records[0].location)
+    )
     return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
 
 

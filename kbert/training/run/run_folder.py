@@ -27,7 +27,7 @@ from kbert.io.atomic_write import clear_locked, refuse_links, write_atomically
 from kbert.io.folders import refuse_file_name
 from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
-from kbert.io.wording import first_few, hint_of_path, way_to_resume
+from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to_resume
 from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
@@ -253,8 +253,18 @@ class RunFolder:
             first = first_few(different, 3, "; ")
             raise ValueError(
                 f"{self.path} was made with other data or settings: {first}: use the same ones, "
-                "or start a new run"
+                f"or start a new run{self._way_to_train_longer(different)}"
             )
+
+    def _way_to_train_longer(self, different: Sequence[str]) -> str:
+        """Say how to train a run's model longer, where its length is what differs; else ""."""
+        if not any(text.startswith(("epochs", "steps")) for text in different):
+            return ""
+        way = "kbert finetune {}" if self.task == "finetune" else "kbert pretrain SHARDS --init {}"
+        if not is_command_running():
+            is_finetuning = self.task == "finetune"
+            way = "kbert.finetune({!r}, …)" if is_finetuning else "kbert.pretrain(…, init={!r})"
+        return f" from its model when it is finished: {way.format(str(self.path))}"
 
     def begin(self, step: int) -> list[dict]:
         """Open the records, return those up to `step`, and set later states aside (`….refused`)."""
