@@ -165,7 +165,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
 @pytest.mark.parametrize("classes", [2, 13, 3000])
 def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, caplog, classes):
     """Its label is alone among others, however many there are."""
-    lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(3 * classes))
+    lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(6 * classes))
     path = tmp_path / "a.tsv"
     path.write_text("body\tverdict\n" + lines)
     task = task_of("classify")
