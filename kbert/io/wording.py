@@ -72,8 +72,11 @@ def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
 
 
 def data_of(source: str) -> str:
-    """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]"."""
-    return re.sub(r", line \d+$|\[\d+\]$", "", source)
+    """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]".
+
+    It is "a.json" for "a.json, question 56be4db0acb8001400a502ec".
+    """
+    return re.sub(r", line \d+$|, question\b.*$|\[\d+\]$", "", source)
 
 
 _SIMILAR_STEMS = 0.6  # by difflib: of names without endings, such as train and trian
