@@ -79,7 +79,7 @@ def data_of(source: str) -> str:
     return re.sub(r", line \d+$|, question\b.*$|\[\d+\]$", "", source)
 
 
-_SIMILAR_STEMS = 0.6  # by difflib: of names without endings, such as train and trian
+_SIMILAR_STEMS = 0.5  # by difflib: of names without endings, such as train and trian
 _SHORTEST_BEGINNING = 3  # characters
 _MEANT = {  # other libraries' names that look like none of kbert's, where kbert's is known
     "keras_bert": "google",  # which keras_bert reads

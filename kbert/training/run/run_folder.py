@@ -92,6 +92,7 @@ class RunFolder:
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
         self.data_paths = json.get("places", {})
+        self._has_paths = "places" in json  # an older kbert did not write them
         self.summary = json.get("data", {})  # what it learns, for people; see `RunPlan.summary`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
@@ -181,6 +182,8 @@ class RunFolder:
 
     def list_in_memory(self) -> list[str]:
         """Return the arguments of data and models that were no files: a resumed run needs them."""
+        if not self._has_paths:
+            return []
         always, others = _SOURCES.get(self.task, ((), ()))
         used = [*always, *(name for name in others if self.fingerprint.get(name) is not None)]
         return [name for name in used if self.data_paths.get(name) is None]
