@@ -30,7 +30,7 @@ from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.user_objects import RefusedError
+from kbert.training.user_objects import RefusedError, write_resume_call
 
 _MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 
@@ -241,24 +241,27 @@ def list_paths(sources: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_sources(
-    run: RunFolder, moved: Mapping[str, Any], names: tuple[str, ...], needed: tuple[str, ...]
+    run: RunFolder, moved: Mapping[str, Any], names: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the sources of a resumed run: those that have `moved`, and the run's own paths.
 
     Raises:
-        ValueError: one that is needed was not a file, and is not given.
+        ValueError: one was not a file, and is not given.
         FileNotFoundError: a model is no longer where it was.
     """
     moved = {name: source for name, source in moved.items() if source is not None}
     sources = dict.fromkeys(names) | run.data_paths | moved
-    if run.fingerprint.get("teacher") is not None:
-        needed = (*needed, "teacher")
-    for name in needed:
-        if sources[name] is None:
-            raise ValueError(
-                f"{name} must be given to resume the run: it was not started from a file"
-            )
-        if name in _MODELS and name not in moved:
+    in_memory = run.list_in_memory()
+    missing = [name for name in in_memory if name not in moved]
+    if missing:
+        call = write_resume_call(run.path, run.settings, in_memory)
+        raise ValueError(
+            f"{' and '.join(missing)} must be given to resume the run, in Python: "
+            f"{'it was' if len(missing) == 1 else 'they were'} no file when the run started: {call}"
+        )
+
+    for name in _MODELS:
+        if name in names and name not in moved and run.data_paths.get(name) is not None:
             _require_model(name, run.data_paths[name])
     return sources
 

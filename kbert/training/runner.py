@@ -70,6 +70,10 @@ def resume(request: Request, options: RunOptions) -> RunResult:
         engine, base_digest = _build(backend, plan, options, begin=state is None)
         if state is not None:
             engine.state.restore(state.arrays)
+            _logger.warning(
+                "%s: training continues after step %s of %s",
+                *(run.path, f"{state.step:,}", f"{plan.steps:,}"),
+            )
             return train(engine, plan, run, options, done=state.step)
 
         run.check_base(base_digest, plan.base, plan.base_may_move)

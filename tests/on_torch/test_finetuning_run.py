@@ -115,6 +115,8 @@ def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
     crashed = folder / "crashed packed"
     with pytest.raises(ValueError, match=r"learning_rate.*start a new run"):
         kbert.resume(crashed, learning_rate=1.0, **QUIET)
+    with pytest.raises(ValueError, match=r"epochs: .*start a new run from its model .*finetune\("):
+        kbert.resume(crashed, epochs=9, **QUIET)
     with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
         kbert.resume(crashed, packing=False, **QUIET)
     write_texts(tmp_path / "train.tsv", 66, 9)

@@ -9,6 +9,7 @@ import numpy as np
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import windows
 from kbert.graph.names import SPAN_END, SPAN_START
+from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.answering.squad import Question, read_questions
 from kbert.tasks.finetuning.task import Task
@@ -68,10 +69,14 @@ def encode_squad(
             examples.append((ids, segments, begin, last, note))
     if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
         _logger.warning(
-            "%d of %d questions were cut to %d tokens", truncated, len(questions), _LONGEST_QUESTION
+            "%s: %d of %d questions were cut to %d tokens",
+            *(data_of(records[0].location), truncated, len(questions), _LONGEST_QUESTION),
         )
     if dropped:
-        _logger.warning("%d of %d answers contain no token and are left out", dropped, len(records))
+        _logger.warning(
+            "%s: %d of %d answers contain no token and are left out",
+            *(data_of(records[0].location), dropped, len(records)),
+        )
     all_ids, all_segments, starts, ends, notes = map(list, zip(*examples, strict=True))
     return Examples(all_ids, all_segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 

@@ -14,6 +14,7 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.table_format import Columns, TableFormat, TableRow
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
+from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.task import Task
@@ -154,7 +155,8 @@ class Choosing(Task):
         """Encode each choice as a pair of texts, the prompt and the choice."""
         prompts = [record.prompt for record in records for _ in record.choices]
         texts = [text for record in records for text in record.texts[1:]]
-        ids, segments = encode_in_portions(prompts, texts, tokenizer, max_length)
+        source = data_of(records[0].location)
+        ids, segments = encode_in_portions(prompts, texts, tokenizer, max_length, source)
         numbers = [record.label for record in records]
         counts = [len(record.choices) for record in records]
         return Examples(ids, segments, {CLASSIFIER: numbers}, counts=counts)

@@ -12,7 +12,7 @@ from kbert.data.labelled.data_warnings import list_labels, warn_of_missing_label
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
-from kbert.io.wording import data_of, first_few
+from kbert.io.wording import data_of, first_few, name_setting
 from kbert.tasks import metrics
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.tables import CLASSES, LABEL_SETS, NUMBERS
@@ -83,7 +83,7 @@ class Classification(Task):
         positive = self.find_positive(labels or ())
         if positive is None:  # as everywhere, where there are more than two labels
             return ""
-        way = "" if self.positive_label else "; --positive-label (positive_label=) chooses another"
+        way = "" if self.positive_label else f"; {name_setting('positive_label')} chooses another"
         return f"f1 is that of the label {positive!r}{way}"
 
     def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
@@ -223,7 +223,9 @@ def encode_texts(
         )
     second = [record.pair for record in records if record.pair is not None]
     texts = [record.text for record in records]
-    ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
+    ids, segments = encode_in_portions(
+        texts, second or None, tokenizer, max_length, data_of(records[0].location)
+    )
     return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
 
 

@@ -146,6 +146,8 @@ def finetune(
     run_options = collect(RunOptions, arguments)
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
+    if teacher is not None:
+        require_source(teacher, "finetune")
     chosen, settings = task_of(task), collect(FinetuningSettings, arguments)
     require_data(train=train, dev=dev)
     request = request_finetuning(chosen, settings, sources)

@@ -184,6 +184,8 @@ def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO
     if isinstance(data, (str, os.PathLike)):
         if Path(data).suffix.lower() in _EXCEL:
             raise ValueError(f"{data}: Excel files are not read: save it as .csv")
+        if Path(data).is_file() and Path(data).stat().st_size == 0:
+            raise ValueError(f"{data}: the file is empty. Expected: {TASKS[task.name][1]}")
         name = str(data)
     records = task.read(data, name, columns)
     if not records:

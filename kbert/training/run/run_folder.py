@@ -27,7 +27,7 @@ from kbert.io.atomic_write import clear_locked, refuse_links, write_atomically
 from kbert.io.folders import refuse_file_name
 from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
-from kbert.io.wording import first_few, hint_of_path, way_to_resume
+from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to_resume
 from kbert.training.run import report_page
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
@@ -72,6 +72,14 @@ _SETTINGS_FILE = js.fields(
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
+# Data and models of a run by its task: those that each run has, and those that its fingerprint
+# has if they were given. The dev data of pretraining may be a part of the shards.
+_SOURCES = {
+    "finetune": (("source", "train"), ("dev", "teacher")),
+    "pretrain": (("shards",), ("teacher",)),
+}
+
+
 class RunFolder:
     """The folder of a run, with what settings.json says; from `create` or `open`."""
 
@@ -84,6 +92,7 @@ class RunFolder:
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
         self.data_paths = json.get("places", {})
+        self._has_paths = "places" in json  # an older kbert did not write them
         self.summary = json.get("data", {})  # what it learns, for people; see `RunPlan.summary`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
@@ -168,8 +177,16 @@ class RunFolder:
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
         folder = self.current_path or "FOLDER"
-        call = write_resume_call(folder, self.settings)
+        call = write_resume_call(folder, self.settings, self.list_in_memory())
         return call or way_to_resume(self.task, folder)
+
+    def list_in_memory(self) -> list[str]:
+        """Return the arguments of data and models that were no files: a resumed run needs them."""
+        if not self._has_paths:
+            return []
+        always, others = _SOURCES.get(self.task, ((), ()))
+        used = [*always, *(name for name in others if self.fingerprint.get(name) is not None)]
+        return [name for name in used if self.data_paths.get(name) is None]
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -239,8 +256,18 @@ class RunFolder:
             first = first_few(different, 3, "; ")
             raise ValueError(
                 f"{self.path} was made with other data or settings: {first}: use the same ones, "
-                "or start a new run"
+                f"or start a new run{self._way_to_train_longer(different)}"
             )
+
+    def _way_to_train_longer(self, different: Sequence[str]) -> str:
+        """Say how to train a run's model longer, where its length is what differs; else ""."""
+        if not any(text.startswith(("epochs", "steps")) for text in different):
+            return ""
+        way = "kbert finetune {}" if self.task == "finetune" else "kbert pretrain SHARDS --init {}"
+        if not is_command_running():
+            is_finetuning = self.task == "finetune"
+            way = "kbert.finetune({!r}, …)" if is_finetuning else "kbert.pretrain(…, init={!r})"
+        return f" from its model when it is finished: {way.format(str(self.path))}"
 
     def begin(self, step: int) -> list[dict]:
         """Open the records, return those up to `step`, and set later states aside (`….refused`)."""
