@@ -12,7 +12,8 @@ from kbert.show import graphviz
 _FILL, _STROKE = (colour.light for colour in palette.KINDS["embedding"])
 _LOOKS = f"""digraph {{
 graph [bgcolor="transparent" pad=0.1 ranksep=0.3 nodesep=0.3]
-node [shape=box style="rounded,filled" fillcolor="{_FILL}" color="{_STROKE}" fontcolor="{palette.INK.light}"
+node [shape=box style="rounded,filled" fillcolor="{_FILL}" color="{_STROKE}"
+fontcolor="{palette.INK.light}"
 fontname="DejaVu Sans,Verdana,Arial,sans-serif" fontsize=9 margin="0.15,0.08"]
 edge [color="{palette.EDGE.light}" arrowsize=0.6]
 """
