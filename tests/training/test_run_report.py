@@ -5,8 +5,8 @@ import html
 import json
 import math
 import re
-import time
 import statistics
+import time
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
