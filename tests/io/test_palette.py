@@ -58,6 +58,7 @@ def test_css_has_both_schemes_of_each_variable():
         files("kbert.show.explorer") / "page/style.css",
         files("kbert.tasks.attention") / "page/style.css",
         files("kbert.training.run") / "report.css",
+        files("kbert.training.run") / "report.css",
     ],
 )
 def test_pages_define_no_colours(style):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from kbert.training.run.predictions import Baseline
 from kbert.training.run.record_summary import Points, RecordSummary
 
-WIDTH, HEIGHT = 460, 230
-LEFT, RIGHT, TOP, BOTTOM = 54, 20, 8, 36  # what surrounds the axes' rectangle
+WIDTH, HEIGHT = 340, 200
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 8, 34  # what surrounds the axes' rectangle
 _SCORES = (
     *("f1", "macro_f1", "matthews", "precision", "recall", "exact_match", "map"),
     *("spearman", "pearson", "recall@1", "recall@10", "mrr@10"),

@@ -205,7 +205,9 @@ def _write_cards(
         name[4:]: line[name] for line in last for name in line if name.startswith("val_")
     }
     cards = []
-    for name in sorted(metrics, key=lambda name: name != score)[:8]:
+    compared_with = baseline.metric if baseline else None
+    order = sorted(metrics, key=lambda name: (name != score, name != compared_with))
+    for name in order[:8]:
         value, lines = metrics[name], [f"dev {name.replace('_', ' ')}"]
         ends = result.get("intervals", {}).get(name)
         if ends:
