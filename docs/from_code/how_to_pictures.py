@@ -39,7 +39,8 @@ REPORTS = {  # a run, its picture, and how much of its report that shows, in pix
     "pretrain": ("pretrain.png", 1080),
     "distil": ("distil.png", 1060),
 }
-WITHOUT_COMMIT = "document.body.innerHTML = document.body.innerHTML.replace(/@[0-9a-f]{40}/, '')"
+WITHOUT_COMMIT = """document.body.innerHTML =
+document.body.innerHTML.replace(/, commit [0-9a-f]{40}/, '')"""
 DRAWN = ("loss.png", "classify.png", "embed.png", "train_less.png", "memory.png")
 _STEP = {"seq_len": 128, "batch_size": 32}
 _CLASSIFIER = _STEP | {"head": "classifier"}
