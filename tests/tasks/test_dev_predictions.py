@@ -205,8 +205,8 @@ def test_nearest_wrong_texts_of_embeddings():
     columns = np.array([[0, 1], [2, 3]])
     found = describe_similarities("pairs", records, TextColumns([], [], {}, columns=columns), unit)
     for example, right, wrong in zip(found.examples, "ab", "ba", strict=True):
-        assert f"text {right} (0.6" in example.gold[0].text
-        assert f"text {wrong} (0.8" in example.predicted[0].text
+        assert example.gold[0].text == f"0.600 text {right}"
+        assert example.predicted[0].text == f"0.800 text {wrong}"
         assert example.is_wrong and example.error == pytest.approx(0.2)
 
 

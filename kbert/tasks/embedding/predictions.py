@@ -80,12 +80,12 @@ def _describe_nearest(
     worst = []
     for number in pick_worst(margins):
         record, other = records[number], int(corpus[cosines[number].argmax()])
-        gold = (Answer(f"{record.texts[1]} ({right[number]:.3f})"),)
-        predicted = (Answer(f"{texts[other]} ({nearest[number]:.3f})"),)
+        gold = (Answer(f"{right[number]:.3f} {record.texts[1]}"),)
+        predicted = (Answer(f"{nearest[number]:.3f} {texts[other]}"),)
         error, is_wrong = float(margins[number]), bool(margins[number] >= 0)
         question = ((Piece(record.texts[0]),),)
         worst.append(Example(record.location, question, gold, predicted, error, is_wrong))
-    note = "Numbers in brackets are cosines with the text; the model's answer is the nearest text."
+    note = "A number is a text's cosine with the first one; the model's answer is the nearest text."
     if len(columns) > _MOST_RECORDS:
         note += f" Of the first {_MOST_RECORDS:,} records."
     return Predictions(
