@@ -216,8 +216,10 @@ class RunOptions:
     steps_per_execution: int | None = None
 
     def __post_init__(self):
-        optional = ("devices", "peak_flops", "keep_checkpoints", "report_examples")
-        optional += ("steps_per_execution",)
+        optional = (
+            *("devices", "peak_flops", "keep_checkpoints", "report_examples"),
+            "steps_per_execution",
+        )
         check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
         several = () if self.callbacks is None else self.callbacks
         several = tuple(several) if isinstance(several, Iterable) else (several,)

@@ -181,11 +181,11 @@ class Choosing(Task):
         for number in pick_worst(losses):
             record, probs = records[number], np.exp(log_probs[number])
             numbers = record.label, int(probs.argmax())
-            answers = (name_classes(probs, choice, record.choices) for choice in numbers)
+            gold, answer = (name_classes(probs, choice, record.choices) for choice in numbers)
             prompt = ((Piece(f"{record.prompt} {record.start}".strip()),),)
             is_wrong = numbers[0] != numbers[1]
             loss = float(losses[number])
-            worst.append(Example(record.location, prompt, *answers, loss, is_wrong))
+            worst.append(Example(record.location, prompt, gold, answer, loss, is_wrong))
         return Predictions(len(records), "questions", examples=worst)
 
 

@@ -29,9 +29,9 @@ def describe_classes(
     examples = []
     for number in pick_worst(losses):
         probs = np.exp(log_probs[number])
-        answers = (name_classes(probs, each[number], labels) for each in (gold, predicted))
+        right, answer = (name_classes(probs, each[number], labels) for each in (gold, predicted))
         is_wrong = bool(gold[number] != predicted[number])
-        examples.append(make_example(records[number], *answers, losses[number], is_wrong))
+        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
     counts = count_confusions(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)
 
@@ -43,8 +43,8 @@ def describe_numbers(
     errors = np.abs(gold - predicted)
     examples = []
     for number in pick_worst(errors):
-        answers = ((Answer(f"{each[number]:.4g}"),) for each in (gold, predicted))
-        examples.append(make_example(records[number], *answers, errors[number], True))
+        right, answer = ((Answer(f"{each[number]:.4g}"),) for each in (gold, predicted))
+        examples.append(make_example(records[number], right, answer, errors[number], True))
     points = pick_points(gold, predicted)
     return Predictions(len(gold), points=points, examples=examples, error="absolute error")
 
@@ -59,9 +59,9 @@ def describe_label_sets(
     examples = []
     for number in pick_worst(losses):
         probs = 1 / (1 + np.exp(-logits[number]))
-        answers = (_name_labels(labels, each[number], probs) for each in (gold, predicted))
+        right, answer = (_name_labels(labels, each[number], probs) for each in (gold, predicted))
         is_wrong = bool((gold[number] != predicted[number]).any())
-        examples.append(make_example(records[number], *answers, losses[number], is_wrong))
+        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
     counts = count_label_sets(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)
 

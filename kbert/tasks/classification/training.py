@@ -97,8 +97,8 @@ class Classification(Task):
         return {"labels": Counter(record.label for record in records)}
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
-        labels = ([record.label for record in records] for records in (train, dev))
-        return find_majority(*labels, "label")
+        known, right = ([record.label for record in records] for records in (train, dev))
+        return find_majority(known, right, "label")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         gold, logits = np.array(examples.labels[CLASSIFIER]), np.stack(outputs[CLASSIFIER])
@@ -145,8 +145,8 @@ class Regression(Task):
         return Scores((gold, predicted), compute)
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
-        numbers = ([record.label for record in records] for records in (train, dev))
-        return find_mean_baseline(*numbers)
+        known, right = ([record.label for record in records] for records in (train, dev))
+        return find_mean_baseline(known, right)
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
@@ -210,11 +210,11 @@ class MultiLabel(Task):
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
         """Return that of the most frequent set of labels."""
-        names = (
+        known, right = (
             [", ".join(sorted(record.label)) or "no label" for record in records]
             for records in (train, dev)
         )
-        return find_majority(*names, "set of labels")
+        return find_majority(known, right, "set of labels")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         gold = np.stack(examples.labels[CLASSIFIER]) > 0.5

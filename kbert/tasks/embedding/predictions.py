@@ -31,12 +31,12 @@ def _describe_scores(records: Sequence, examples: TextColumns, unit: np.ndarray)
     worst = []
     for number in pick_worst(errors):
         record = records[number]
-        answers = (
+        gold, answer = (
             (Answer(f"{values[number]:.3g} (above {rank[number]:.0%} of the pairs)"),)
             for values, rank in zip((scores, cosines), ranks, strict=True)
         )
         texts = tuple((Piece(text),) for text in record.texts)
-        worst.append(Example(record.location, texts, *answers, float(errors[number])))
+        worst.append(Example(record.location, texts, gold, answer, float(errors[number])))
     return Predictions(
         len(scores),
         "pairs",
@@ -59,7 +59,7 @@ def _describe_nearest(
     records: Sequence, columns: np.ndarray, unit: np.ndarray
 ) -> Predictions | None:
     """Compare the cosine of each first text and its partner with that of the nearest other text."""
-    texts = {}  # one text for each number
+    texts: dict[int, str] = {}  # one text for each number
     for record, numbers in zip(records, columns.tolist(), strict=True):
         texts |= dict(zip(numbers, record.texts, strict=False))
     partners: dict[int, set[int]] = {}

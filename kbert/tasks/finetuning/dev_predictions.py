@@ -33,7 +33,7 @@ def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[s
     size = len(labels)
     matrix = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
     counts = np.stack([matrix.diagonal(), matrix.sum(1), matrix.sum(0)], 1).tolist()
-    fields = {"label_scores": score_labels(labels, counts)}
+    fields: dict = {"label_scores": score_labels(labels, counts)}
     if size <= MOST_LABELS:
         fields |= {"labels": tuple(labels), "matrix": matrix.tolist()}
     return fields

@@ -41,11 +41,11 @@ def describe_tags(
             probs[word] = float(np.exp(log_probs[place].max()))
 
     expected = [list(record.labels) for record in records]
-    flat = [
+    words = [
         np.array([numbers[label] for sentence in sentences for label in sentence])
         for sentences in (expected, predicted)
     ]
-    counts = count_confusions(*flat, labels)
+    counts = count_confusions(words[0], words[1], labels)
     if scheme := find_scheme(labels):
         counts |= count_entity_types(
             *(

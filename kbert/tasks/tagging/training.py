@@ -116,10 +116,10 @@ class Tagging(Task):
         return [list(record.labels) for record in records], predicted
 
     def find_baseline(self, train: Sequence[Sentence], dev: Sequence[Sentence]) -> Baseline:
-        labels = (
+        known, right = (
             [label for sentence in records for label in sentence.labels] for records in (train, dev)
         )
-        return find_majority(*labels, "label")
+        return find_majority(known, right, "label")
 
     def describe_predictions(self, records, examples, outputs, labels) -> Predictions:
         _, predicted = self.pair_predictions(records, examples, outputs, labels)

@@ -3,6 +3,7 @@
 import html
 import math
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kbert.training.run.predictions import Baseline
@@ -146,7 +147,7 @@ def frame_figure(heading: str, title: str, text: str, elements: list[str], numbe
     )
 
 
-def draw_points(points: Points, axes: tuple[str, str]) -> str:
+def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) -> str:
     """Return a picture of pairs of numbers, the first across, the second up."""
     across, up = zip(*points, strict=True)
     ranges = []
@@ -154,7 +155,7 @@ def draw_points(points: Points, axes: tuple[str, str]) -> str:
         low, high = min(values), max(values)
         margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
         ranges.append((low - margin, high + margin))
-    frame = Axes(*ranges)
+    frame = Axes(ranges[0], ranges[1])
     elements = [frame.draw(axes[0])]
     low, high = (
         pick(*pair) for pick, pair in zip((max, min), zip(*ranges, strict=True), strict=True)

@@ -93,7 +93,7 @@ class Predictions:
     note: str = ""
 
 
-def score_labels(labels: Sequence[str], counts: Sequence[tuple[int, int, int]]) -> list:
+def score_labels(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> list:
     """Return the `LabelScores` of each label's counts: correct, in the data, predicted."""
     return [
         LabelScores(
