@@ -18,7 +18,9 @@ from kbert.training.setting_texts import Text, describe_fields, list_fields
 Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")
 _WIDEST_CHOICES = 60  # characters, of a line of 80 with the option
-_RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
+_RUN_OPTIONS = (
+    *("devices", "steps_per_execution", "peak_flops", "keep_checkpoints", "report_examples"),
+)
 
 
 def add_settings(

@@ -29,6 +29,7 @@ from kbert.training.keras_objects import check_rates
 from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.optimizers import Optimizer
+from kbert.training.run.predictions import Baseline
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.user_objects import RefusedError, write_resume_call
 
@@ -139,6 +140,7 @@ class RunPlan:
         evaluate_every: steps between two evaluations.
         evaluate: computes the metrics of an engine's weights on the dev data; None: no dev data.
         score: metric that says which evaluation is best; "-" before it: lower is better.
+        baseline: how good a model is on the dev data that does not read them; None: unknown.
         keep_best: whether the result has the best weights or the last.
         choose_weights: gives the engine the weights that are the result; see `choose_best`.
         facts: what is trained on what, in words by name, for the report and the card.
@@ -166,6 +168,7 @@ class RunPlan:
     evaluate_every: int
     evaluate: Callable[[Any], Evaluated] | None
     score: str
+    baseline: Baseline | None = None
     keep_best: bool = False
     choose_weights: Callable[[BestWeights, History], dict] = choose_best
     facts: Mapping[str, str]

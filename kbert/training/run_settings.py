@@ -197,6 +197,8 @@ class RunOptions:
         keep_checkpoints: keep the training states after the run has finished. None: only the model
             is kept; a resumed run keeps its setting. The states are the last two and the best,
             each three times the model's size, four times with `ema`.
+        report_examples: show dev examples that were predicted worst, with their texts, in the
+            run's page, report.html. None: they are shown; a resumed run keeps its setting.
         steps_per_execution: number of steps per call of the device. None: 8 for TensorFlow on TPU,
             else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
             the host. A saved state, an evaluation and the end of an epoch end a call; a signal
@@ -211,10 +213,14 @@ class RunOptions:
     progress: bool = True
     peak_flops: float | None = None
     keep_checkpoints: bool | None = None
+    report_examples: bool | None = None
     steps_per_execution: int | None = None
 
     def __post_init__(self):
-        optional = ("devices", "peak_flops", "keep_checkpoints", "steps_per_execution")
+        optional = (
+            *("devices", "peak_flops", "keep_checkpoints", "report_examples"),
+            "steps_per_execution",
+        )
         check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
         several = () if self.callbacks is None else self.callbacks
         several = tuple(several) if isinstance(several, Iterable) else (several,)

@@ -7,12 +7,12 @@ from importlib.resources import files
 
 from kbert.graph.reference import document_004
 from kbert.graph.reference.errata import errata
-from kbert.io import pages, printable
+from kbert.io import pages, palette, printable
 from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
 FOLDER = files(__package__) / "page"
-_STYLES = ("style.css", "dark.css", "figure.css", "print.css")
+_STYLES = ("style.css", "figure.css", "print.css")
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
@@ -36,7 +36,7 @@ def write_page(title: str, data: dict, formulas: list[str]) -> str:
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": pages.read_files(FOLDER, *_STYLES),
+        "STYLE": f"{palette.write_css()}\n{pages.read_files(FOLDER, *_STYLES)}",
         "FONT": f"data:font/woff;base64,{font}",
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
     }

@@ -98,6 +98,7 @@ def finetune(
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
+    report_examples: bool | None = None,
     steps_per_execution: int | None = None,
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).

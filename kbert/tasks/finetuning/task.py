@@ -17,6 +17,7 @@ from kbert.io.wording import check_choice, data_of
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
     from kbert.tasks.intervals import Scores
+    from kbert.training.run.predictions import Baseline, Predictions
 
 # The module and name of a task, and what a file of its data contains.
 TASKS = {
@@ -156,6 +157,19 @@ class Task(Protocol):
         `outputs` are logits by the model's output, float32, an array an example, in their order;
         those over tokens are as long as the example. `labels` are the head's, or None.
         """
+
+    def find_baseline(self, train: Sequence, dev: Sequence, /) -> "Baseline | None":
+        """Return how good, on dev records, a model is that does not read them; None: it has none.
+
+        It knows the labels of the training records.
+        """
+        return None
+
+    def describe_predictions(
+        self, records: Sequence, examples, outputs: dict[str, list], labels
+    ) -> "Predictions | None":
+        """Return what a run's page shows of outputs, as for `scores`; None: nothing."""
+        return None
 
     def pair_predictions(
         self, records: Sequence, examples, outputs: dict[str, list], labels
