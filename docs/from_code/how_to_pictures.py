@@ -14,12 +14,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import kbert
 from kbert.cli.main import cli
+from kbert.io import palette
 
 PAGES = Path(__file__).parents[1] / "how_to"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -37,7 +39,8 @@ REPORTS = {  # a run, its picture, and how much of its report that shows, in pix
     "pretrain": ("pretrain.png", 1080),
     "distil": ("distil.png", 1060),
 }
-WITHOUT_COMMIT = "document.body.innerHTML = document.body.innerHTML.replace(/@[0-9a-f]{40}/, '')"
+WITHOUT_COMMIT = """document.body.innerHTML =
+document.body.innerHTML.replace(/, commit [0-9a-f]{40}/, '')"""
 DRAWN = ("loss.png", "classify.png", "embed.png", "train_less.png", "memory.png")
 _STEP = {"seq_len": 128, "batch_size": 32}
 _CLASSIFIER = _STEP | {"head": "classifier"}
@@ -221,7 +224,9 @@ def draw(work: Path) -> None:
 def draw_similarity(cosines: np.ndarray, path: Path) -> None:
     figure = Figure((6.4, 4.2))
     axes = figure.add_subplot()
-    axes.imshow(cosines, vmin=0, vmax=1, cmap="Blues")
+    colours = palette.as_fractions(palette.WEIGHTS["light"])
+    ramp = LinearSegmentedColormap.from_list("weights", colours)
+    axes.imshow(cosines, vmin=0, vmax=1, cmap=ramp)
     axes.set_yticks(range(len(SENTENCES)), [f"{n}  {s}" for n, s in enumerate(SENTENCES, 1)])
     axes.set_xticks(range(len(SENTENCES)), range(1, len(SENTENCES) + 1))
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
@@ -237,8 +242,9 @@ def draw_memory(rows: dict[str, dict], path: Path) -> None:
     axes = figure.add_subplot()
     names = ("weights", "gradients", "adam", "activations")
     found = [kbert.account("base_uncased", **options).memory for options in rows.values()]
+    shades = (*palette.WEIGHTS["light"][4:1:-1], palette.KINDS["attention"][1].light)
     left = np.zeros(len(rows))
-    for name, colour in zip(names, ("#1f5fa8", "#4c9be8", "#a9cdf3", "#e8963c"), strict=True):
+    for name, colour in zip(names, shades, strict=True):
         width = np.array([getattr(memory, name) / 2**30 for memory in found])
         axes.barh(list(rows), width, left=left, label=name.replace("adam", "Adam"), color=colour)
         left += width

@@ -6,13 +6,16 @@ from pathlib import Path
 
 from pygments.lexers.special import TextLexer
 
+from kbert.io import palette
 from kbert.show import graphviz
 
-_LOOKS = """digraph {
+_FILL, _STROKE = (colour.light for colour in palette.KINDS["embedding"])
+_LOOKS = f"""digraph {{
 graph [bgcolor="transparent" pad=0.1 ranksep=0.3 nodesep=0.3]
-node [shape=box style="rounded,filled" fillcolor="#ddf4ff" color="#218bff" fontcolor="#1f2328"
+node [shape=box style="rounded,filled" fillcolor="{_FILL}" color="{_STROKE}"
+fontcolor="{palette.INK.light}"
 fontname="DejaVu Sans,Verdana,Arial,sans-serif" fontsize=9 margin="0.15,0.08"]
-edge [color="#8c959f" arrowsize=0.6]
+edge [color="{palette.EDGE.light}" arrowsize=0.6]
 """
 
 

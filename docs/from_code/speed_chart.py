@@ -7,6 +7,8 @@ GitHub shows it too. A test compares the two.
 import html
 from pathlib import Path
 
+from kbert.io import palette
+
 PAGE = Path(__file__).parents[1] / "benchmarks" / "speed.md"
 BARS = {  # rows of the table, with what a reader needs to know of each
     "1": "Pretraining, float32, vs KerasHub",
@@ -22,12 +24,12 @@ BARS = {  # rows of the table, with what a reader needs to know of each
     "10 of 1, KerasHub": "Memory of pretraining, vs KerasHub",
     "10 of 1, transformers": "Memory of pretraining, vs transformers",
 }
-_COLOURS = ("#1f5fa8", "#4c9be8", "#a9cdf3")
+_COLOURS = palette.WEIGHTS["light"][4:1:-1]
 # Pixels. The chart is as narrow as a phone, so that its letters are not made smaller there.
 _WIDTH, _MARGIN = 400, 10
 _UNIT = 90  # for a ratio of 1
 _BAR, _LETTERS = 13, 13
-_ORANGE = "#c2410c"
+_ORANGE, _PAPER = palette.ORANGE.light, palette.PAPER.light
 
 
 def ratios() -> tuple[list[str], dict[str, list[str]]]:
@@ -72,7 +74,7 @@ def chart() -> str:
     line = f'<path d="M{equal} {top + 5}V{y - 20}" stroke="{_ORANGE}" stroke-dasharray="4 3"/>'
     size = f'width="{_WIDTH}" height="{y - 10}" viewBox="0 0 {_WIDTH} {y - 10}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
-    paper = _box(0, 0, _WIDTH, y, "#ffffff")
+    paper = _box(0, 0, _WIDTH, y, _PAPER)
     return "\n".join([begin, paper, *bars, line, *texts, "</svg>\n"])
 
 
@@ -87,10 +89,10 @@ def _text(
     *,
     size: int = _LETTERS,
     anchor: str = "start",
-    colour: str = "#24292f",
+    colour: str = palette.INK.light,
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
-    halo = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # where it crosses the line
+    halo = f'stroke="{_PAPER}" stroke-width="3" paint-order="stroke"'  # where it crosses the line
     return f'<text {place} fill="{colour}" {halo}>{html.escape(text)}</text>'
 
 

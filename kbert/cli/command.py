@@ -173,6 +173,8 @@ class Command(click.Command):
         is_missing = isinstance(error, FileNotFoundError)
         if is_missing and (near := hint_of_path(value, os.path.isfile, samples)):
             return f"{text}: {near}"
+        if file := ctx.meta.get(FROM_FILE, {}).get(param.name):
+            return f"{text}. A path in {file} counts from the folder of that file"
         if isinstance(param, click.Option):
             return f"{text}. Expected: {param.help}"
         return f"{text}. Example: {self.example}"

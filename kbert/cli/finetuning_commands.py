@@ -11,7 +11,7 @@ import click
 
 from kbert.cli import options as shared
 from kbert.cli import pretraining_commands as runs
-from kbert.cli.command import command, names_or_files
+from kbert.cli.command import Choice, command, names_or_files
 from kbert.cli.inputs import TextInput, check_file, check_source, open_checkpoint
 from kbert.cli.options import POSITIVE, AliasedChoice, option, takes
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
@@ -37,6 +37,16 @@ class _LabelledFile(TextInput):
         if value in _SAMPLES and not Path(value).is_file():
             return _SAMPLES[value]
         return super().convert(value, param, ctx)
+
+
+class _Loss(Choice):
+    """The names of losses; an unknown one is answered with those of the task, if it is given."""
+
+    def get_invalid_choice_message(self, value, ctx):
+        task = ctx.params.get("task") if ctx is not None else None
+        if task is None:
+            return super().get_invalid_choice_message(value, ctx)
+        return f"{value!r} must be {' or '.join(task_of(task).losses)} for the task {task}."
 
 
 _DATA = _LabelledFile()
@@ -80,7 +90,7 @@ def _check_settings(settings: FinetuningSettings, arguments: Mapping[str, Any]) 
     "max_length lora_rank precision seed",
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
-@option("--task", _TASKS, _TASK_HELP)
+@option("--task", _TASKS, _TASK_HELP, is_eager=True)
 @option("--train FILE", _DATA, f"Labelled training data: {_FILES}.")
 @option("--dev FILE", _DATA, f"Labelled data for evaluation after each epoch: {_FILES}.")
 @option(
@@ -92,7 +102,11 @@ def _check_settings(settings: FinetuningSettings, arguments: Mapping[str, Any]) 
 @runs.RESUME
 @add_settings_file(FinetuningSettings, _check_settings)
 @option("--uncased/--cased lowercase", bool, shared.CASING_HELP)
-@add_settings(FinetuningSettings, without=("lowercase", "lengths", "optimizer", "metrics"))
+@add_settings(
+    FinetuningSettings,
+    without=("lowercase", "lengths", "optimizer", "metrics"),
+    choices={"loss": _Loss},
+)
 @add_run_options
 @_list_tasks
 def finetune(source, task, train, dev, teacher, output, run, run_options, **settings):
@@ -120,7 +134,9 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
     runs.require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
     runs.check_new_run(output)
-    columns = FinetuningSettings.from_options(settings).columns
+    checked = FinetuningSettings.from_options(settings)
+    _check_settings(checked, {"task": task, **data})
+    columns = checked.columns
     _check_paths(**data, source=source)
     _check_data(task, train, dev, columns)
     runs.run_task("finetune", source, task, output=output, **data, **run_options, **settings)

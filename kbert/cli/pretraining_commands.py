@@ -84,7 +84,8 @@ def require_options(example: str, options: dict) -> None:
     """Raise a UsageError for an option without a value, with a command that has all of them."""
     for name, value in options.items():
         if value is None:
-            raise click.UsageError(f"{name} is missing: {example}")
+            command = " ".join(example.split()[:2])
+            raise click.UsageError(f"{name} is missing: {example} ({command} --help says more)")
 
 
 def refuse_with_resume(**options) -> None:
@@ -185,5 +186,6 @@ def _describe_run(result) -> None:
 
 
 def _print_metrics(metrics: dict | None) -> None:
+    """Print the metrics of the dev data, if there were any."""
     if metrics:
-        click.echo(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+        click.echo("dev: " + ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))

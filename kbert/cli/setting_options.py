@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 import click
 
@@ -17,17 +18,24 @@ from kbert.training.setting_texts import Text, describe_fields, list_fields
 Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")
 _WIDEST_CHOICES = 60  # characters, of a line of 80 with the option
-_RUN_OPTIONS = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
+_RUN_OPTIONS = (
+    *("devices", "steps_per_execution", "peak_flops", "keep_checkpoints", "report_examples"),
+)
 
 
-def add_settings(kind: type[RunSettings], *names: str, without: Container[str] = ()):
+def add_settings(
+    kind: type[RunSettings],
+    *names: str,
+    without: Container[str] = (),
+    choices: Mapping[str, type[Choice]] = MappingProxyType({}),
+):
     """Return a decorator that adds an option for each field, in their order.
 
     `names` are the fields; none: all, but for `without`. An option that is not given is None, so
-    that `--resume` can tell.
+    that `--resume` can tell. `choices` are the types of some fields that have names.
     """
     names = names or tuple(name for name in list_fields(kind) if name not in without)
-    return _add_options(kind, names)
+    return _add_options(kind, names, choices)
 
 
 def add_run_options(command):
@@ -70,9 +78,17 @@ def _add_group(command, group: str, kind: Settings, names: Sequence[str], also: 
     return _add_options(kind, names)(run)
 
 
-def _add_options(kind: Settings, names: Sequence[str]):
+def _add_options(
+    kind: Settings,
+    names: Sequence[str],
+    choices: Mapping[str, type[Choice]] = MappingProxyType({}),
+):
     texts, fields = describe_fields(kind), list_fields(kind)
-    return takes(*(_make_option(fields[name], _write_help(texts[name])) for name in names))
+    options = [
+        _make_option(fields[name], _write_help(texts[name]), choices.get(name, Choice))
+        for name in names
+    ]
+    return takes(*options)
 
 
 def _write_help(text: Text) -> str:
@@ -82,7 +98,7 @@ def _write_help(text: Text) -> str:
     return re.sub(r"`(\w+)`", lambda found: f"--{found[1].replace('_', '-')}", help_text)
 
 
-def _make_option(field: dataclasses.Field, text: str):
+def _make_option(field: dataclasses.Field, text: str, choice: type[Choice]):
     name, kind = f"--{field.name.replace('_', '-')}", str(field.type)
     has_default = field.default is not False and field.default not in (None, dataclasses.MISSING)
     if has_default and "Default:" not in text:
@@ -94,10 +110,10 @@ def _make_option(field: dataclasses.Field, text: str):
     old = _find_old_name(field.name)
     if choices := RULES[field.name].names:
         if len("|".join(choices)) <= _WIDEST_CHOICES:
-            return option(name, Choice(choices), text, old=old)
+            return option(name, choice(choices), text, old=old)
         first, default, rest = text.partition(" Default:")
         text = f"{first} One of {', '.join(choices)}.{default}{rest}"
-        return option(f"{name} NAME", Choice(choices), text, old=old)
+        return option(f"{name} NAME", choice(choices), text, old=old)
     if "tuple[str" in kind:
         return option(name, Names(), text, old=old)
     if "tuple" in kind:

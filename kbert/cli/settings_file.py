@@ -186,7 +186,8 @@ class _Arguments:
         for name, field in self._fields.items():
             defaults[name] = None if field.default is dataclasses.MISSING else field.default
         command = self._ctx.command_path
-        title = f"# {command} --settings FILE; {command} --help explains each line\n"
+        call = command.replace(" ", ".")
+        title = f"# {command} --settings FILE; help({call}) in Python explains each line\n"
         return title + yaml_text.dump(json.loads(json.dumps(defaults | values)))
 
     def check_together(self, values: dict, chosen: dict, file: Path | None) -> None:

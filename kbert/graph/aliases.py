@@ -20,6 +20,7 @@ from kbert.io.wording import hint
 P = ParamSpec("P")
 R = TypeVar("R")
 _logger = logging.getLogger("kbert")
+_FEW_OPTIONS = 12  # that an error lists
 _CLASS = re.compile(
     r"(?:\w*?[Bb]erta?|Data2VecText|Auto)(?:(?:Model)?For)?([A-Z]\w+)"
 )  # and what it is for
@@ -101,7 +102,8 @@ def _find_option(owner: str, name: str, known: Collection[str]) -> str:
     new, no_option = setting(name) or name, table()["no option"].get(f"{owner} {name}")
     if new in known:
         return f"it is called {new}"
-    return no_option or hint(new, known, "there are")
+    everything = "there are" if len(known) <= _FEW_OPTIONS else ""
+    return no_option or hint(new, known, everything) or f"help(kbert.{owner}) lists them"
 
 
 def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:

@@ -236,18 +236,25 @@ def _find_save_of(path: Path) -> tuple[Path, InterruptedSave | None]:
 
 def _list_unfinished(folder: Path) -> list[Path]:
     """Return the entries of a folder that may be interrupted saves; links are none."""
-    try:
-        names = sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []  # in the last case its files may be readable by their names
-    unfinished = []
-    for name in names:
-        path = folder / name
-        if is_own(name) and name.endswith(".new") and path.is_dir() and not path.is_symlink():
-            with contextlib.suppress(FileNotFoundError):
-                if os.listdir(path):  # else all is moved
-                    unfinished.append(path)
-    return unfinished
+    while True:
+        try:
+            names = sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return []  # in the last case its files may be readable by their names
+        paths = [folder / name for name in names if is_own(name) and name.endswith(".new")]
+        with contextlib.suppress(FileNotFoundError):
+            return [path for path in paths if _holds_files(path)]
+        # a writer has just given the save its own name, or has ended: list again
+
+
+def _holds_files(path: Path) -> bool:
+    """Return whether an entry is a folder with files; empty, all of them are moved.
+
+    Raise a FileNotFoundError for an entry that is gone.
+    """
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        return False
+    return bool(os.listdir(path))
 
 
 def _is_moving(new: Path) -> bool:
@@ -260,16 +267,20 @@ def _is_moving(new: Path) -> bool:
 
 
 def _read(path: Path, folder: Path) -> InterruptedSave:
+    """Read an interrupted save; raise a FileNotFoundError if a writer has taken it meanwhile."""
     if stamp(path / RECORD) is None:
-        if not _list_unfinished(folder):
+        if path not in _list_unfinished(folder):
             raise FileNotFoundError(path)
         raise _refusal(path, "it has no record of its files")
     if (path / RECORD).is_symlink() or not (path / RECORD).is_file():
         raise _refusal(path, f"{RECORD} in it is no file")
     save = InterruptedSave(path, folder, **js.read(path / RECORD, _SCHEMA))
-    if problem := _find_problem(save):
-        raise _refusal(path, problem)
-    return save
+    problem = _find_problem(save)
+    if problem is None:
+        return save
+    if path not in _list_unfinished(folder):
+        raise FileNotFoundError(path)
+    raise _refusal(path, problem)
 
 
 def _find_problem(save: InterruptedSave) -> str | None:

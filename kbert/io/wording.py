@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from kbert.io import printable
@@ -19,6 +20,11 @@ def naming_commands() -> Iterator[None]:
         yield
     finally:
         _on_command_line[0] = before
+
+
+def is_command_running() -> bool:
+    """Return whether messages name commands and options, not calls and arguments in Python."""
+    return _on_command_line[0]
 
 
 def way_to_resume(task: str, folder: str | os.PathLike) -> str:
@@ -38,6 +44,27 @@ def name_call(name: str) -> str:
     return f"kbert {name}" if _on_command_line[0] else f"kbert.{name}"
 
 
+def name_setting(name: str) -> str:
+    """Return a setting's name as the user writes it: an option where a command is running."""
+    return f"--{name.replace('_', '-')}" if _on_command_line[0] else f"{name}="
+
+
+def write_settings(**values) -> str:
+    """Return settings with their values as the user writes them, but for those that are None.
+
+    These are "--text-column 2 --no-header" where a command is running, else "text_column='2',
+    no_header=True".
+    """
+    chosen = {name: value for name, value in values.items() if value is not None}
+    if not _on_command_line[0]:
+        return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    options = [
+        name_setting(name) + ("" if value is True else f" {shlex.quote(str(value))}")
+        for name, value in chosen.items()
+    ]
+    return " ".join(options)
+
+
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
@@ -45,10 +72,14 @@ def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
 
 
 def data_of(source: str) -> str:
-    """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]"."""
-    return re.sub(r", line \d+$|\[\d+\]$", "", source)
+    """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]".
+
+    It is "a.json" for "a.json, question 56be4db0acb8001400a502ec".
+    """
+    return re.sub(r", line \d+$|, question\b.*$|\[\d+\]$", "", source)
 
 
+_SIMILAR_STEMS = 0.5  # by difflib: of names without endings, such as train and trian
 _SHORTEST_BEGINNING = 3  # characters
 _MEANT = {  # other libraries' names that look like none of kbert's, where kbert's is known
     "keras_bert": "google",  # which keras_bert reads
@@ -111,7 +142,16 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
         return ""
     known = [entry for entry in entries if fits(os.path.join(folder, entry))]
     known += () if folder else names
+    known = [entry for entry in known if _have_similar_stems(name, entry)]
     return hint(name, known, "", os.path.join(folder, ""), beginnings=True)
+
+
+def _have_similar_stems(name: str, other: str) -> bool:
+    """Return whether two names of files are similar without their endings, or one begins both."""
+    first, second = (os.path.splitext(text)[0].lower() for text in (name, other))
+    if other.lower().startswith(name.lower()):
+        return True
+    return difflib.SequenceMatcher(None, first, second).ratio() >= _SIMILAR_STEMS
 
 
 def check_choice(value, choices: Collection[str], what: str, way: str | None = None) -> None:

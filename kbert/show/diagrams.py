@@ -6,29 +6,19 @@ from dataclasses import replace
 
 from kbert.graph import names
 from kbert.graph.closed_form import Row, sources
+from kbert.io import palette
 from kbert.io.file_kinds import DOT_BEGINNING, MERMAID_BEGINNING, mark_picture
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
 
-# Fill and line of each kind of layer: readable with dark text on a white or a dark page; and in an
-# SVG, where the reader's system is dark.
-_COLOURS = {
-    "input": ("#ffffff", "#6e7781", "#0d1117", "#848d97"),
-    "embedding": ("#ddf4ff", "#218bff", "#0e2a47", "#4d9fee"),
-    "attention": ("#ffefdb", "#e8862e", "#36220f", "#e8953f"),
-    "feedforward": ("#dafbe1", "#2da44e", "#0f2e1a", "#43b562"),
-    "joint": ("#f1f3f5", "#8c959f", "#1c232c", "#6a737d"),
-    "mlm": ("#fbefff", "#a475f9", "#271b40", "#ab82f7"),
-    "head": ("#ffebf5", "#e85aad", "#381629", "#ea6fa9"),
-    "other": ("#fff8c5", "#bf8700", "#2e2508", "#d29922"),
-}
-_DARK_LOOKS = """
-.kbert polygon { fill: #0d1117 }
-.kbert text { fill: #e6edf3 }
-.kbert .edge text { fill: #9aa4af }
-.kbert .edge path { stroke: #848d97 }
-.kbert .edge polygon { fill: #848d97; stroke: #848d97 }
-.kbert .cluster path { fill: #161b22; stroke: #848d97 }
+# In an SVG, where the reader's system is dark.
+_DARK_LOOKS = f"""
+.kbert polygon {{ fill: {palette.PAPER.dark} }}
+.kbert text {{ fill: {palette.INK.dark} }}
+.kbert .edge text {{ fill: {palette.DIM.dark} }}
+.kbert .edge path {{ stroke: {palette.EDGE.dark} }}
+.kbert .edge polygon {{ fill: {palette.EDGE.dark}; stroke: {palette.EDGE.dark} }}
+.kbert .cluster path {{ fill: {palette.BLOCK[0].dark}; stroke: {palette.EDGE.dark} }}
 """
 _HIDDEN_STATES = "hidden states"  # the type of the row that stands for a block's input
 _KIND_OF_TYPE = {
@@ -46,7 +36,8 @@ _KIND_OF_TYPE = {
     "Extract": "head",
 }
 _RIGHT_ANGLES = "splines=ortho"
-_INK, _LINE, _PAPER, _FRAME = "#1f2328", "#57606a", "#ffffff", "#fafbfc"
+_INK, _LINE = palette.INK.light, palette.DIM.light
+_PAPER, _FRAME = palette.PAPER.light, palette.FRAME.light
 _FONTS = "DejaVu Sans,Verdana,Arial,sans-serif"  # the others where an SVG's reader lacks DejaVu
 
 _N = names.encoder("n", "")  # begins the names of the block that stands for all
@@ -80,8 +71,8 @@ def _draw(dot: str, ending: str) -> bytes:
         return picture
     # the style of a dark system, and a class that keeps it in this picture
     kinds = "".join(
-        f".kbert .node.{kind} path {{ fill: {fill}; stroke: {line} }}\n"
-        for kind, (_, _, fill, line) in _COLOURS.items()
+        f".kbert .node.{kind} path {{ fill: {fill.dark}; stroke: {line.dark} }}\n"
+        for kind, (fill, line) in palette.KINDS.items()
     )
     style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
     graph = b'<g id="graph0" class="graph'
@@ -175,8 +166,8 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     for source, target, label in _edges(layers):
         arrow = f"-->|{label}|" if label else "-->"
         lines.append(f"{ids[source]} {arrow} {ids[target]}")
-    for kind, (fill, line, *_) in _COLOURS.items():
-        lines.append(f"classDef {kind} fill:{fill},stroke:{line},color:{_INK}")
+    for kind, (fill, line) in palette.KINDS.items():
+        lines.append(f"classDef {kind} fill:{fill.light},stroke:{line.light},color:{_INK}")
     return "\n".join(lines) + "\n"
 
 
@@ -233,7 +224,7 @@ def _is_in_block(row: Row) -> bool:
 
 def _dot_node(row: Row, block_width: float) -> str:
     kind, name = kind_of(row.layer, row.type), _quote(row.layer)
-    fill, line, *_ = _COLOURS[kind]
+    fill, line = (colour.light for colour in palette.KINDS[kind])
     width = block_width if _is_in_block(row) else _width(row)
     title, *facts = (html.escape(text, quote=False) for text in (row.layer, *_facts(row)))
     label = "<br/>".join([f'<b><font point-size="10">{title}</font></b>', *facts])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.bert import Bert, load, require_bert
+from kbert.checkpoints.hub import fetching
 from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
@@ -57,9 +58,11 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
 
 
 def require_source(source: object, task: str) -> None:
-    """Raise a ValueError unless a source is a name, a path or a `Bert`."""
+    """Raise an error unless a source is a model's name, a checkpoint's path or a `Bert`."""
     if not isinstance(source, (str, os.PathLike)):
         require_bert(source, task, "the name or path of a checkpoint, or a kbert.Bert,")
+    elif os.fspath(source):  # an empty path has its own error
+        fetching.refuse_unknown(source)
 
 
 def require_data(**data: object) -> None:

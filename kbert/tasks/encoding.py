@@ -3,17 +3,20 @@
 import logging
 from collections.abc import Iterator, Sequence
 
+from kbert.io.wording import name_setting
+
 _logger = logging.getLogger("kbert")
 
 _PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
 
 
 def encode_in_portions(
-    texts: Sequence[str], pairs: Sequence[str] | None, tokenizer, max_length: int
+    texts: Sequence[str], pairs: Sequence[str] | None, tokenizer, max_length: int, source: str
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return token ids and segment ids of texts, or of pairs; a warning counts truncated ones.
 
-    Portions of the texts bound the memory of the tokenizer's encodings.
+    `source` is the data's file or argument, for the warning. Portions of the texts bound the memory
+    of the tokenizer's encodings.
     """
     columns = [list(column) for column in (texts, pairs or ())]
     ids, segments, truncated = [], [], 0
@@ -24,9 +27,10 @@ def encode_in_portions(
             segments.append(encoding.segment_ids)
             truncated += encoding.truncated
     if truncated:
-        hint = ": every one. Raise max_length" if truncated == len(texts) > 1 else ""
+        count = "all" if truncated == len(texts) > 1 else f"{truncated} of"
         _logger.warning(
-            "%d of %d texts cut to %d tokens%s", truncated, len(texts), max_length, hint
+            "%s: %s %d texts cut to %d tokens: %s sets the limit",
+            *(source, count, len(texts), max_length, name_setting("max_length")),
         )
     return ids, segments
 

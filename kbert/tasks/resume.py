@@ -105,6 +105,7 @@ def resume(
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
+    report_examples: bool | None = None,
     steps_per_execution: int | None = None,
 ) -> "Trained | Finetuned":
     """Resume a run. The result is bit-identical to that of a run that was never stopped.
@@ -153,6 +154,8 @@ def resume(
 
     if run_options.keep_checkpoints is not None:
         run.keep_checkpoints = run_options.keep_checkpoints
+    if run_options.report_examples is not None:
+        run.report_examples = run_options.report_examples
     json = run.result
     if json is not None:
         run.check(run.fingerprint, run.settings | settings)

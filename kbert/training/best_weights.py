@@ -2,19 +2,27 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbert.training.loop.history import WORST, History, rank_metrics
+from kbert.training.run.predictions import Predictions
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
-Evaluated = tuple[dict[str, float], Callable[[], dict[str, tuple[float, float]]]]
+
+
+class Evaluated(NamedTuple):
+    """An evaluation: its metrics, a function of their intervals, and the predictions."""
+
+    metrics: dict[str, float]
+    find_intervals: Callable[[], dict[str, tuple[float, float]]] = dict
+    predictions: Predictions | None = None
 
 
 class BestWeights:
     """Evaluation of the engine's weights, and memory of the best ones without a run's folder.
 
-    `evaluate` computes metrics, and a function of their intervals; None: there are no dev data.
+    `evaluate` evaluates an engine's weights; None: there are no dev data.
     `wanted` says whether the best weights are kept, or the last.
     """
 
@@ -30,8 +38,8 @@ class BestWeights:
         self._wanted = wanted and evaluate is not None
         self._best, self._weights = WORST, None
         # the best and the last evaluation of this start
-        self._best_evaluation: Evaluated = {}, dict
-        self._last_evaluation: Evaluated = {}, dict
+        self._best_evaluation = self._last_evaluation = Evaluated({})
+        self._chosen_evaluation: Evaluated | None = None
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the dev data."""
@@ -45,16 +53,23 @@ class BestWeights:
 
     def _compute_metrics(self) -> dict[str, float]:
         if self._evaluate is not None:
-            self._last_evaluation = self._evaluate(self._engine)
-        return self._last_evaluation[0]
+            self._last_evaluation = Evaluated(*self._evaluate(self._engine))
+        return self._last_evaluation.metrics
+
+    @property
+    def predictions(self) -> Predictions | None:
+        """Predictions of the evaluation whose intervals were computed, else of the last one."""
+        return (self._chosen_evaluation or self._last_evaluation).predictions
 
     def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Compute the metrics' 95 % intervals; what an earlier start evaluated, again."""
-        for known, find_intervals in (self._best_evaluation, self._last_evaluation):
-            if known == metrics:
-                return find_intervals()
-        self._compute_metrics()
-        return self._last_evaluation[1]()
+        known = [self._best_evaluation, self._last_evaluation]
+        chosen = next((each for each in known if each.metrics == metrics), None)
+        if chosen is None:
+            self._compute_metrics()
+            chosen = self._last_evaluation
+        self._chosen_evaluation = chosen
+        return chosen.find_intervals()
 
     def restore(self, history: History) -> tuple[int, dict[str, float]]:
         """Give the engine the best weights, or a callback's; return their step and metrics."""

@@ -29,8 +29,9 @@ from kbert.training.keras_objects import check_rates
 from kbert.training.loop.history import History
 from kbert.training.loss import Loss
 from kbert.training.optimizers import Optimizer
+from kbert.training.run.predictions import Baseline
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.user_objects import RefusedError
+from kbert.training.user_objects import RefusedError, write_resume_call
 
 _MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 
@@ -139,6 +140,7 @@ class RunPlan:
         evaluate_every: steps between two evaluations.
         evaluate: computes the metrics of an engine's weights on the dev data; None: no dev data.
         score: metric that says which evaluation is best; "-" before it: lower is better.
+        baseline: how good a model is on the dev data that does not read them; None: unknown.
         keep_best: whether the result has the best weights or the last.
         choose_weights: gives the engine the weights that are the result; see `choose_best`.
         facts: what is trained on what, in words by name, for the report and the card.
@@ -166,6 +168,7 @@ class RunPlan:
     evaluate_every: int
     evaluate: Callable[[Any], Evaluated] | None
     score: str
+    baseline: Baseline | None = None
     keep_best: bool = False
     choose_weights: Callable[[BestWeights, History], dict] = choose_best
     facts: Mapping[str, str]
@@ -241,24 +244,27 @@ def list_paths(sources: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_sources(
-    run: RunFolder, moved: Mapping[str, Any], names: tuple[str, ...], needed: tuple[str, ...]
+    run: RunFolder, moved: Mapping[str, Any], names: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the sources of a resumed run: those that have `moved`, and the run's own paths.
 
     Raises:
-        ValueError: one that is needed was not a file, and is not given.
+        ValueError: one was not a file, and is not given.
         FileNotFoundError: a model is no longer where it was.
     """
     moved = {name: source for name, source in moved.items() if source is not None}
     sources = dict.fromkeys(names) | run.data_paths | moved
-    if run.fingerprint.get("teacher") is not None:
-        needed = (*needed, "teacher")
-    for name in needed:
-        if sources[name] is None:
-            raise ValueError(
-                f"{name} must be given to resume the run: it was not started from a file"
-            )
-        if name in _MODELS and name not in moved:
+    in_memory = run.list_in_memory()
+    missing = [name for name in in_memory if name not in moved]
+    if missing:
+        call = write_resume_call(run.path, run.settings, in_memory)
+        raise ValueError(
+            f"{' and '.join(missing)} must be given to resume the run, in Python: "
+            f"{'it was' if len(missing) == 1 else 'they were'} no file when the run started: {call}"
+        )
+
+    for name in _MODELS:
+        if name in names and name not in moved and run.data_paths.get(name) is not None:
             _require_model(name, run.data_paths[name])
     return sources
 

@@ -26,9 +26,10 @@ class RunSettings:
 
     Args:
         batch_size: number of examples per training step, over all devices and hosts.
-        optimizer: optimizer that updates the weights. "adamw", with which BERT was trained, "lamb",
-            or a `keras.optimizers.Optimizer`. Learning rate, weight decay and clipping are the
-            run's for each of them.
+        optimizer: optimizer that updates the weights. "adamw", with which BERT was trained, "lamb"
+            (pretraining; fine-tuning takes `keras.optimizers.Lamb()`), or a
+            `keras.optimizers.Optimizer`, in a settings file its JSON. Learning rate, weight decay
+            and clipping are the run's for each of them.
         schedule: schedule of the learning rate after warm-up. "linear", "cosine" and "polynomial"
             decay to `min_learning_rate_ratio` of the peak rate at the last step, "inverse_sqrt"
             decays as 1 / √step, "one_cycle" is torch's OneCycleLR. Or a
@@ -41,9 +42,9 @@ class RunSettings:
             number of warm-up steps, or 10,000 without warm-up. The rate of step t is the peak rate
             times √(timescale / (t - warm-up + timescale)).
         weight_decay: weight decay, which biases and LayerNorm weights do not have.
-        beta_1: decay rate of the first moment, for adamw and lamb.
-        beta_2: decay rate of the second moment, for adamw and lamb.
-        epsilon: number added to the root of the second moment, for adamw and lamb.
+        beta_1: decay rate of the first moment, for adamw, and lamb in pretraining.
+        beta_2: decay rate of the second moment, for adamw, and lamb in pretraining.
+        epsilon: number added to the root of the second moment, for adamw, and lamb in pretraining.
         ema: share of a moving average of the weights that a step keeps, such as 0.999. None: no
             average. The averages are evaluated and saved as the result, as with Keras's `use_ema`
             and `ema_momentum`. They need the memory of one more copy of the trained weights.
@@ -130,7 +131,7 @@ class RunSettings:
         js.check(run.settings, js.fields(kinds), source, "settings")
         options = aliases.rename_options(cls.command, dict(options or {}), names)
         run.check(run.fingerprint, run.settings | options)
-        refuse_missing_functions(run.path, run.settings | options)
+        refuse_missing_functions(run.path, run.settings | options, run.list_in_memory())
         try:
             settings = cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
@@ -196,6 +197,8 @@ class RunOptions:
         keep_checkpoints: keep the training states after the run has finished. None: only the model
             is kept; a resumed run keeps its setting. The states are the last two and the best,
             each three times the model's size, four times with `ema`.
+        report_examples: show dev examples that were predicted worst, with their texts, in the
+            run's page, report.html. None: they are shown; a resumed run keeps its setting.
         steps_per_execution: number of steps per call of the device. None: 8 for TensorFlow on TPU,
             else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
             the host. A saved state, an evaluation and the end of an epoch end a call; a signal
@@ -210,10 +213,14 @@ class RunOptions:
     progress: bool = True
     peak_flops: float | None = None
     keep_checkpoints: bool | None = None
+    report_examples: bool | None = None
     steps_per_execution: int | None = None
 
     def __post_init__(self):
-        optional = ("devices", "peak_flops", "keep_checkpoints", "steps_per_execution")
+        optional = (
+            *("devices", "peak_flops", "keep_checkpoints", "report_examples"),
+            "steps_per_execution",
+        )
         check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
         several = () if self.callbacks is None else self.callbacks
         several = tuple(several) if isinstance(several, Iterable) else (several,)

@@ -23,6 +23,7 @@ from kbert.checkpoints.hub.model_card import make_card
 from kbert.training.best_weights import BestWeights
 from kbert.training.determinism import make_deterministic, seed_weights
 from kbert.training.loop.history import History, LoopPlan
+from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.run_settings import RunOptions
@@ -70,6 +71,10 @@ def resume(request: Request, options: RunOptions) -> RunResult:
         engine, base_digest = _build(backend, plan, options, begin=state is None)
         if state is not None:
             engine.state.restore(state.arrays)
+            _logger.warning(
+                "%s: training continues after step %s of %s",
+                *(run.path, f"{state.step:,}", f"{plan.steps:,}"),
+            )
             return train(engine, plan, run, options, done=state.step)
 
         run.check_base(base_digest, plan.base, plan.base_may_move)
@@ -116,10 +121,7 @@ def train(
         log_every=settings.log_every,
     )
 
-    def report(done: int, records: list[dict]) -> None:
-        if run is not None:
-            run.write_report(records, {"steps": done, "asked": plan.steps}, plan)
-
+    report = LiveReport(run, plan, lambda: best.predictions)
     history = loop.train(
         engine,
         plan.batches,
@@ -137,7 +139,7 @@ def train(
     result |= plan.choose_weights(best, history)
     bert = _make_bert(engine, plan, result)
     if run is not None:
-        run.finish(bert, result, plan)
+        run.finish(bert, result, lambda: report.finish(bert, history.updates, result))
         engine.barrier()  # the others have read the best state
         run.tidy()
     return RunResult(bert, history, result, None if run is None else run.path)
@@ -225,6 +227,7 @@ def _create_folder(
             data_paths=plan.data_paths,
             summary=plan.summary,
             keep_checkpoints=bool(options.keep_checkpoints),
+            report_examples=options.report_examples is not False,
             base_digest=base_digest,
         )
     engine.barrier()

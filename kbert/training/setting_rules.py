@@ -1,5 +1,6 @@
 """Rules of all training settings: one table that every setting is checked against."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,15 @@ def _whole(value) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) >= 2**63:
         raise TypeError  # no counter of any backend has more
     return int(value)
+
+
+def _rate(value) -> float:
+    if hasattr(value, "get_config"):
+        raise RefusedError(
+            f"it must be a finite number above 0, got {type(value).__name__}: give a schedule of "
+            "Keras as schedule=, and leave learning_rate out"
+        )
+    return _number(value)
 
 
 def _number(value) -> float:
@@ -141,7 +151,8 @@ RULES = {
     **_rules("seq_len", _minimum(8)),  # two segments and their marks
     **_rules("warmup_steps seed", _minimum(0)),
     **_rules("schedule_timescale", _minimum(1)),
-    **_rules("learning_rate head_learning_rate lora_alpha clip_norm epsilon", _POSITIVE),
+    **_rules("learning_rate head_learning_rate", dataclasses.replace(_POSITIVE, read=_rate)),
+    **_rules("lora_alpha clip_norm epsilon", _POSITIVE),
     **_rules("schedule_power", _POSITIVE),
     **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
@@ -155,7 +166,7 @@ RULES = {
         lambda value: 0 <= value <= 1,
     ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
-    **_rules("whole_word mlm_only keep_best progress", _TRUTH),
+    **_rules("whole_word mlm_only keep_best progress report_examples", _TRUTH),
     **_rules("text_column text_pair_column label_column sample_weight_column", _COLUMN),
     "label_columns": Rule(
         "be a list of different names or numbers of columns, two or more",

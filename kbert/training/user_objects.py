@@ -7,7 +7,7 @@ and a resumed run must be given the same function again.
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,18 +183,29 @@ def name_missing_functions(settings: Mapping[str, Any]) -> dict[str, str]:
     return arguments
 
 
-def write_resume_call(folder, settings: Mapping[str, Any]) -> str | None:
-    """Return the call in Python that resumes a run with functions; None: it has none."""
-    arguments = name_missing_functions(settings)
+def write_resume_call(
+    folder, settings: Mapping[str, Any], in_memory: Sequence[str] = ()
+) -> str | None:
+    """Return the call in Python that resumes a run with functions, or with data in memory.
+
+    `in_memory` are the arguments of data and models that were no files. None: there is neither.
+    """
+    arguments = dict.fromkeys(in_memory, "…") | name_missing_functions(settings)
     if not arguments:
         return None
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return f"kbert.resume({str(folder)!r}, {listed})"
 
 
-def refuse_missing_functions(folder, settings: Mapping[str, Any]) -> None:
-    """Raise a ValueError if a resumed run was not given a function that it began with."""
-    if call := write_resume_call(folder, settings):
+def refuse_missing_functions(
+    folder, settings: Mapping[str, Any], in_memory: Sequence[str] = ()
+) -> None:
+    """Raise a ValueError if a resumed run was not given a function that it began with.
+
+    `in_memory` are as in `write_resume_call`.
+    """
+    if name_missing_functions(settings):
+        call = write_resume_call(folder, settings, in_memory)
         raise ValueError(
             f"{folder} was started with functions of yours, which must be given again, in Python: "
             f"{call}"

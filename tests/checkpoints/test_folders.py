@@ -169,8 +169,8 @@ def test_reader_waits_for_a_running_writer(interrupt, old_and_new, tmp_path, mon
     new = left.rename(target / f".kbert.{atomic_write.owner()[1:9]}-{os.getppid()}.new")
     os.utime(new)
     timer = threading.Timer(0.2, lambda: new.rename(left))
-    timer.start()
     start = time.monotonic()
+    timer.start()
     assert opened(target) == opened(old_and_new["new"])
     assert time.monotonic() - start > 0.1
     timer.join()
@@ -178,6 +178,40 @@ def test_reader_waits_for_a_running_writer(interrupt, old_and_new, tmp_path, mon
     timeout = "_WRITER_TIMEOUT_S"  # its writer was stopped, or is on another machine
     monkeypatch.setattr(interrupted_saves, timeout, 0.1)
     assert opened(target) == opened(old_and_new["new"])
+
+
+def test_reader_never_misses_a_save_that_a_writer_takes(
+    interrupt, old_and_new, tmp_path, monkeypatch
+):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    left = interrupt(old_and_new["new"], target)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    taken = target / f".kbert.{atomic_write.owner()[1:9]}-{gone.pid}.new"
+    calls = {"count": 0, "moment": 1}
+
+    def take_after(function):
+        def call(*arguments, **options):
+            try:
+                return function(*arguments, **options)
+            finally:
+                calls["count"] += 1
+                if calls["count"] == calls["moment"]:
+                    left.rename(taken)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("listdir", "lstat"):
+            patched.setattr(os, name, take_after(getattr(os, name)))
+        while True:
+            calls["count"] = 0
+            assert interrupted_saves.find_interrupted(target) is not None, calls
+            if not taken.exists():
+                break
+            taken.rename(left)
+            calls["moment"] += 1
+    assert calls["moment"] > 5
 
 
 def test_a_folder_that_cannot_be_finished_is_one_line(

@@ -315,6 +315,17 @@ MISTAKES += [
     ("finetune encoder --task choice --train good.tsv -o run", "expected the columns prompt"),
     ("finetune encoder", "--task is missing: kbert finetune SRC --task classify --train FILE"),
     ("finetune --resume tuning --task tag", "--task cannot be given with --resume"),
+    (
+        "finetune encoder --task classify --train good.tsv -o run --loss nonsense",
+        "'nonsense' must be cross_entropy for the task classify",
+    ),
+    (
+        "finetune encoder --loss nonsense --train good.tsv --task regress -o run",
+        "must be squared_error or absolute_error or huber for the task regress",
+    ),
+    ("finetune encoder --task classify --train good.tsv -o run --loss huber", "cross_entropy"),
+    ("finetune encoder --task classify --train good.tsv -o run --score f1", "dev"),
+    ("finetune", "SRC is missing", "kbert finetune --help"),
     ("finetune --resume tunin", "no such folder: did you mean tuning?"),
     ("finetune --resume=", "expected a path, got an empty one"),
     ("finetune encoder --task tag -o run --train=", "expected a path, got an empty one"),

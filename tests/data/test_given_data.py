@@ -274,7 +274,7 @@ def test_a_bad_row_is_named_with_its_place(task, data, said):
     """Before a checkpoint is opened."""
     pattern = ".*".join(map(re.escape, said.split(".*")))
     with pytest.raises(ValueError, match=pattern) as error:
-        kbert.finetune("nowhere", task, train=data)
+        kbert.finetune("bert-base-uncased", task, train=data)
     assert "\n" not in str(error.value)
     assert task_of(task).name == task
 
@@ -282,15 +282,15 @@ def test_a_bad_row_is_named_with_its_place(task, data, said):
 def test_endless_and_batched_data_sets_are_refused():
     data = tensors(TEXTS, LABELS)
     with pytest.raises(ValueError, match="train must have an end, got a data set that repeats"):
-        kbert.finetune("nowhere", "classify", train=data.repeat())
+        kbert.finetune("bert-base-uncased", "classify", train=data.repeat())
     with pytest.raises(ValueError, match=r"train\[0\]: .*: give rows one by one, unbatched"):
-        kbert.finetune("nowhere", "classify", train=data.batch(3))
+        kbert.finetune("bert-base-uncased", "classify", train=data.batch(3))
 
 
 def test_several_data_sets_by_name_are_refused():
     data = tensors(TEXTS, LABELS)
     with pytest.raises(ValueError, match="train must have columns that are lists"):
-        kbert.finetune("nowhere", "classify", train={"train": data, "test": data})
+        kbert.finetune("bert-base-uncased", "classify", train={"train": data, "test": data})
 
 
 @pytest.mark.full
@@ -298,7 +298,7 @@ def test_dataset_dict_is_refused():
     sets = package("datasets")
     both = sets.DatasetDict(train=sets.Dataset.from_dict(ONE), test=sets.Dataset.from_dict(ONE))
     with pytest.raises(ValueError, match="one data set, got several by name: choose from train, t"):
-        kbert.finetune("nowhere", "classify", train=both)
+        kbert.finetune("bert-base-uncased", "classify", train=both)
 
 
 def test_columns_that_are_not_read_are_named(caplog):

@@ -117,10 +117,18 @@ class Silent(Executor):
 
     def __init__(self):
         self.futures = []
+        self.has_work = threading.Event()
 
     def submit(self, function, *arguments):
         self.futures.append(Future())
+        self.has_work.set()
         return self.futures[-1]
+
+    def cancel_first(self):
+        """Wait for work, and for its reader, then cancel it."""
+        assert self.has_work.wait(60)
+        time.sleep(0.3)
+        self.futures[0].cancel()
 
 
 def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
@@ -133,7 +141,7 @@ def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
 
 def test_cancelled_work_is_one_line(corpus, tmp_path):
     executor = Silent()
-    threading.Timer(0.3, lambda: executor.futures[0].cancel()).start()
+    threading.Thread(target=executor.cancel_first).start()
     with pytest.raises(
         RuntimeError, match=r"line 1: its work cancelled, as where a scheduler is lost"
     ):

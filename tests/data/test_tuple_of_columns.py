@@ -125,7 +125,7 @@ def test_what_may_be_rows_or_columns_is_refused_with_both_ways(task, data):
 def test_columns_of_different_lengths_are_refused_with_these(columns):
     lengths = " and ".join(str(len(column)) for column in columns)
     with pytest.raises(ValueError, match=f"^train .* {lengths}$"):
-        kbert.finetune("nowhere", "classify", train=columns)
+        kbert.finetune("bert-base-uncased", "classify", train=columns)
 
 
 @pytest.mark.parametrize("data", [("a", "b"), (np.str_("a text"), np.str_("good"))])

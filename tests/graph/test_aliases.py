@@ -62,6 +62,15 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         assert names and all(hasattr(owner, name) for name in names), names
 
 
+ROWS = [("a fine film", "good"), ("a bad one", "bad")]
+
+
+def make_schedule():
+    import keras
+
+    return keras.optimizers.schedules.CosineDecay(1e-4, 100)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
@@ -82,19 +91,73 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         (lambda: kbert.account("tiny", dtype="float23"), ValueError, "did you mean float32?"),
         (lambda: kbert.build_bert("tiny", dtype="mixed_bf16"), ValueError, "mean mixed_bfloat16?"),
         (
-            lambda: kbert.finetune("x", "classify", train="trian.tsv"),
+            lambda: kbert.finetune("bert-base-uncased", "classify", train="trian.tsv"),
             FileNotFoundError,
             "trian.tsv (train=): no such file. Expected: labelled data",
         ),
         (
-            lambda: kbert.evaluate("x", "tag", "no.tsv"),
+            lambda: kbert.evaluate("bert-base-uncased", "tag", "no.tsv"),
             FileNotFoundError,
             "no.tsv (data=): no such",
         ),
         (
-            lambda: kbert.finetune("x", "classify", train=[], optimizer="adamm"),
+            lambda: kbert.finetune("bert-base-uncased", "classify", train=[], optimizer="adamm"),
             ValueError,
             "optimizer must be adamw, or an optimizer of Keras",
+        ),
+        (
+            lambda: kbert.finetune("bert-bsae-uncased", "classify", train=ROWS),
+            FileNotFoundError,
+            "did you mean bert-base-uncased?",
+        ),
+        (
+            lambda: kbert.finetune("tiny", "classify", train=ROWS),
+            FileNotFoundError,
+            "'tiny' is a configuration without weights",
+        ),
+        (
+            lambda: kbert.finetune(
+                "bert-base-uncased", "classify", train=ROWS, teacher="bert-bsae-uncased"
+            ),
+            FileNotFoundError,
+            "did you mean bert-base-uncased?",
+        ),
+        (
+            lambda: kbert.pretrain("shards", output="run", steps=1, init="bert-bsae-uncased"),
+            FileNotFoundError,
+            "did you mean bert-base-uncased?",
+        ),
+        (
+            lambda: kbert.glue("bert-bsae-uncased", "data", output="run"),
+            FileNotFoundError,
+            "did you mean bert-base-uncased?",
+        ),
+        (
+            lambda: kbert.finetune(
+                "bert-base-uncased", "classify", train=ROWS, learning_rate=make_schedule()
+            ),
+            ValueError,
+            "CosineDecay: give a schedule of Keras as schedule=",
+        ),
+        (
+            lambda: kbert.finetune("bert-base-uncased", "classify", train=ROWS, verbose=1),
+            TypeError,
+            "it is called progress",
+        ),
+        (
+            lambda: kbert.finetune("bert-base-uncased", "classify", train=1, validation_data=1),
+            TypeError,
+            "it is called dev",
+        ),
+        (
+            lambda: kbert.finetune("bert-base-uncased", "classify", train=1, min_learning_rate=1),
+            TypeError,
+            "it is called min_learning_rate_ratio",
+        ),
+        (
+            lambda: kbert.finetune("bert-base-uncased", "classify", train=ROWS, zzz=1),
+            TypeError,
+            "finetune has no option 'zzz': help(kbert.finetune) lists them",
         ),
     ],
 )

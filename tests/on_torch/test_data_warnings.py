@@ -64,8 +64,8 @@ def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
         "train: 14 of 21 records repeat the text of another",
         "dev: 2 of 12 records have a text of the training data: their metrics do not show how the "
         "model does on new texts",
-        "21 of 21 texts cut to 4 tokens: every one. Raise max_length",
-        "12 of 12 texts cut to 4 tokens: every one. Raise max_length",
+        "train: all 21 texts cut to 4 tokens: max_length= sets the limit",
+        "dev: all 12 texts cut to 4 tokens: max_length= sets the limit",
     ]
 
 

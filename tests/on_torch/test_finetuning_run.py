@@ -115,6 +115,8 @@ def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
     crashed = folder / "crashed packed"
     with pytest.raises(ValueError, match=r"learning_rate.*start a new run"):
         kbert.resume(crashed, learning_rate=1.0, **QUIET)
+    with pytest.raises(ValueError, match=r"epochs: .*start a new run from its model .*finetune\("):
+        kbert.resume(crashed, epochs=9, **QUIET)
     with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
         kbert.resume(crashed, packing=False, **QUIET)
     write_texts(tmp_path / "train.tsv", 66, 9)
@@ -292,7 +294,7 @@ def test_every_finetuning_setting_is_an_option():
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
     others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
-    others |= {"keep_checkpoints", "steps_per_execution", "teacher"}
+    others |= {"keep_checkpoints", "report_examples", "steps_per_execution", "teacher"}
     others |= {"settings_file", "print_settings"}
     assert set(options) - others == set(fields) - {"lengths", "optimizer", "metrics"}
     for name in set(fields) & set(options):

@@ -70,7 +70,8 @@ def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path
     address = f"hf://org/base@{commit}"
     whole = tune(folder, tmp_path / "run", "org/base", epochs=1)
     assert places(tmp_path / "run")["source"] == address
-    assert f"<dt>Started from</dt><dd>{address}</dd>" in (tmp_path / "run/report.html").read_text()
+    page = (tmp_path / "run/report.html").read_text()
+    assert f"<dt>Started from</dt><dd>org/base, commit {commit}</dd>" in page
     card = ModelCard.load(tmp_path / "run/model/README.md")
     assert card.data.base_model == "org/base" and f"commit `{commit}`" in card.text
     hub.add("org/base", folder / "newer")
@@ -133,7 +134,7 @@ def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path)
     assert again.bert.card == first.bert.card
     assert again.intervals == first.intervals and set(again.intervals) < set(again.metrics)
     low, high = again.intervals["accuracy"]
-    said = f"dev accuracy (95 % interval {low:.1%} to {high:.1%})"
+    said = f"dev accuracy</span><span>95 % interval {low:.1%} to {high:.1%}</span>"
     assert said in (tmp_path / "run/report.html").read_text()
     kbert.save(again.bert, tmp_path / "saved")
     assert (tmp_path / "saved/README.md").read_text(encoding="utf-8") == first.bert.card

@@ -91,8 +91,8 @@ def test_report_exists_from_the_first_evaluation(folder, tmp_path):
             pages.append((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
 
     tune(folder, tmp_path / "run", callbacks=[Reads()])
-    assert ["it trains: 3 of 9 steps done" in page for page in pages] == [True, False, False]
-    assert "it trains: 6 of 9 steps done" in pages[1]
+    assert ["> 3 of 9 steps done" in page for page in pages] == [True, False, False]
+    assert "> 6 of 9 steps done" in pages[1]
     last = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "all 9 steps done" in last
     parameters = [re.search(r"([\d,]+) parameters", page)[1] for page in (pages[0], last)]

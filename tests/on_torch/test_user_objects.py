@@ -12,6 +12,7 @@ from helpers.labelled_texts import QUIET, read_texts, tune
 from keras import ops
 
 import kbert
+from kbert.training.run.run_folder import RunFolder
 from kbert.training.setting_rules import check_settings
 from kbert.training.user_objects import write_resume_call
 
@@ -122,6 +123,26 @@ def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
     printed = kbert_command(capsys, "finetune", "--resume", output)
     assert printed.status == 2 and "loss=focal_loss" in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_run_on_data_in_memory_asks_for_all_that_it_needs(labelled, tmp_path, capsys, caplog):
+    """The advice of each error leads to a resumed run, whatever was in memory."""
+    data = {name: read_texts(labelled / f"{name}.tsv") for name in ("train", "dev")}
+    copies = Copies(tmp_path / "whole", tmp_path / "run", 8, state=6)
+    whole = tune(labelled, tmp_path / "whole", callbacks=[copies], **LONG, **OWN, **data)
+    output, functions = tmp_path / "run", {"loss": focal_loss, "metrics": OWN["metrics"]}
+    call = r"kbert\.resume\(.*run', train=…, dev=…, loss=focal_loss, metrics=\[error_rate, recalls"
+    for given in ({}, functions, functions | {"train": data["train"]}):
+        with pytest.raises(ValueError, match=call):
+            kbert.resume(output, **given, **QUIET)
+    printed = kbert_command(capsys, "finetune", "--resume", output)
+    assert printed.status == 2 and "train=…, dev=…, loss=focal_loss" in printed.err
+    assert RunFolder.open(output).resume_command.endswith("metrics=[error_rate, recalls])")
+    assert "train=…, dev=…" in RunFolder.open(output).resume_command
+
+    done = kbert.resume(output, **functions, **data, **QUIET)
+    assert done.metrics == whole.metrics
+    assert f"{output}: training continues after step 6 of 12" in caplog.text
 
 
 def across_classes(labels, logits):

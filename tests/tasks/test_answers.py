@@ -117,7 +117,7 @@ def test_long_question_is_truncated_as_in_training(reader, caplog):
         long, short = kbert.answer(reader, [question, "who " * 64], [context] * 2)
     assert (long.text, long.start) == (short.text, short.start)
     assert_allclose([long.score, long.odds], [short.score, short.odds], rtol=1e-5)
-    assert caplog.messages == ["1 of 2 questions were cut to 64 tokens"]
+    assert caplog.messages == ["answer: 1 of 2 questions were cut to 64 tokens"]
 
 
 @pytest.mark.parametrize("threshold", [math.nan, "0", True, [1.0]])

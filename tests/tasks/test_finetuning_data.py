@@ -24,6 +24,7 @@ from kbert.graph.names import (
     TOKEN_CLASSIFIER,
     TOKEN_IDS,
 )
+from kbert.io.wording import naming_commands
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.task import read_data, records_of, task_of
@@ -220,7 +221,7 @@ def test_columns_of_rows_can_be_named():
     with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
         CLASSIFY.read(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
-        ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
+        ValueError, match=r"there is no column '1', .*: give numbers with no_header=True"
     ):
         CLASSIFY.read(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="both options name the column 'body'"):
@@ -229,6 +230,40 @@ def test_columns_of_rows_can_be_named():
         ColumnOptions(text_pair="other")
     with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
         ColumnOptions("body", no_header=True)
+
+
+def test_column_that_a_file_without_a_header_lacks_is_answered_with_numbers(write):
+    long = "a stirring , funny and finally transporting re-imagining of beauty"
+    path = write(f"{long}\t1\n{long}\t0\n", "a.tsv")
+    with pytest.raises(ValueError, match="no header, give numbers, such as text_column='1'") as got:
+        CLASSIFY.read(path, options=ColumnOptions("text", label="label"))
+    assert "…, 1. If" in str(got.value) and "transporting" not in str(got.value)
+    lines = write('{"body": "a", "label": 1}\n', "a.jsonl")
+    with pytest.raises(ValueError, match=r"only body, label$"):
+        CLASSIFY.read(lines, options=ColumnOptions("text"))
+
+
+def test_rows_in_memory_that_cannot_be_read_name_the_way(caplog):
+    texts, labels = [f"a fine film {n}" for n in range(12)], ["good", "bad"] * 6
+    with pytest.raises(ValueError, match=r"…\. If this is a column, .*\(texts, labels\)"):
+        CLASSIFY.read([texts, labels], "train")
+    with pytest.raises(ValueError, match=r"train\[1\]: .*None.*leave the row out"):
+        CLASSIFY.read([("a", "x"), ("b", None)], "train")
+    CLASSIFY.read({"text": texts, "label": labels, "w": texts}, "train")
+    assert caplog.messages == ["train: these columns are ignored: w"]
+
+
+def test_command_line_names_options_and_python_arguments(write):
+    """One way of naming in a message: of two, half the readers would have to translate."""
+    path = write("".join(f"{n % 2}\tfilm {n}\n" for n in range(13)), "a.tsv")
+    with pytest.raises(ValueError) as refused:
+        CLASSIFY.read(path)
+    with naming_commands(), pytest.raises(ValueError) as of_command:
+        CLASSIFY.read(path)
+    python, command = str(refused.value), str(of_command.value)
+    assert "text_column='2', label_column='1', no_header=True" in python and "--" not in python
+    assert "--text-column 2 --label-column 1 --no-header" in command
+    assert "text_column" not in command
 
 
 def test_unlabelled_rows_are_counted(caplog):
@@ -250,12 +285,15 @@ def test_labels_that_hardly_repeat_are_refused(write):
     swapped = [(("good", "bad", "mixed")[n % 3], f"film {n}") for n in range(13)]
     right = [(text, label) for label, text in swapped]
     file = write("".join(f"{label},{text}\n" for label, text in swapped), "some.csv")
-    first, second = "--text-column 2 --label-column 1", "--text-column 1 --label-column 2"
+    first, second = (
+        f"text_column='{text}', label_column='{label}', no_header=True"
+        for text, label in ("21", "12")
+    )
     with pytest.raises(ValueError) as refused:
         CLASSIFY.read(file)
     said = str(refused.value)
     assert "the labels must repeat, got 13 different ones in 13 examples" in said
-    assert f"swapped, give {first} --no-header. If they are right, give {second} --no" in said
+    assert f"swapped, give {first}. If they are right, give {second}" in said
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = CLASSIFY.read(file, options=ColumnOptions(*options, no_header=True))
@@ -263,14 +301,14 @@ def test_labels_that_hardly_repeat_are_refused(write):
     found = CLASSIFY.read(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
     with pytest.raises(
-        ValueError, match=r"swapped, give --text-column label --label-column text\."
+        ValueError, match=r"swapped, give the texts first, as in \(texts, labels\)\."
     ):
         CLASSIFY.read(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
     assert len(CLASSIFY.read(numbers, "train")) == 16 > len(CLASSIFY.read(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
-        match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
+        match=r"first, as in \(texts, second_texts, labels\)\. .*the.* take the task regress",
     ):
         CLASSIFY.read(numbers[:15], "train")
     assert len(CLASSIFY.read(file, options=ColumnOptions(known_labels=["film 0"]))) == 13
@@ -296,7 +334,7 @@ def test_sst2_is_read(shared):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.tsv", "", "a.tsv: expected a text, or two, and a label, got none"),
+        ("a.tsv", "", "a.tsv: the file is empty. Expected: one example per line"),
         ("a.tsv", "text\tlabel\n", "a.tsv: expected examples below the header, got none"),
         ("a.tsv", "good\t1\nno label\n", "line 2: expected 2 columns as before, got 1"),
         ("a.tsv", "good\t1\nbad\t0\t0\n", "line 2: expected 2 columns as before, got 3"),
@@ -310,7 +348,7 @@ def test_sst2_is_read(shared):
         ("a.tsv", "good\t1\n\t0\n", "line 2: \"column 1\" must be a text, got '': fill it in"),
         ("a.tsv", b"good\t1\ncaf\xe9\t0\n", "line 2: expected UTF-8 text, got byte 0xe9"),
         ("a.xlsx", b"PK\x03\x04\xff", "a.xlsx: Excel files are not read: save it as .csv"),
-        ("a.csv", "", "a.csv: expected a text, or two, and a label, got none"),
+        ("a.csv", "", "a.csv: the file is empty"),
         ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: expected 2 columns as before, got 1"),
         ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: \"column 2\" must be a text.*, got '': fill"),
         ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: expected a row of CSV: unexpected end"),
@@ -352,7 +390,11 @@ def test_sst2_is_read(shared):
             "idx,text,label\n4,,1\n",
             "a.csv, line 2: \"text\" must be a text, got '': fill it in",
         ),
-        ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: expected 3 columns as before, got 2"),
+        (
+            "a.csv",
+            "idx,text,label\n4,a\n",
+            "a.csv, line 2: expected 3 columns as before, got 2: put texts with commas in quotes",
+        ),
         ("a.json", "\n", "a.json: expected a text, or two, and a label, got none"),
         ("a.json", "\n[]\n", "line 2 must be a JSON object (one object per line), got list"),
         (

@@ -97,7 +97,7 @@ def test_long_questions_are_cut_with_a_warning(caplog):
     record = asked("a b c", "b", question="x " * 80)
     with caplog.at_level(logging.WARNING, "kbert"):
         examples = encode_squad([record, asked("a b", "b")], tokenizer(), 100)
-    assert caplog.messages == ["1 of 2 questions were cut to 64 tokens"]
+    assert caplog.messages == ["f: 1 of 2 questions were cut to 64 tokens"]
     assert len(examples.ids[0]) == 1 + 64 + 1 + 3 + 1
 
 
@@ -105,7 +105,7 @@ def test_an_answer_without_a_token_counts_for_nothing(caplog):
     records = [asked("a \u200b b", "\u200b"), asked("a b", "b")]
     with caplog.at_level(logging.WARNING, "kbert"):
         examples = encode_squad(records, tokenizer(), 20)
-    assert caplog.messages == ["1 of 2 answers contain no token and are left out"]
+    assert caplog.messages == ["f: 1 of 2 answers contain no token and are left out"]
     batch = BucketedBatches(examples, batch_size=2).batch(0)
     labels, weights = batch.labels[SPAN_START], batch.weights[SPAN_START]
     assert sorted(weights) == [0, 0.5]  # half of the loss

@@ -111,7 +111,7 @@ def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
         read(task, path, *known)
     said = str(refused.value)
     assert said.startswith(f"{path}, line 1: ") and "\n" not in said
-    assert "--no-header" in said and "--text-column" in said and "--label-column" in said
+    assert "no_header=True" in said and "text_column=" in said and "label_column=" in said
 
     cells = line.split(" ")
     named = {"text": cells[0], "label": cells[-1]}
@@ -125,7 +125,7 @@ def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
 @pytest.mark.parametrize("line", ["body mood", "what verdict"])
 def test_first_line_that_is_no_example_may_be_a_header(write, line):
     path, rows = write("regress", line)
-    with pytest.raises(ValueError, match=r"line 1: .*--text-column.*--label-column") as refused:
+    with pytest.raises(ValueError, match=r"line 1: .*text_column=.*label_column=") as refused:
         read("regress", path)
     assert "\n" not in str(refused.value)
     text, label = line.split(" ")
@@ -153,7 +153,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
     path = tmp_path / "a.conll"
     path.write_text("\n".join([line, *map(" ".join, WORDS)]) + "\n")
     if expected == "either":
-        with pytest.raises(ValueError, match=r"line 1: .*--no-header.*--text-column"):
+        with pytest.raises(ValueError, match=r"line 1: .*no_header=True.*text_column="):
             read("tag", path, known)
         (sentence,) = read("tag", path, known, no_header=True)
     else:
@@ -163,17 +163,36 @@ def test_first_line_of_words(tmp_path, line, known, expected):
 
 
 @pytest.mark.parametrize("classes", [2, 13, 3000])
-def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, classes):
+def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, caplog, classes):
     """Its label is alone among others, however many there are."""
-    lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(3 * classes))
+    lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(6 * classes))
     path = tmp_path / "a.tsv"
     path.write_text("body\tverdict\n" + lines)
     task = task_of("classify")
     records = records_of(task, path)
     said = describe_records("train", summarize_records(task, records), task.labels(records))
     assert "verdict" in said and "no header" in said and len(said) < 400
+    (warning,) = caplog.messages
+    assert f"{path}, line 1: " in warning and "'verdict'" in warning
+    assert "text_column='body', label_column='verdict'" in warning
 
     named = ColumnOptions("body", None, "verdict")
     records = records_of(task, path, columns=named)
     said = describe_records("train", summarize_records(task, records), task.labels(records))
     assert "verdict (label)" in said and "no header" not in said and "of one" not in said
+
+
+def test_first_line_is_not_taken_for_a_header_without_a_sign(tmp_path, caplog):
+    """The user has said that it is none; another label is as rare; there are few lines."""
+    many = [f"a text {n}\tlabel {n % 2}" for n in range(20)]
+    path = tmp_path / "a.tsv"
+    for lines, options in (
+        (["a text\trare", *many], {"no_header": True}),
+        (["a text\trare", *many, "a text\tother"], {}),
+        (["a text\tlabel 0", *many], {}),
+        (["a text\trare", *many[:5]], {}),
+    ):
+        path.write_text("\n".join(lines) + "\n")
+        for task in ("classify", "multilabel"):
+            records_of(task_of(task), path, columns=ColumnOptions(**options))
+        assert not [text for text in caplog.messages if "header" in text], lines

@@ -492,7 +492,7 @@ def test_bad_label_columns_are_refused(tmp_path):
             records_of(task_of(task), data, columns=ColumnOptions(labels=("toxic", "threat")))
     with pytest.raises(ValueError, match="label_columns"):
         ColumnOptions(label="toxic", labels=("toxic", "threat"))
-    with pytest.raises(ValueError, match=r"line 1: .*--label-columns"):
+    with pytest.raises(ValueError, match=r"line 1: .*label_columns="):
         records_of(MULTI, data)
 
 

@@ -54,7 +54,7 @@ def test_numbers_that_do_not_count_are_words(tmp_path, numbers):
 
 def test_universal_file_of_another_name_is_refused_or_read_by_its_columns(tmp_path):
     data = write(tmp_path, UNIVERSAL * 3)
-    with pytest.raises(ValueError, match="--label-column 4") as refused:
+    with pytest.raises(ValueError, match="label_column='4'") as refused:
         TAGGING.read(data)
     assert "\n" not in str(refused.value)
     expected = [sentence[:2] for sentence in TAGGING.read(write(tmp_path, UNIVERSAL, "a.conllu"))]

@@ -88,7 +88,7 @@ def sink():
 
 
 def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
-    """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
+    """The picture's own pixels: a quarter is as dark as can be, and [CLS] is off the scale."""
     import matplotlib.image
 
     monkeypatch.setattr("kbert.tasks.attention.heat_map._BEYOND", "#ff0000")
@@ -96,9 +96,9 @@ def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     for special in ("clipped", "hidden", "whole"):
         pixels = matplotlib.image.imread(sink.plot(tmp_path / "map.png", special=special))
         pixels = pixels[..., :3].reshape(-1, 3)
-        brightest = np.abs(pixels - np.array([0.993, 0.906, 0.144])).max(-1) < 0.02  # viridis' end
+        darkest = np.abs(pixels - np.array([10, 36, 80]) / 255).max(-1) < 0.02  # the scale's end
         red = np.abs(pixels - np.array([1, 0, 0])).max(-1) < 0.02
-        shares[special] = brightest.mean(), red.mean()
+        shares[special] = darkest.mean(), red.mean()
     (clipped, off), (hidden, none), (whole, no) = shares.values()
     assert off > 0.05 and none == no == 0  # the column of [CLS]: a fifth of the square
     assert whole > 3 * clipped and hidden > clipped > 0

@@ -110,7 +110,7 @@ REFUSED = {
     "a header of labels": (
         "a.tsv",
         [("body", "group"), *((f"text {n}", n % 3) for n in range(7))],
-        "got 'group' above numbers. If the line is a header, name the columns: --text-column",
+        "got 'group' above numbers. If the line is a header, name the columns: text_column=",
     ),
     "a header": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
     "one column": (

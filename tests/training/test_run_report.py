@@ -1,29 +1,23 @@
 """The report page shows what the run's files hold, each curve once, in one file."""
 
-import json
+import html
 import math
 import re
 import statistics
+import time
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
+from helpers.run_pages import COMMIT, PEAK, PREDICTIONS, SPEC, lines_of, make_run, plan_of
 
 import kbert
-from kbert.graph.spec import GraphSpec
 from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves
+from kbert.training.run.live_report import LiveReport
+from kbert.training.run.record_summary import RecordSummary
 from kbert.training.run.report_page import write_report
 from kbert.training.run.run_folder import RunFolder
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
-PEAK = "the fastest of 3 products of 2 × 2 matrices"
-ENVIRONMENT = {"devices": ["CPU"], "cpu_cores": 13, "replicas": 1, "processes": 1}
-ENVIRONMENT |= {"backend": "jax", "peak_flops": 7e9, "peak_flops_source": PEAK}
-SPEC = GraphSpec(kbert.BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4))
-PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
-TITLES = {"pretrain": ("Pretraining a BERT", "loss")}
-TITLES |= {"finetune": ("Fine-tuning a classifier", "accuracy")}
-FINETUNING = PRETRAINING | {"task": "classify", "save_every": None, "labels": ["bad", "good"]}
 
 
 class Page(HTMLParser):
@@ -60,43 +54,11 @@ class Page(HTMLParser):
         return " ".join(body)
 
 
-def lines_of(task: str) -> list[dict]:
-    """90 updates, evaluated after each thirtieth."""
-    outputs = ("MLM", "NSP") if task == "pretrain" else ("Classifier",)
-    found = []
-    for step in range(1, 91):
-        parts = {f"{name}_loss": 5 / step + n for n, name in enumerate(outputs)}
-        parts |= {f"{name}_accuracy": step / (100 + n) for n, name in enumerate(outputs)}
-        line = {"loss": sum(parts[f"{name}_loss"] for name in outputs)} | parts
-        line |= {"gradient_norm": 1 + step / 7, "learning_rate": 1e-4 * step, "seconds": 1.5 * step}
-        line |= {"tokens_per_second": 1000.0 + step, "mfu": 0.25}
-        if step % 30 == 0:
-            dev = {"loss": 7 / step, "accuracy": 0.5 + step / 1000, "f1": 0.123}
-            if task == "pretrain":
-                dev = {"loss": 9 / step, "MLM_loss": 8 / step, "MLM_accuracy": 0.0625 + step / 1e4}
-            line |= {f"val_{name}": value for name, value in dev.items()}
-        found.append({"step": step} | line)
-    return found
-
-
-def page_of(folder, task: str, lines: list[dict], **result) -> Page:
-    settings = PRETRAINING if task == "pretrain" else FINETUNING
-    run = RunFolder.create(folder, settings, {}, task=task)
-    run.begin(0)
-    for line in lines:
-        run.log(line["step"], {name: line[name] for name in line if name != "step"})
-    run.close()
-    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT), encoding="utf-8")
+def page_of(folder, task: str, lines: list[dict], predictions=None, **result) -> Page:
+    run = make_run(folder, task, lines)
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
-    title, score = TITLES[task]
-    data = {"Data": "17 texts of <tags>"}
-    plan = SimpleNamespace(
-        title=title,
-        score=score,
-        model=SimpleNamespace(spec=SPEC),
-        describe_training=lambda done: data,
-    )
-    write_report(run, run.read_records(), done, plan)
+    records = RecordSummary(run.read_records())
+    write_report(run, records, done, plan_of(task), predictions=predictions)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
@@ -119,15 +81,18 @@ def test_report_facts_match_the_run(both):
     assert f"{speed / 1000:.3g}k tokens a second" in page.text
     assert "CPU, 13 cores; jax, float32" in page.text
     assert "25% of the peak" in page.text and "7 GFLOP/s" in page.text and PEAK in page.text
+    assert f"google-bert/bert, commit {COMMIT}" in page.text
+    assert "started 2026-11-29 14:03 UTC" in page.text
     assert "17 texts of <tags>" in page.text and "a <run> & more" in page.text
     assert "<b>adamw</b> & co" in page.text  # escaped: else it would be a tag
     shown = page.texts["b"]
     if task == "pretrain":
-        assert shown[:3] == ["0.100", "0.089", "7.1%"]  # 9/90, 8/90, 0.0625 + 0.009
+        assert shown[1:4] == ["0.100", "0.089", "7.1%"]  # 9/90, 8/90, 0.0625 + 0.009
         assert "all 90 steps done" in page.text
     else:
-        assert shown[:3] == ["87.5%", "0.500", "75.0%"]  # the score first
+        assert shown[1:4] == ["87.5%", "0.500", "75.0%"]  # the score first
         assert "the weights are from step 60" in page.text
+        assert "baseline 56.2%: always “good”" in page.text
 
 
 def test_every_curve_is_drawn_once(both):
@@ -146,16 +111,19 @@ def test_report_is_well_formed_and_self_contained(both):
     assert [len(page.all(tag)) for tag in ("html", "head", "body", "main", "h1")] == [1] * 5
     for tag, attributes in page.tags:
         assert not {"href", "src", "xlink:href", "style"} & set(attributes), tag
-        assert tag not in ("script", "link", "img", "iframe")
+        assert tag not in ("link", "img", "iframe")
     style = "".join(page.texts["style"])
     assert "url(" not in style and "@import" not in style
-    assert "prefers-color-scheme:dark" in style and "http" not in style
+    assert "prefers-color-scheme: dark" in style and "http" not in style
     assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     for picture in page.all("svg"):
+        if picture.get("aria-hidden") == "true":  # ornaments: the text says the same
+            continue
         assert picture["role"] == "img"
         assert all(name in ids for name in picture["aria-labelledby"].split())
+    assert "http" not in "".join(page.texts["script"])
 
 
 def test_report_never_shows_none_or_nan(both):
@@ -168,23 +136,143 @@ def test_stopped_run_shows_its_smoothed_loss(tmp_path):
     stopped = "a callback stopped it after step 29"
     page = page_of(tmp_path / "run", "pretrain", lines, stopped=stopped)
     mean = (lines[27]["loss"] + lines[28]["loss"]) / 2  # a tenth of 29 lines
-    assert page.texts["b"][0] == f"{mean:.3f}" and "mean of the last 2 recorded" in page.text
+    assert page.texts["b"][1] == f"{mean:.3f}" and "mean of the last 2 recorded" in page.text
     assert f"{stopped}, of 90" in page.text and "Evaluations" not in page.text
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
 def test_non_finite_values_are_left_out_of_curves(odd):
     records = [{"step": 1, "loss": odd}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}]
-    page = Page(draw_curves(records))
+    page = Page(draw_curves(RecordSummary(records)))
     (curve,) = page.all("polyline")
     assert len(curve["points"].split()) == 2
-    assert Page(draw_curves([{"step": 7, "loss": odd}])).tags == []
+    assert Page(draw_curves(RecordSummary([{"step": 7, "loss": odd}]))).tags == []
 
 
 def test_curves_are_thinned_and_stay_in_their_frame():
     records = [{"step": step, "loss": 5.0 + math.sin(step)} for step in range(1, 5001)]
-    (curve,) = Page(draw_curves(records)).all("polyline")
+    (curve,) = Page(draw_curves(RecordSummary(records))).all("polyline")
     points = [tuple(map(float, pair.split(","))) for pair in curve["points"].split()]
     assert 100 <= len(points) <= 200
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
     assert [x for x, _ in points] == sorted(x for x, _ in points)
+
+
+def test_curve_means_are_those_of_the_records():
+    """However long the run: each point is the mean of the records since the one before."""
+    values = [math.sin(step / 300) for step in range(1, 5001)]
+    records = [{"step": step, "loss": value} for step, value in enumerate(values, 1)]
+    points = RecordSummary(records).curves["loss"].points
+    begin = 0
+    for step, mean in points:
+        assert mean == pytest.approx(statistics.fmean(values[begin:step]))
+        begin = step
+    assert begin == 5000
+
+
+def test_chosen_settings_are_in_sight_and_bold(both):
+    page, *_ = both
+    chosen = [attributes for attributes in page.all("dd") if attributes.get("class") == "chosen"]
+    assert len(chosen) == 1  # the optimizer alone is not the default
+    before_folded = page.text.partition("All settings")[0]
+    for text in ("steps", "90", "precision", "float32", "<b>adamw</b> & co"):
+        assert text in before_folded
+
+
+def live_page(run, **options) -> str:
+    """The page of a run after 30 of 90 steps, as it trains."""
+    lines = [line for line in lines_of("finetune") if line["step"] <= 30]
+    report = LiveReport(run, plan_of("finetune"), lambda: PREDICTIONS)
+    report.write(30, lines, **options)
+    return (run.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_predictions_are_shown_and_escaped(tmp_path):
+    page = page_of(tmp_path / "run", "finetune", lines_of("finetune"), (PREDICTIONS, 60))
+    assert "a <script>alert(1)</script> film\\u202e" in page.text  # as text
+    assert len(page.all("script")) == 1  # the page's own
+    assert "dev.tsv, line 2" in page.text and "somebody" not in page.text
+    for text in ("<good>", " 3%", " 97%", "B-X → O 97%", "3 examples, after step 60"):
+        assert text in page.text
+    cells = [cell["class"] for cell in page.all("td") if "hit" in cell.get("class", "")]
+    assert cells == ["hit s5", "hit s10"]  # a half and all of its row
+    assert "your dev data" in page.text
+
+
+def test_examples_can_be_left_out(tmp_path):
+    run = make_run(tmp_path / "run", "finetune", [], report_examples=False)
+    page = live_page(run)
+    assert "alert" not in page and "Confusion matrix" in page
+    run = RunFolder.open(tmp_path / "run")  # as a resumed run does
+    assert "alert" not in live_page(run)
+
+
+def test_resumed_page_keeps_the_last_predictions(tmp_path):
+    run = make_run(tmp_path / "run", "finetune", [])
+    live_page(run)
+    resumed = LiveReport(run, plan_of("finetune"), lambda: None)
+    resumed.write(30, [], due=True)
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert page.count("Confusion matrix") == 1 and "dev.tsv, line 2" in page
+    run.report_examples = False  # from now on
+    resumed.write(31, [], due=True)
+    assert "dev.tsv" not in (tmp_path / "run/report.html").read_text(encoding="utf-8")
+
+
+def test_only_a_page_of_an_unfinished_run_loads_itself_again(tmp_path):
+    run = make_run(tmp_path / "run", "finetune", [])
+    page = live_page(run)
+    assert 'data-refresh="10"' in page and "Training" in page and "30 of 90 steps done" in page
+    page = live_page(run, interrupted=True)
+    assert "Interrupted" in page and "kbert.resume('run')" in html.unescape(page)
+    write_report(
+        run, RecordSummary(), {"steps": 90, "asked": 90, "stopped": None}, plan_of("finetune")
+    )
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert 'data-refresh="0"' in page and "noscript" not in page and "Finished" in page
+
+
+def test_page_is_written_when_due_or_old_and_not_at_each_step(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    run = make_run(tmp_path / "run", "finetune", [])
+    lines = lines_of("finetune")
+    report, file = LiveReport(run, plan_of("finetune"), lambda: None), tmp_path / "run/report.html"
+
+    def writes(done: int, **options) -> bool:
+        file.unlink(missing_ok=True)
+        report.write(done, lines[:done], **options)
+        return file.exists()
+
+    assert writes(0, due=True) and writes(1)  # before the first step, and after it
+    assert not writes(2)
+    assert writes(3, due=True)
+    now[0] = 11.0
+    assert writes(4) and not writes(5)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a bug")])
+def test_a_page_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, caplog, error):
+    def fail(*given, **options):
+        raise error
+
+    monkeypatch.setattr("kbert.training.run.report_page.write_page", fail)
+    run = make_run(tmp_path / "run", "finetune", [])
+    report = LiveReport(run, plan_of("finetune"), lambda: None)
+    for done in (0, 1, 2):
+        report.write(done, [], due=True)
+    report.finish(None, [], {"steps": 90, "asked": 90, "stopped": None})
+    assert [record.levelname for record in caplog.records] == ["WARNING"]  # once
+    assert "report.html" in caplog.text
+
+
+@pytest.mark.full
+def test_page_of_a_million_steps_is_written_in_some_milliseconds(tmp_path):
+    run = make_run(tmp_path / "run", "finetune", [])
+    lines = [{"step": step, "loss": 1 / step, "seconds": step / 9} for step in range(1, 10**6)]
+    report = LiveReport(run, plan_of("finetune"), lambda: PREDICTIONS)
+    report.write(1, lines, due=True)
+    begin = time.process_time()
+    for _ in range(10):
+        report.write(10**6, lines, due=True)
+    assert (time.process_time() - begin) / 10 < 0.05

@@ -15,6 +15,7 @@ from kbert.graph.aliases import accept_old_names
 from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.folders import atomic_folder
+from kbert.io.interrupted_saves import is_unmoved
 
 _logger = logging.getLogger("kbert")
 _HUBS = {"hf": hugging_face, "kaggle": kaggle}
@@ -44,6 +45,7 @@ def locate(source: str | os.PathLike) -> Path:
 
 def pin(source: str | os.PathLike) -> str:
     """Return what opens the same model later: its address with the commit, or an absolute path."""
+    refuse_unknown(source)
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
@@ -53,6 +55,14 @@ def pin(source: str | os.PathLike) -> str:
     if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
         return address  # of the whole model, not of a part
     return str(path)
+
+
+def refuse_unknown(source: str | os.PathLike) -> None:
+    """Raise a FileNotFoundError for what is neither a checkpoint's path nor a model's name."""
+    path = Path(source)
+    is_path = path.exists() or is_unmoved(path) or path.with_name(f"{path.name}.index").is_file()
+    if not is_path and ModelName.parse(os.fspath(source)) is None:
+        raise FileNotFoundError(explain_missing(os.fspath(source)))
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:

@@ -83,12 +83,7 @@ def make_card(
     from kbert import __version__
 
     spec = model.spec
-    head = HEADS[spec.head]
-    use = head.uses.get(model.problem_type or "", head.use)
-    if not head.layers and model.sentence is not None:
-        use = _SENTENCE
-    if training and training.pairs:
-        use = use._replace(inputs=f'{use.inputs}, "a good film"')
+    use = choose_use(model, bool(training and training.pairs))
     config, labels = spec.config, model.labels or ()
     name = ModelName.parse(base or (training and training.base) or "")
     title = f"{name.repo.rpartition('/')[2] if name else config.family.title} "
@@ -119,6 +114,15 @@ def make_card(
         lines = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
         sections += ["## Hyperparameters", _table(("setting", "value"), lines)]
     return "\n\n".join(sections) + "\n"
+
+
+def choose_use(model, pairs: bool = False) -> Use:
+    """Return how to use a `Bert` or a `Checkpoint`; with `pairs` on two texts."""
+    head = HEADS[model.spec.head]
+    use = head.uses.get(model.problem_type or "", head.use)
+    if not head.layers and model.sentence is not None:
+        use = _SENTENCE
+    return use._replace(inputs=f'{use.inputs}, "a good film"') if pairs else use
 
 
 def fill_in_name(card: str, name: str) -> str:

@@ -2,6 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.data.labelled.text_lines import has_json_lines
+from kbert.io import printable
+from kbert.io.wording import data_of, first_few, is_command_running, name_setting, write_settings
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
 TEXTS = ("text", "sentence", "review", "content", "comment", "comment_text", "tweet")
@@ -21,13 +26,18 @@ PAIRS = (  # GLUE's, and the commonest
 NUMBERS = ("", "id", "idx", "index", "guid")  # "": pandas' to_csv calls its index so
 _TEXT_NAMES = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
 NAMES = frozenset({*_TEXT_NAMES, *LABELS, *MORE_LABELS, *NUMBERS})  # of a header
-WAY_TO_NAME = (
-    "name the columns: --text-column, --text-pair-column, --label-column (in Python text_column, "
-    "text_pair_column, label_column), or rename them"
-)
-WAY_TO_NAME_LABELS = (
-    f"{WAY_TO_NAME}; columns of 0 and 1, one per label: --label-columns A,B,… (label_columns)"
-)
+
+
+def say_how_to_name() -> str:
+    """Say how to name the columns of texts and labels, for errors."""
+    names = [name_setting(name) for name in ("text_column", "text_pair_column", "label_column")]
+    return f"name the columns: {', '.join(names)}, or rename them"
+
+
+def say_how_to_name_labels() -> str:
+    """Say how to name all columns, those of 0 and 1 too, for errors."""
+    columns = write_settings(label_columns="A,B,…") if is_command_running() else "label_columns=[…]"
+    return f"{say_how_to_name()}; columns of 0 and 1, one per label: {columns}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class ColumnOptions:
             if not name.isdecimal():
                 raise ValueError(
                     "columns must be numbers from 1 on where no_header is given, such as "
-                    f"text_column='1', got {name!r}"
+                    f"{write_settings(text_column='1')}, got {name!r}"
                 )
 
     @property
@@ -123,11 +133,24 @@ class ColumnOptions:
         """Return the index of a column; a ValueError if the header lacks it."""
         names = [str(column).strip().lower() for column in header]
         if name.strip().lower() not in names:
-            listed = ", ".join(map(str, header))[:80]
-            is_number = name.isdecimal() and not self.no_header
-            hint = ": give numbers with --no-header (no_header=True)" if is_number else ""
+            listed = first_few([printable.cut(str(column), 30) for column in header], 6)
+            hint = self._hint_of_numbers(name, names, location)
             raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
         return names.index(name.strip().lower())
+
+    def _hint_of_numbers(self, name: str, header: Sequence[str], location: str) -> str:
+        """Say how to number the columns of a file without a header, if it looks like one."""
+        if self.no_header:
+            return ""
+        way = write_settings(no_header=True)
+        if name.isdecimal():
+            return f": give numbers with {way}"
+        is_line = location != data_of(location) and not location.endswith("]")
+        is_table = is_line and not has_json_lines(Path(data_of(location)))
+        if is_table and NAMES.isdisjoint(header):
+            columns = write_settings(text_column="1", label_column="2", no_header=True)
+            return f". If this line is no header, give numbers, such as {columns}"
+        return ""
 
 
 NO_OPTIONS = ColumnOptions()

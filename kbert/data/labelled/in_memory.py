@@ -214,7 +214,7 @@ def text_of(value, what: str, location: str, kind: str = "a text") -> str:
     """Return a cell that must be a text; raise a ValueError if it is not."""
     if isinstance(value, str) and value.strip():
         return value.strip()
-    hint = ": fill it in, or leave the row out" if value == "" else ""
+    hint = ": fill it in, or leave the row out" if value is None or value == "" else ""
     if isinstance(value, list):
         hint = ": give rows one by one, unbatched"
     raise ValueError(f'{location}: "{what}" must be {kind}, got {value!r:.60}{hint}')

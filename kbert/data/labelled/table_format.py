@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbert.data.labelled.columns import NAMES, WAY_TO_NAME, ColumnOptions
+from kbert.data.labelled.columns import NAMES, ColumnOptions, say_how_to_name
 from kbert.data.labelled.in_memory import LabelledRecords
 from kbert.data.labelled.text_lines import Row
 
@@ -137,7 +137,7 @@ class TableFormat:
         finish: completes all records together, in place; a ValueError says that they are probably
             wrong. The layout is `NO_COLUMNS` if all rows were records already.
         divide_text: yields the rows of a text file in which a line is not a row; else None.
-        way_to_name: how to name columns, for errors.
+        say_how_to_name: says how to name columns, for errors.
         most_cells: number of cells up to which a list in a tuple may be a row, not a column.
     """
 
@@ -154,5 +154,5 @@ class TableFormat:
     check_record: Callable[[Any, Any, str], None] = accept
     finish: Callable[[LabelledRecords, TableLayout, ColumnOptions], None] = keep
     divide_text: Callable[[Path, ColumnOptions], Iterator[TableRow]] | None = None
-    way_to_name: str = WAY_TO_NAME
+    say_how_to_name: Callable[[], str] = say_how_to_name
     most_cells: int = 3  # text, second text, label

@@ -22,8 +22,16 @@ from kbert.data.labelled.in_memory import (
 )
 from kbert.data.labelled.parquet_file import is_parquet, read_parquet
 from kbert.data.labelled.table_format import NO_COLUMNS, TableFormat, TableLayout, TableRow
-from kbert.data.labelled.text_lines import Row, has_json_lines, read_json_lines, read_rows
-from kbert.io.wording import data_of
+from kbert.data.labelled.text_lines import (
+    WAY_TO_QUOTE,
+    Row,
+    has_json_lines,
+    is_comma_separated,
+    read_json_lines,
+    read_rows,
+)
+from kbert.io import printable
+from kbert.io.wording import data_of, first_few, write_settings
 
 Classes = Mapping[str, tuple[str, ...] | None]  # names of classes, by the lowercased column
 
@@ -95,8 +103,8 @@ def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> b
     if names_columns == has_label:
         raise ValueError(
             f"{location}: {', '.join(cells)[:80]!r} may be a header or an example. If it is an "
-            "example, give --no-header (no_header=True). If it is a header, "
-            f"{table_format.way_to_name}"
+            f"example, give {write_settings(no_header=True)}. If it is a header, "
+            f"{table_format.say_how_to_name()}"
         )
     return names_columns
 
@@ -114,7 +122,10 @@ def _names_columns(line: Row, table_format: TableFormat, options: ColumnOptions)
 def check_width(cells: Sequence[str], names: Sequence[str], location: str) -> None:
     """Raise a ValueError for a row with another number of columns than the first."""
     if len(cells) != len(names):
-        raise ValueError(f"{location}: expected {len(names)} columns as before, got {len(cells)}")
+        way = WAY_TO_QUOTE if is_comma_separated(Path(data_of(location))) else ""
+        raise ValueError(
+            f"{location}: expected {len(names)} columns as before, got {len(cells)}{way}"
+        )
 
 
 def _open_table(
@@ -178,7 +189,7 @@ def _divide_objects(
 
         named = (row, list(row.values())) if isinstance(row, dict) else table_format.name_cells(row)
         if named is None:
-            raise ValueError(f"{location}: {table_format.expected_row}, got {row!r:.60}")
+            raise ValueError(f"{location}: {table_format.expected_row}, got {_describe(row)}")
         names, cells = tuple(named[0]), named[1]
         is_tuple = isinstance(row, list) and len(row) == len(cells)
         if (is_tuple, *names) not in layouts:
@@ -189,6 +200,14 @@ def _divide_objects(
             layouts[is_tuple, *names] = layout
             _warn_of_other_columns(layout.columns.name(layout.names), read, location)
         yield TableRow(location, layouts[is_tuple, *names], cells)
+
+
+def _describe(row) -> str:
+    """Return a row that cannot be read, cut; of what seems to be a column, say how to give it."""
+    text = printable.cut(repr(row), 60)
+    if not isinstance(row, list) or len(row) <= 3:
+        return text
+    return f"{text}. If this is a column, give a tuple of columns: (texts, labels)"
 
 
 def _warn_of_other_columns(columns: dict, read: list[dict], location: str) -> None:
@@ -227,7 +246,9 @@ def _name_columns(
     others = [str(name) for index, name in enumerate(names) if index not in read]
     ignored = [name for name in others if name.strip().lower() not in NUMBERS]
     if ignored:
-        _logger.warning("%s: these columns are ignored: %s", location, ", ".join(ignored)[:80])
+        where = location if has_header else data_of(location)
+        listed = first_few([printable.cut(name, 30) for name in ignored], 8)
+        _logger.warning("%s: these columns are ignored: %s", where, listed)
     names = options.name_labels(names, columns.labels)
     return TableLayout(names, columns, has_header, class_names)
 
@@ -255,7 +276,7 @@ def _number_columns(
     except ValueError as error:
         if options.no_header:
             raise
-        way = table_format.way_to_name
+        way = table_format.say_how_to_name()
         raise ValueError(f"{error}. If the line is a header, {way}") from None
     return layout
 

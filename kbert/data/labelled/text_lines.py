@@ -16,6 +16,7 @@ from kbert.io.text_bytes import drop_ending, read_text
 
 Row = tuple[str, Sequence[str]]  # file and line, cells
 
+WAY_TO_QUOTE = ": put texts with commas in quotes, or save the file between tabs as .tsv"
 _DECIMAL_COMMA = re.compile(r";\s*-?\d+,\d+$")  # the last column of what Excel writes in Europe
 
 

@@ -7,12 +7,12 @@ from importlib.resources import files
 
 from kbert.graph.reference import document_004
 from kbert.graph.reference.errata import errata
-from kbert.io import pages, printable
+from kbert.io import pages, palette, printable
 from kbert.io.row_formats import read_package_table
 from kbert.show.explorer import formula_code
 
 FOLDER = files(__package__) / "page"
-_STYLES = ("style.css", "dark.css", "figure.css", "small.css", "tour/tour.css")
+_STYLES = ("style.css", "figure.css", "small.css", "tour/tour.css")
 _SENTENCE_STYLES = ("sentence/sentence.css", "stage/stage.css")
 _COUNTING = ("counting.js", "rules.js", "graph.js")
 _SCRIPTS = (
@@ -54,7 +54,7 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": pages.read_files(FOLDER, *styles),
+        "STYLE": f"{palette.write_css()}\n{pages.read_files(FOLDER, *styles)}",
         "FONT": f"data:font/woff;base64,{font}",
         "WEIGHTS": _write_weights(weights),
         "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",

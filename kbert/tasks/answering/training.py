@@ -9,10 +9,13 @@ import numpy as np
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import windows
 from kbert.graph.names import SPAN_END, SPAN_START
+from kbert.io.wording import data_of
 from kbert.tasks import metrics
+from kbert.tasks.answering.predictions import describe_answers
 from kbert.tasks.answering.squad import Question, read_questions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.training.run.predictions import Baseline, Predictions
 
 _logger = logging.getLogger("kbert")
 LONGEST_ANSWER = 30  # tokens, as Google's run_squad.py
@@ -68,10 +71,14 @@ def encode_squad(
             examples.append((ids, segments, begin, last, note))
     if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
         _logger.warning(
-            "%d of %d questions were cut to %d tokens", truncated, len(questions), _LONGEST_QUESTION
+            "%s: %d of %d questions were cut to %d tokens",
+            *(data_of(records[0].location), truncated, len(questions), _LONGEST_QUESTION),
         )
     if dropped:
-        _logger.warning("%d of %d answers contain no token and are left out", dropped, len(records))
+        _logger.warning(
+            "%s: %d of %d answers contain no token and are left out",
+            *(data_of(records[0].location), dropped, len(records)),
+        )
     all_ids, all_segments, starts, ends, notes = map(list, zip(*examples, strict=True))
     return Examples(all_ids, all_segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
@@ -180,9 +187,25 @@ class Answering(Task):
         logits = outputs[SPAN_START], outputs[SPAN_END]
         spans = find_best_answers(records, examples.notes, *logits)
         answers = [[text for text, _ in record.answers] for record in records]
-        always = all(answers)
-        texts = [span.text if always or span.odds <= 0 else "" for span in spans]
-        return answers, texts
+        return answers, _choose_texts(records, spans)
+
+    def find_baseline(self, train, dev: Sequence[Question]) -> Baseline | None:
+        """Return that of no answer at all, if some questions have none."""
+        without = sum(not record.answers for record in dev)
+        if not without:
+            return None
+        return Baseline("f1", without / len(dev), "never an answer")
+
+    def describe_predictions(self, records, examples, outputs, labels) -> Predictions:
+        logits = outputs[SPAN_START], outputs[SPAN_END]
+        spans = find_best_answers(records, examples.notes, *logits)
+        return describe_answers(records, spans, _choose_texts(records, spans), *logits)
+
+
+def _choose_texts(records: Sequence[Question], spans: Sequence[Span]) -> list[str]:
+    """Return the predicted answers; "" where no answer fits better, if some questions have none."""
+    always = all(record.answers for record in records)
+    return [span.text if always or span.odds <= 0 else "" for span in spans]
 
 
 TASK = Answering()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.io import printable
+from kbert.io import palette, printable
 from kbert.tasks.pictures import draw_figure
 
 _INCHES = 0.22  # per token, at most
@@ -23,8 +23,7 @@ def draw(
     `title` is a text, which is cut to fit, a line break, and a caption. The colour scale ends at
     the weight `top`, None: the largest; larger weights are grey.
     """
-    import matplotlib
-    from matplotlib.colors import PowerNorm
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     cell = min(_INCHES, _LONGEST / len(tokens))
     side = _MARGIN + cell * len(tokens)
@@ -33,7 +32,8 @@ def draw(
         figure.set_size_inches(side * 1.15 + 0.5, side + 0.3)
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
-        colours = matplotlib.colormaps["viridis"].with_extremes(over=_BEYOND)
+        ramp = palette.as_fractions(palette.WEIGHTS["light"])
+        colours = LinearSegmentedColormap.from_list("weights", ramp).with_extremes(over=_BEYOND)
         # the square root: most weights are near 0, and differ there
         scale = PowerNorm(0.5, 0.0, weights.max() if top is None else top)
         image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")

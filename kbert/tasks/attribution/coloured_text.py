@@ -8,10 +8,11 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbert.io import printable
+from kbert.io import palette, printable
 from kbert.io.file_kinds import PAGE_MARK
 
-BLUE, ORANGE = (33, 102, 172), (217, 95, 2)  # for and against; told apart by the colour-blind too
+# for and against; told apart by the colour-blind too
+BLUE, ORANGE = palette.read_rgb(palette.BLUE.light), palette.read_rgb(palette.ORANGE.light)
 _FIGURE = "margin: 0; max-width: 48rem; font: 1rem/1.9 system-ui, sans-serif"
 _COLOUR = "background: rgb({} {} {} / {})"
 _TOKEN = "border-radius: 0.2rem; padding: 0.1rem 0; "

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.io import printable
+from kbert.io import palette, printable
 from kbert.tasks.attribution.coloured_text import Span
 from kbert.tasks.pictures import draw_figure
 
@@ -32,9 +32,11 @@ def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> N
         notes = [line for note in notes for line in textwrap.wrap(note, 100)]
         height = 2 * _MARGIN + _TITLE + _LINE * lines + 0.19 * len(notes) + 0.1
         figure.set_size_inches(_WIDTH, height)
-        figure.set_facecolor("white")
+        figure.set_facecolor(palette.PAPER.light)
 
-        def write(left: float, y: float, text: str, points=_POINTS, colour="#111111", **font):
+        def write(
+            left: float, y: float, text: str, points=_POINTS, colour=palette.INK.light, **font
+        ):
             font |= {"fontsize": points, "color": colour, "va": "center_baseline"}
             figure.text(left / _WIDTH, y / height, text, parse_math=False, **font)
 
@@ -49,7 +51,9 @@ def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> N
                 figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
             write(left, y, text)
         for number, note in enumerate(notes):
-            write(_MARGIN, _MARGIN + 0.19 * (len(notes) - 1 - number), note, _NOTE, "#444444")
+            write(
+                _MARGIN, _MARGIN + 0.19 * (len(notes) - 1 - number), note, _NOTE, palette.DIM.light
+            )
 
 
 def _lay_out(texts: list[list[Span]]) -> tuple[list[tuple], int]:

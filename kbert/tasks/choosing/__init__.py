@@ -14,10 +14,13 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.table_format import Columns, TableFormat, TableRow
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
+from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.finetuning.dev_predictions import log_softmax, name_classes, pick_worst
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.training.run.predictions import Baseline, Example, Piece, Predictions
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
@@ -154,7 +157,8 @@ class Choosing(Task):
         """Encode each choice as a pair of texts, the prompt and the choice."""
         prompts = [record.prompt for record in records for _ in record.choices]
         texts = [text for record in records for text in record.texts[1:]]
-        ids, segments = encode_in_portions(prompts, texts, tokenizer, max_length)
+        source = data_of(records[0].location)
+        ids, segments = encode_in_portions(prompts, texts, tokenizer, max_length, source)
         numbers = [record.label for record in records]
         counts = [len(record.choices) for record in records]
         return Examples(ids, segments, {CLASSIFIER: numbers}, counts=counts)
@@ -164,6 +168,27 @@ class Choosing(Task):
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(logits.argmax()) for logits in outputs[CLASSIFIER]])
         return Scores((gold, predicted), lambda *both: {"accuracy": metrics.accuracy(*both)})
+
+    def find_baseline(self, train, dev: Sequence[Question]) -> Baseline:
+        """Return that of chance."""
+        chance = sum(1 / len(record.choices) for record in dev) / len(dev)
+        return Baseline("accuracy", chance, "a choice by chance")
+
+    def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
+        log_probs = [log_softmax(logits) for logits in outputs[CLASSIFIER]]
+        losses = np.array(
+            [-row[record.label] for record, row in zip(records, log_probs, strict=True)]
+        )
+        worst = []
+        for number in pick_worst(losses):
+            record, probs = records[number], np.exp(log_probs[number])
+            numbers = record.label, int(probs.argmax())
+            gold, answer = (name_classes(probs, choice, record.choices) for choice in numbers)
+            prompt = ((Piece(f"{record.prompt} {record.start}".strip()),),)
+            is_wrong = numbers[0] != numbers[1]
+            loss = float(losses[number])
+            worst.append(Example(record.location, prompt, gold, answer, loss, is_wrong))
+        return Predictions(len(records), "questions", examples=worst)
 
 
 def _check_label(label: str, choices: Sequence, location: str):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kbert.data.labelled.cells import parse_number
 from kbert.data.labelled.in_memory import label_of
-from kbert.io.wording import data_of
+from kbert.io.wording import data_of, name_setting
 from kbert.tasks.classification.label_cells import Cell, split_cells
 
 _logger = logging.getLogger("kbert")
@@ -147,8 +147,8 @@ def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], names: LabelName
         where, column = data_of(cells[0].location), cells[0].column
         raise ValueError(
             f'{where}: "{column}" must have any number of labels, got a single 0 or 1 in each row. '
-            "If there is such a column for each label, name them: --label-columns A,B,… "
-            "(label_columns). If there is one label alone, take the task classify"
+            "If there is such a column for each label, name them: "
+            f"{name_setting('label_columns')}. If there is one label alone, take the task classify"
         )
     count = len(names.all) or "one for each of two labels or more"
     for cell, values in zip(cells, lists, strict=True):

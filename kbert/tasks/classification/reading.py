@@ -7,7 +7,7 @@ as tf.data has them.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +18,13 @@ from kbert.data.labelled.columns import (
     MORE_TEXTS,
     PAIRS,
     TEXTS,
-    WAY_TO_NAME,
     ColumnOptions,
+    say_how_to_name,
 )
 from kbert.data.labelled.in_memory import text_of
 from kbert.data.labelled.table_format import Columns, TableLayout, TableRow
-from kbert.data.labelled.text_lines import Row, is_comma_separated
-from kbert.io.wording import data_of
+from kbert.data.labelled.text_lines import WAY_TO_QUOTE, Row, is_comma_separated
+from kbert.io.wording import data_of, write_settings
 from kbert.tasks.classification.label_sets import read_flag
 
 _logger = logging.getLogger("kbert")
@@ -57,14 +57,14 @@ def find_columns(
     options: ColumnOptions,
     *,
     first_labels: Sequence[str] = (),
-    way_to_name: str = WAY_TO_NAME,
+    say_how_to_name: Callable[[], str] = say_how_to_name,
 ) -> Columns:
     """Return the columns of the texts and the label; "text" and "label" go first.
 
     Args:
         names, location, options: see `TableFormat`.
         first_labels: names of columns of labels that go before all others.
-        way_to_name: how to name columns, for errors.
+        say_how_to_name: says how to name columns, for errors.
     """
     roles = options.rename(names, location)
     label_columns = options.find_labels(names, location)
@@ -77,7 +77,7 @@ def find_columns(
         listed = ", ".join(map(str, names))
         raise ValueError(
             f"{location}: expected a column text (or text and pair) and a column label, got "
-            f"{listed[:80]}: {way_to_name}"
+            f"{listed[:80]}: {say_how_to_name()}"
         )
 
     indices = tuple(map(roles.index, texts[0]))
@@ -111,13 +111,14 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     location, first = lines[0]
     count = len(first)
     if count not in (2, 3):
-        between = "commas" if is_comma_separated(Path(data_of(location))) else "tabs"
+        is_csv = is_comma_separated(Path(data_of(location)))
         many = (
-            "s: name those to read, as the header does or, with --no-header, by number: "
-            "--text-column and --label-column (in Python text_column and label_column)"
+            "s: name those to read, as the header does or by number, such as "
+            + write_settings(text_column="1", label_column="2", no_header=True)
+            + (f". Or{WAY_TO_QUOTE.removeprefix(':')}" if is_csv else "")
         )
         raise ValueError(
-            f"{location}: {EXPECTED}, between {between}, got {count} column"
+            f"{location}: {EXPECTED}, between {'commas' if is_csv else 'tabs'}, got {count} column"
             + (many if count > 1 else "")
         )
 
@@ -125,8 +126,8 @@ def number_columns(lines: Sequence[Row]) -> Columns:
         _refuse_numbers(lines)
         _logger.warning(
             "%s: the columns are read as text, second text, label. If the first is no text, "
-            "give --text-column 2 --label-column 3 --no-header",
-            data_of(location),
+            "give %s",
+            *(data_of(location), _number_options("2", "3")),
         )
     return Columns(tuple(range(count - 1)), count - 1)
 
@@ -137,15 +138,18 @@ def _refuse_numbers(lines: Sequence[Row]) -> None:
     if all(parse_number(cell) is not None for cell in _list_column(lines, 1)):
         raise ValueError(
             f"{location}: {EXPECTED}, got only numbers in column 2. If they are the labels, give "
-            "--text-column 1 --label-column 2 --no-header (in Python text_column, label_column and "
-            "no_header). If a number has a decimal comma, write a point"
+            f"{_number_options('1', '2')}. If a number has a decimal comma, write a point"
         )
     if are_row_numbers(_list_column(lines, 0)):
         raise ValueError(
-            f"{location}: {EXPECTED}, got only row numbers in column 1: give --text-column 2 "
-            "--label-column 3 --no-header (in Python text_column, label_column and no_header), or "
-            "remove the column"
+            f"{location}: {EXPECTED}, got only row numbers in column 1: give "
+            f"{_number_options('2', '3')}, or remove the column"
         )
+
+
+def _number_options(text: str, label: str) -> str:
+    """Return the settings that number the columns of a file without a header."""
+    return write_settings(text_column=text, label_column=label, no_header=True)
 
 
 def _list_column(lines: Sequence[Row], column: int) -> list[str]:

@@ -4,16 +4,16 @@ import dataclasses
 import functools
 import logging
 import re
-import shlex
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import cast
 
 from kbert.data.labelled.cells import is_number, parse_number
-from kbert.data.labelled.columns import WAY_TO_NAME, WAY_TO_NAME_LABELS, ColumnOptions
+from kbert.data.labelled.columns import ColumnOptions, say_how_to_name, say_how_to_name_labels
 from kbert.data.labelled.in_memory import LabelledRecords, label_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
 from kbert.data.labelled.text_lines import Row
-from kbert.io.wording import data_of, first_few
+from kbert.io.wording import data_of, first_few, write_settings
 from kbert.tasks.classification.label_cells import Cell, split_text
 from kbert.tasks.classification.label_sets import LabelNames, read_label_sets
 from kbert.tasks.classification.reading import (
@@ -94,6 +94,7 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
     labels_in_order = [record.label for record in records]
     refuse_weights(records, labels_in_order, layout, options)
     check_repeated_labels(records, labels_in_order, layout, options)
+    warn_of_header(records, labels_in_order[:1], labels_in_order, layout, options)
 
 
 # A number per text
@@ -177,6 +178,8 @@ def finish_label_sets(
     labels = [label for record in records for label in record.label]
     refuse_weights(records, labels, layout, options)
     check_repeated_labels(records, labels, layout, options)
+    if len(label_sets[0]) == 1:
+        warn_of_header(records, label_sets[0], labels, layout, options)
 
 
 def number_columns_of_sets(lines: Sequence[Row]) -> Columns:
@@ -230,36 +233,73 @@ def check_repeated_labels(
 
     label = cast(int, layout.columns.label)
     used = [layout.names[column] for column in (*layout.columns.texts, label)]
-    no_header = " --no-header" if layout.has_header is False else ""
     are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
     regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
     raise ValueError(
         f"{data_of(records[0].location)}: the labels must repeat, got {different:,} different "
         f"ones in {len(records):,} examples. If text and label are swapped, give "
-        f"{_name_options([*used[1:], used[0]])}{no_header}. If they are right, give "
-        f"{_name_options(used)}{no_header}{regress}"
+        f"{_order_columns(layout, used)}. If they are right, give "
+        f"{_name_options(used, layout)}{regress}"
     )
 
 
-def _name_options(names: Sequence[str]) -> str:
-    """Return the options that name the columns of a text, a second text if any, and a label."""
-    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
-    second = f" --text-pair-column {pair[0]}" if pair else ""
-    return f"--text-column {text}{second} --label-column {label}"
+def _order_columns(layout: TableLayout, names: Sequence[str]) -> str:
+    """Say how to give columns of which the first one, not the last one, has the labels."""
+    if not layout.is_of_tuples:
+        return _name_options([*names[1:], names[0]], layout)
+    texts = "texts" if len(names) == 2 else "texts, second_texts"
+    return f"the texts first, as in ({texts}, labels)"
+
+
+def _name_options(names: Sequence[str], layout: TableLayout) -> str:
+    """Return the settings that name the columns of a text, a second text if any, and a label."""
+    text, *pair, label = (str(name)[:40] for name in names)
+    return write_settings(
+        text_column=text,
+        text_pair_column=pair[0] if pair else None,
+        label_column=label,
+        no_header=True if layout.has_header is False else None,
+    )
+
+
+def warn_of_header(
+    records: LabelledRecords,
+    labels_of_first: Collection[str],
+    labels: Sequence[str],
+    layout: TableLayout,
+    options: ColumnOptions,
+) -> None:
+    """Log that line 1 may be a header with names of its own: its labels occur nowhere else."""
+    is_checked = layout.has_header is False and not (options.no_header or options.known_labels)
+    if not is_checked or len(records) <= _FEW:
+        return
+    counts = Counter(labels)
+    others = [counts[label] for label in counts if label not in labels_of_first]
+    is_alone = all(counts[label] == 1 for label in labels_of_first)
+    if not (labels_of_first and is_alone and others and min(others) > 1):
+        return
+
+    first = records[0]
+    names = [first.text, *([first.pair] if first.pair is not None else []), *labels_of_first]
+    _logger.warning(
+        "%s: the label %s occurs in this line alone. If the line is a header, give %s",
+        *(first.location, " and ".join(map(repr, labels_of_first))),
+        _name_options(names, dataclasses.replace(layout, has_header=True)),
+    )
 
 
 CLASSES = TableFormat(
     record=Labelled,
     expected=EXPECTED,
     expected_row=EXPECTED_ROW,
-    find_columns=functools.partial(find_columns, way_to_name=WAY_TO_NAME_LABELS),
+    find_columns=functools.partial(find_columns, say_how_to_name=say_how_to_name_labels),
     number_columns=number_columns,
     name_cells=name_cells,
     make_record=make_classified,
     left_out="their gold_label is '-' (no consensus)",
     check_record=check_texts,
     finish=finish_classes,
-    way_to_name=WAY_TO_NAME_LABELS,
+    say_how_to_name=say_how_to_name_labels,
 )
 NUMBERS = dataclasses.replace(
     CLASSES,
@@ -268,7 +308,7 @@ NUMBERS = dataclasses.replace(
     make_record=make_numbered,
     is_label=is_number,
     finish=warn_of_class_names,
-    way_to_name=WAY_TO_NAME,
+    say_how_to_name=say_how_to_name,
 )
 LABEL_SETS = dataclasses.replace(
     CLASSES,

@@ -12,14 +12,21 @@ from kbert.data.labelled.data_warnings import list_labels, warn_of_missing_label
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
-from kbert.io.wording import data_of, first_few
+from kbert.io.wording import data_of, first_few, name_setting
 from kbert.tasks import metrics
+from kbert.tasks.classification.predictions import (
+    describe_classes,
+    describe_label_sets,
+    describe_numbers,
+)
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.tables import CLASSES, LABEL_SETS, NUMBERS
 from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import describe_one_class, summarize_numbers
+from kbert.tasks.finetuning.dev_predictions import find_majority, find_mean_baseline
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.training.run.predictions import Baseline, Predictions
 
 
 class Classification(Task):
@@ -83,11 +90,19 @@ class Classification(Task):
         positive = self.find_positive(labels or ())
         if positive is None:  # as everywhere, where there are more than two labels
             return ""
-        way = "" if self.positive_label else "; --positive-label (positive_label=) chooses another"
+        way = "" if self.positive_label else f"; {name_setting('positive_label')} chooses another"
         return f"f1 is that of the label {positive!r}{way}"
 
     def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
         return {"labels": Counter(record.label for record in records)}
+
+    def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
+        known, right = ([record.label for record in records] for records in (train, dev))
+        return find_majority(known, right, "label")
+
+    def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
+        gold, logits = np.array(examples.labels[CLASSIFIER]), np.stack(outputs[CLASSIFIER])
+        return describe_classes(records, gold, logits, labels)
 
 
 class Regression(Task):
@@ -128,6 +143,14 @@ class Regression(Task):
             }
 
         return Scores((gold, predicted), compute)
+
+    def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
+        known, right = ([record.label for record in records] for records in (train, dev))
+        return find_mean_baseline(known, right)
+
+    def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
+        gold = np.array(examples.labels[CLASSIFIER], np.float64)
+        return describe_numbers(records, gold, np.stack(outputs[CLASSIFIER])[:, 0])
 
 
 class MultiLabel(Task):
@@ -185,6 +208,18 @@ class MultiLabel(Task):
             "without_a_label": sum(not record.label for record in records),
         }
 
+    def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
+        """Return that of the most frequent set of labels."""
+        known, right = (
+            [", ".join(sorted(record.label)) or "no label" for record in records]
+            for records in (train, dev)
+        )
+        return find_majority(known, right, "set of labels")
+
+    def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
+        gold = np.stack(examples.labels[CLASSIFIER]) > 0.5
+        return describe_label_sets(records, gold, np.stack(outputs[CLASSIFIER]), labels)
+
 
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
@@ -223,7 +258,9 @@ def encode_texts(
         )
     second = [record.pair for record in records if record.pair is not None]
     texts = [record.text for record in records]
-    ids, segments = encode_in_portions(texts, second or None, tokenizer, max_length)
+    ids, segments = encode_in_portions(
+        texts, second or None, tokenizer, max_length, data_of(records[0].location)
+    )
     return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
 
 

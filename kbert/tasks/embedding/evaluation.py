@@ -7,9 +7,11 @@ import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks import metrics
+from kbert.tasks.embedding.predictions import describe_similarities
 from kbert.tasks.finetuning.evaluate import Evaluation, EvaluationResult
 from kbert.tasks.finetuning.user_metrics import Pairs
 from kbert.tasks.intervals import Scores
+from kbert.training.run.predictions import Predictions
 
 NEAREST = (1, 5, 10)  # k of recall@k
 _AT_ONCE = 256  # queries that are compared with everything at a time
@@ -27,10 +29,12 @@ class EmbeddingEvaluation(Evaluation):
 
     Attributes:
         kind: one of `kbert.tasks.embedding.tables.KINDS`.
+        records: the data as read.
         dimensions: lengths of truncated embeddings that have metrics of their own; None: none.
     """
 
     kind: str
+    records: Sequence = ()
     dimensions: Sequence[int] | None = None
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> EvaluationResult:
@@ -38,7 +42,12 @@ class EmbeddingEvaluation(Evaluation):
         embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
         scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)
         pairs = pair_cosines(self.kind, self.examples, embeddings)
-        return self.measure_user_metrics(collect_metrics(scores), scores, pairs, pairs)
+
+        def describe() -> Predictions | None:
+            unit = _scale_to_one(embeddings)
+            return describe_similarities(self.kind, self.records, self.examples, unit)
+
+        return self.measure_user_metrics(collect_metrics(scores), scores, pairs, pairs, describe)
 
 
 def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pairs | None:

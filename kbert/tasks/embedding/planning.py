@@ -79,6 +79,7 @@ def plan_embeddings(request: Request, data: LabelledData, device: Device) -> Run
             bert.config.pad_token_id,
             dev_lengths,
             kind=dev_kind,
+            records=data.dev or (),
             dimensions=settings.dimensions,
             metrics=settings.metrics or (),
         )

@@ -12,13 +12,13 @@ from kbert.data.labelled.columns import (
     NUMBERS,
     PAIRS,
     TEXTS,
-    WAY_TO_NAME,
     ColumnOptions,
+    say_how_to_name,
 )
 from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
 from kbert.data.labelled.text_lines import Row
-from kbert.io.wording import data_of
+from kbert.io.wording import data_of, write_settings
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -85,7 +85,7 @@ def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Colu
         return Columns((first[0], second[0], *negatives))
     raise ValueError(
         f"{location}: expected columns anchor and positive (and negative, or score), or text "
-        f"and label, got {', '.join(map(str, names))[:80]}: {WAY_TO_NAME}"
+        f"and label, got {', '.join(map(str, names))[:80]}: {say_how_to_name()}"
     )
 
 
@@ -120,8 +120,8 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     if count == 2 and numbers == len(lines) - 1 > 0 and parse_number(first[-1]) is None:
         raise ValueError(
             f"{location}: {_EXPECTED}, got {first[-1]!r:.60} above numbers. If the line is a "
-            f"header, {WAY_TO_NAME}. If it is an example of two texts, as all lines are, give "
-            "--text-column 1 --text-pair-column 2 --no-header"
+            f"header, {say_how_to_name()}. If it is an example of two texts, as all lines are, "
+            f"give {write_settings(text_column='1', text_pair_column='2', no_header=True)}"
         )
     return Columns(tuple(range(count)))
 

@@ -69,9 +69,10 @@ class SentenceEmbeddings(Task):
         """
         records = drop_single_labels(records)
         texts = [text for record in records for text in record.texts]
+        source = data_of(records[0].location)
         columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
         texts = prepare_texts(tokenizer, settings, texts, settings.default_prompt)
-        ids, _ = encode_in_portions(texts, None, tokenizer, max_length)
+        ids, _ = encode_in_portions(texts, None, tokenizer, max_length, source)
         targets: dict[str, np.ndarray] = {}
         if records[0].score is not None:
             targets["scores"] = np.array([record.score for record in records], np.float32)

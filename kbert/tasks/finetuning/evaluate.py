@@ -40,6 +40,7 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.finetuning.user_metrics import Pairs, add_metrics, evaluate_metrics, pair_arrays
 from kbert.tasks.intervals import Scores, find_intervals
+from kbert.training.run.predictions import Predictions
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.user_objects import UserFunction
 
@@ -184,11 +185,13 @@ class EvaluationResult:
         metrics: by name.
         scores: what the task's own metrics were computed from, by the suffix of their names.
         user_scores: the same of the user's functions.
+        describe: returns what a run's page shows of the predictions, if there is something.
     """
 
     metrics: dict[str, float]
     scores: Mapping[str, Scores]
     user_scores: Sequence[Scores] = ()
+    describe: Callable[[], Predictions | None] = lambda: None
 
     def find_intervals(self) -> dict[str, tuple[float, float]]:
         """Return the 95 % intervals of the metrics that have one."""
@@ -240,11 +243,12 @@ class Evaluation(ABC):
         scores: Mapping[str, Scores],
         functions_of: Pairs | None,
         keras_of: Pairs | None,
+        describe: Callable[[], Predictions | None],
     ) -> EvaluationResult:
         """Return the task's metrics and those of the user; see `evaluate_metrics`."""
         more, user_scores = evaluate_metrics(self.metrics, functions_of, keras_of)
         add_metrics(metrics, more)
-        return EvaluationResult(metrics, scores, user_scores)
+        return EvaluationResult(metrics, scores, user_scores, describe)
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, float32; all batches have the same size."""
@@ -300,11 +304,12 @@ class LabelledEvaluation(Evaluation):
         data = self.records, self.examples, logits, self.labels
         scores = self.task.scores(*data)
         metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
+        describe = functools.partial(self.task.describe_predictions, *data)
         if not self.metrics:
-            return EvaluationResult(metrics, {"": scores})
+            return EvaluationResult(metrics, {"": scores}, describe=describe)
         keras_of = pair_arrays(self.task, self.examples, logits)
         functions_of = self.task.pair_predictions(*data) or keras_of
-        return self.measure_user_metrics(metrics, {"": scores}, functions_of, keras_of)
+        return self.measure_user_metrics(metrics, {"": scores}, functions_of, keras_of, describe)
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:

@@ -98,6 +98,7 @@ def finetune(
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
+    report_examples: bool | None = None,
     steps_per_execution: int | None = None,
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).
@@ -146,6 +147,8 @@ def finetune(
     run_options = collect(RunOptions, arguments)
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     require_source(source, "finetune")
+    if teacher is not None:
+        require_source(teacher, "finetune")
     chosen, settings = task_of(task), collect(FinetuningSettings, arguments)
     require_data(train=train, dev=dev)
     request = request_finetuning(chosen, settings, sources)

@@ -27,7 +27,7 @@ from kbert.tasks.distillation.distillation import plan_distillation
 from kbert.tasks.finetuning.batches import choose_lengths, make_batches, mean_flops, weigh_labels
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
 from kbert.tasks.finetuning.data_summary import describe_labels, describe_records
-from kbert.tasks.finetuning.evaluate import Evaluation, LabelledEvaluation
+from kbert.tasks.finetuning.evaluate import Evaluation, EvaluationResult, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
 from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions, repeat_rows
@@ -38,6 +38,7 @@ from kbert.tasks.finetuning.teacher import open_teacher_of_labels
 from kbert.tasks.finetuning.user_metrics import list_keras_metrics
 from kbert.training.best_weights import Evaluated
 from kbert.training.loss import LOSSES, Loss, make_loss
+from kbert.training.run.predictions import Predictions
 from kbert.training.run_plan import (
     Device,
     PlannedModel,
@@ -227,6 +228,7 @@ def make_plan(
         evaluate_every=settings.evaluate_every or epoch,
         evaluate=None if evaluation is None else functools.partial(_evaluate, evaluation),
         score=score,
+        baseline=None if data.dev is None else task.find_baseline(data.train, data.dev),
         keep_best=settings.keep_best,
         facts=describe_models(sources, "source", model.trained) | data_facts,
         describe_progress=lambda done: f"{done / epoch:.2f} epochs of {epoch:,} steps",
@@ -315,14 +317,25 @@ def choose_score(
 
 
 def _evaluate(evaluation: Evaluation, engine) -> Evaluated:
-    """Return the metrics of an engine's weights, and a function that returns their intervals."""
+    """Return the metrics of an engine's weights, a function of their intervals, the predictions."""
     result = evaluation(engine.predict, engine.output_names)
 
     def find_intervals() -> dict[str, tuple[float, float]]:
         result.warn_of_predictions("dev")
         return result.find_intervals()
 
-    return result.metrics, find_intervals
+    return Evaluated(result.metrics, find_intervals, _describe(result, engine))
+
+
+def _describe(result: EvaluationResult, engine) -> Predictions | None:
+    """Return the predictions for the run's page; an error in it must not end the training."""
+    if engine.backend.process:  # one process writes the page
+        return None
+    try:
+        return result.describe()
+    except Exception:
+        _logger.warning("the predictions cannot be shown in the run's page", exc_info=True)
+        return None
 
 
 def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | None) -> None:

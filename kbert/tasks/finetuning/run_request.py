@@ -14,7 +14,6 @@ from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import Request, find_sources
 
 MOVABLE = ("source", "train", "dev", "teacher")  # what a resumed run may be given again
-_NEEDED = ("source", "train")
 
 
 def request_finetuning(
@@ -49,7 +48,7 @@ def request_resumed(
     `moved` are sources that are elsewhere now, `options` settings, which must be the run's.
     """
     settings = FinetuningSettings.from_run(run, options)
-    sources = find_sources(run, moved, MOVABLE, _NEEDED)
+    sources = find_sources(run, moved, MOVABLE)
     for name in ("train", "dev"):
         path = run.data_paths.get(name)
         if path is not None and sources[name] == path and not Path(path).exists():

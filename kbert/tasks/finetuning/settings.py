@@ -52,10 +52,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         label_smoothing: share of each label that is spread over all labels, for classify and tag.
             Szegedy et al. 2016, section 7. With class_weights: as in PyTorch, where each label's
             share has that label's weight.
-        class_weights: give rare labels more weight in the loss, for classify and tag. None: all
-            labels weigh the same. "balanced" weights each label by the number of labels divided by
-            the number of classes and the label's own count (as scikit-learn does). In Python also a
-            dict of labels and their weights; others weigh 1. Losses of evaluations have neither.
+        class_weights: give rare labels more weight in the loss, for classify and tag; in Python and
+            in a settings file also weights by label, such as {"bad": 2.0}, where others weigh 1.
+            None: all labels weigh the same. "balanced" weights each label by the number of labels
+            divided by the number of classes and the label's own count (as scikit-learn does).
+            Losses of evaluations have neither.
         sample_weight_column: column of the examples' weights in the loss, for classify, multilabel
             and regress. None: all examples weigh the same. The weights are numbers of at least 0;
             in a step they are divided by their sum. Only the training data need it: metrics of
@@ -78,7 +79,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         margin: margin of the loss triplet, in the unit of the embeddings.
         dimensions: lengths to which embeddings can be cut, for the task embed (Matryoshka). None:
             only the full length. Each has its own loss.
-        optimizer: "adamw", or a `keras.optimizers.Optimizer`; LAMB is `keras.optimizers.Lamb()`.
+        optimizer: "adamw", or a `keras.optimizers.Optimizer`, in a settings file its JSON; LAMB is
+            `keras.optimizers.Lamb()`.
         learning_rate: peak learning rate, reached after warm-up.
         warmup_ratio: share of the steps that are warm-up. The rate grows from 0.
         head_learning_rate: peak learning rate of the head. None: `learning_rate`.

@@ -17,6 +17,7 @@ from kbert.io.wording import check_choice, data_of
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
     from kbert.tasks.intervals import Scores
+    from kbert.training.run.predictions import Baseline, Predictions
 
 # The module and name of a task, and what a file of its data contains.
 TASKS = {
@@ -157,6 +158,19 @@ class Task(Protocol):
         those over tokens are as long as the example. `labels` are the head's, or None.
         """
 
+    def find_baseline(self, train: Sequence, dev: Sequence, /) -> "Baseline | None":
+        """Return how good, on dev records, a model is that does not read them; None: it has none.
+
+        It knows the labels of the training records.
+        """
+        return None
+
+    def describe_predictions(
+        self, records: Sequence, examples, outputs: dict[str, list], labels
+    ) -> "Predictions | None":
+        """Return what a run's page shows of outputs, as for `scores`; None: nothing."""
+        return None
+
     def pair_predictions(
         self, records: Sequence, examples, outputs: dict[str, list], labels
     ) -> tuple[list, list] | None:
@@ -184,6 +198,8 @@ def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO
     if isinstance(data, (str, os.PathLike)):
         if Path(data).suffix.lower() in _EXCEL:
             raise ValueError(f"{data}: Excel files are not read: save it as .csv")
+        if Path(data).is_file() and Path(data).stat().st_size == 0:
+            raise ValueError(f"{data}: the file is empty. Expected: {TASKS[task.name][1]}")
         name = str(data)
     records = task.read(data, name, columns)
     if not records:

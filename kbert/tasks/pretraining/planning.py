@@ -143,7 +143,7 @@ def _evaluate(held_out: PretrainingBatches, most_batches: int, engine) -> Evalua
             sums[name] = sums.get(name, 0.0) + np.array(pair)
     metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
     losses = [value for name, value in metrics.items() if name.endswith("_loss")]
-    return {"loss": sum(losses)} | metrics, dict
+    return Evaluated({"loss": sum(losses)} | metrics)
 
 
 def _choose_weights(has_dev: bool, best: BestWeights, history: History) -> dict:

@@ -82,6 +82,7 @@ def pretrain(
     progress: bool = True,
     peak_flops: float | None = None,
     keep_checkpoints: bool | None = None,
+    report_examples: bool | None = None,
     steps_per_execution: int | None = None,
 ) -> Trained:
     """Pretrain a BERT with MLM and NSP, or with MLM only.

@@ -25,7 +25,6 @@ from kbert.training.run_plan import Request, find_sources, pin_models
 SHARE = 0.05  # of the documents, where there are enough to spare them
 ENOUGH_DOCUMENTS = 100
 MOVABLE = ("shards", "dev", "teacher")  # what a resumed run may be given again
-_NEEDED = ("shards",)
 
 
 def request_pretraining(
@@ -62,7 +61,7 @@ def request_resumed(
     `moved` are sources that are elsewhere now, `options` settings, which must be the run's.
     """
     settings = PretrainingSettings.from_run(run, options)
-    sources = find_sources(run, moved, MOVABLE, _NEEDED)
+    sources = find_sources(run, moved, MOVABLE)
     shards = sources["shards"]
     if shards == run.data_paths["shards"] and not Path(shards).exists():
         how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.io.text_bytes import drop_ending
+from kbert.io.wording import name_setting, write_settings
 from kbert.tasks.tagging.schemes import find_scheme
 
 _logger = logging.getLogger("kbert")
 CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
 _FORM, _UPOS = 1, 3
 _UNIVERSAL_ID = re.compile(r"\d+([-.]\d+)?")
-_WAY = "--text-column and --label-column (in Python text_column and label_column)"
 
 
 class Line(NamedTuple):
@@ -65,6 +65,10 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
     return layout
 
 
+def _name_options() -> str:
+    return " and ".join(name_setting(name) for name in ("text_column", "label_column"))
+
+
 def _detect_layout(lines: Sequence[Line], options: ColumnOptions) -> Layout:
     """Return the columns of a file that is not called .conllu."""
     location = lines[0].location
@@ -72,22 +76,22 @@ def _detect_layout(lines: Sequence[Line], options: ColumnOptions) -> Layout:
         if options.label is None:
             raise ValueError(
                 f"{location}: these lines are CoNLL-U, the last column of which has no labels. "
-                "For parts of speech (UPOS) rename the file to .conllu, or give --text-column 2 "
-                '--label-column 4 (in Python text_column="2", label_column="4")'
+                "For parts of speech (UPOS) rename the file to .conllu, or give "
+                + write_settings(text_column="2", label_column="4")
             )
         return Layout(_FORM, _UPOS, True)
     if options.text is None and _have_numbers(lines):
         _logger.warning(
             "%s: the first column numbers the words: the words are read from column 2. %s "
             "choose other columns",
-            *(location, _WAY),
+            *(location, _name_options()),
         )
         return Layout(1)
     if not options.names and _are_swapped(lines):
         _logger.warning(
             "%s: the first column has the labels: the words are read from column 2. %s choose "
             "other columns",
-            *(location, _WAY),
+            *(location, _name_options()),
         )
         return Layout(1, 0)
     return Layout()

@@ -12,7 +12,7 @@ from kbert.data.labelled.in_memory import LabelledRecords, label_of, text_of
 from kbert.data.labelled.table_format import Columns, TableFormat, TableLayout, TableRow
 from kbert.data.labelled.table_reading import begins_with_header, check_width
 from kbert.data.labelled.text_lines import read_numbered_lines
-from kbert.io.wording import data_of
+from kbert.io.wording import data_of, name_setting
 from kbert.tasks.tagging.layout import CONLLU_COLUMNS, Layout, Line, find_layout
 
 WORDS = ("words", "tokens")  # what people call the two columns of rows
@@ -79,6 +79,10 @@ def _read_list(row: TableRow, column: int) -> list:
     return values
 
 
+def _say_how_to_name() -> str:
+    return f"name the columns: {name_setting('text_column')}, {name_setting('label_column')}"
+
+
 def check_labels_repeat(
     records: LabelledRecords, layout: TableLayout, options: ColumnOptions
 ) -> None:
@@ -93,8 +97,7 @@ def check_labels_repeat(
     raise ValueError(
         f"{data_of(records[0].locations[0])}: the labels must repeat, got {different:,} "
         f"different ones of {len(words):,} words. If words and labels are swapped, or in other "
-        "columns, name the columns: --text-column and --label-column (in Python text_column "
-        "and label_column)"
+        f"columns, {_say_how_to_name()}"
     )
 
 
@@ -210,8 +213,6 @@ SENTENCES = TableFormat(
     is_label=is_tag,
     finish=check_labels_repeat,
     divide_text=read_conll,
-    way_to_name=(
-        "name the columns: --text-column, --label-column (in Python text_column, label_column)"
-    ),
+    say_how_to_name=_say_how_to_name,
 )
 _LINE_FORMAT = dataclasses.replace(SENTENCES, find_columns=_find_columns_of_lines)

@@ -15,11 +15,14 @@ from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import first_few
 from kbert.tasks import metrics
 from kbert.tasks.finetuning.data_summary import describe_one_class
+from kbert.tasks.finetuning.dev_predictions import find_majority
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
+from kbert.tasks.tagging.predictions import describe_tags
 from kbert.tasks.tagging.reading import SENTENCES, Sentence
 from kbert.tasks.tagging.schemes import OUTSIDE, find_scheme
 from kbert.tasks.tagging.windows import find_punctuation, join_spans, split_windows
+from kbert.training.run.predictions import Baseline, Predictions
 
 
 class Tagging(Task):
@@ -111,6 +114,16 @@ class Tagging(Task):
             for word, token in zip(note.words, note.tokens, strict=True):
                 predicted[note.record][word] = labels[int(logits[token].argmax())]
         return [list(record.labels) for record in records], predicted
+
+    def find_baseline(self, train: Sequence[Sentence], dev: Sequence[Sentence]) -> Baseline:
+        known, right = (
+            [label for sentence in records for label in sentence.labels] for records in (train, dev)
+        )
+        return find_majority(known, right, "label")
+
+    def describe_predictions(self, records, examples, outputs, labels) -> Predictions:
+        _, predicted = self.pair_predictions(records, examples, outputs, labels)
+        return describe_tags(records, examples, outputs[TOKEN_CLASSIFIER], predicted, labels)
 
     def choose_score(self, labels: Sequence[str] | None) -> str:
         """Return "f1" where the labels are tags of entities, else "macro_f1"."""

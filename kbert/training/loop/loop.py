@@ -23,6 +23,7 @@ from kbert.training.loop.history import WORST, History, LoopPlan
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.throughput import Speed
+from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.state import MOST_SKIPPED
 from kbert.training.stopping import Agreement, ProcessFailed, Stopped, stop_requests
@@ -46,7 +47,7 @@ def train(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     progress: bool = True,
     speed: Speed | None = None,
-    report: Callable[[int, list[dict]], None] | None = None,
+    report: LiveReport | None = None,
 ) -> History:
     """Train the steps of a plan with an engine that has done `start` of them; return the history.
 
@@ -55,7 +56,7 @@ def train(
         callbacks: Keras's callbacks, whose epochs lie between two evaluations; logs are means over
             one. Their own state is not saved.
         speed: measures how fast the steps are; None: tokens per second alone.
-        report: writes the run's page after each evaluation, from the steps done and their records.
+        report: writes the run's page.
 
     Raises:
         NotFinite: the loss or the gradients were NaN or infinite.
@@ -109,7 +110,7 @@ class _Trainer:
     agreement: Agreement
     speed: Speed
     live: Live
-    report: Callable[[int, list[dict]], None] | None
+    report: LiveReport | None
 
     def __post_init__(self):
         plan, run = self.plan, self.run
@@ -133,9 +134,11 @@ class _Trainer:
     def run_to_end(self, sent_together: Iterator[Call]) -> None:
         """Do all steps that are left; explain an error to the user, and to the other hosts."""
         backend = self.engine.backend
+        self._report(self.done, due=True)
         try:
             self._fit(sent_together)
         except Exception as error:
+            self._report(self.done, due=True, interrupted=True)
             if backend.is_process_failure(error):
                 lines = [*str(error).splitlines(), type(error).__name__]
                 why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
@@ -145,6 +148,9 @@ class _Trainer:
                 raise ProcessFailed(text + again) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 backend.leave()
+            raise
+        except BaseException:  # Ctrl-C
+            self._report(self.done, due=True, interrupted=True)
             raise
         finally:
             self.saver.close()
@@ -219,6 +225,7 @@ class _Trainer:
         # run that is resumed from it has them all, and does nothing twice.
         if save or any(stop_flags):
             self.saver.save(self.done, self.score, beside=not (last or any(stop_flags)))
+            self._report(self.done, due=not last)
             self.speed.pause()
         self.saver.check()
         if stop_flags.signal and not last:
@@ -273,14 +280,18 @@ class _Trainer:
         self.history.updates.append({"step": step} | values)
         if self.run is not None:
             self.run.log(step, values)
+        self._report(step)
+
+    def _report(self, done: int, **options) -> None:
+        """Write the run's page, if there is one; see `LiveReport.write`."""
+        if self.report is not None:
+            self.report.write(done, self.history.updates, **options)
 
     def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> bool:
         """Evaluate, and return whether the result is the best so far."""
         metrics = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | metrics)
-        if self.run is not None and self.report is not None:
-            with self.saver.explain_errors():
-                self.report(self.done, self.history.updates)
+        self._report(self.done, due=True)
         self.live.show_evaluation(self.done, metrics)
         self._end_epoch(metrics)
         self.speed.pause()

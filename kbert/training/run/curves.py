@@ -3,14 +3,19 @@
 import html
 import math
 import re
-import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
-POINTS = 150  # of a curve: each is the mean over an equal stretch of updates
-WIDTH, HEIGHT = 460, 230
-LEFT, RIGHT, TOP, BOTTOM = 54, 20, 8, 36  # what surrounds the axes' rectangle
-_SCORES = ("f1", "matthews", "precision", "recall", "exact_match")
-Points = list[tuple[float, float]]  # (step, value)
+from kbert.training.run.predictions import Baseline
+from kbert.training.run.record_summary import Points, RecordSummary
+
+WIDTH, HEIGHT = 340, 200
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 8, 34  # what surrounds the axes' rectangle
+_SCORES = (
+    *("f1", "macro_f1", "matthews", "precision", "recall", "exact_match", "map"),
+    *("spearman", "pearson", "recall@1", "recall@10", "mrr@10"),
+)
+_MOST_CURVES = 5  # of a picture: there are so many colours
 
 
 class _Curve(NamedTuple):
@@ -21,29 +26,63 @@ class _Curve(NamedTuple):
     points: Points
 
 
-def draw_curves(records: list[dict]) -> str:
-    """Return pictures of the lines of metrics.jsonl, as SVG, each curve in one of them."""
+class Axes:
+    """A rectangle with axes and grid lines; `x` and `y` are the positions of numbers in it."""
+
+    def __init__(self, across: tuple[float, float], up: tuple[float, float], whole: bool = False):
+        self._across, self._up, self._whole = across, up, whole
+
+    def x(self, value: float) -> str:
+        low, high = self._across
+        return f"{LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT):.1f}"
+
+    def y(self, value: float) -> str:
+        low, high = self._up
+        return f"{HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    def draw(self, title: str) -> str:
+        """Return the axes, the first of which has a title, as SVG."""
+        elements, right, bottom = [], WIDTH - RIGHT, HEIGHT - BOTTOM
+        for value in ticks(*self._up):
+            y = self.y(value)
+            elements.append(f'<path class="grid" d="M{LEFT} {y}H{right}"/>')
+            elements.append(f'<text class="end" x="{LEFT - 6}" y="{y}" dy="4">{value:g}</text>')
+        for value in ticks(*self._across, whole=self._whole):
+            text = f"{value:,.0f}" if self._whole else f"{value:g}"
+            elements.append(
+                f'<text class="mid" x="{self.x(value)}" y="{bottom + 16}">{text}</text>'
+            )
+        elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
+        middle, text = (LEFT + right) / 2, html.escape(title)
+        elements.append(f'<text class="mid" x="{middle}" y="{HEIGHT - 4}">{text}</text>')
+        return "".join(elements)
+
+
+def draw_curves(records: RecordSummary, baseline: Baseline | None = None) -> str:
+    """Return pictures of a run's records, as SVG, each curve in one of them.
+
+    A dashed line shows the baseline of a metric.
+    """
     seen: list[Points] = []
     pictures: list[str] = []
     for title, names in _panels(records):
         curves = []
         for name, label in names:
-            values = ((line["step"], line.get(name, math.nan)) for line in records)
-            points = [(step, value) for step, value in values if math.isfinite(value)]
+            points = records.curves[name].points if name in records.curves else []
             if points and points not in seen:
                 seen.append(points)
-                size = -(-len(points) // POINTS)
-                groups = [points[n : n + size] for n in range(0, len(points), size)]
-                thin = [(one[-1][0], statistics.fmean(value for _, value in one)) for one in groups]
-                curves.append(_Curve(name, label, thin))
+                curves.append(_Curve(name, label, points))
         if curves:
-            pictures.append(_draw_figure(title, curves, len(pictures)))
+            shown = {curve.name for curve in curves}
+            line = baseline if baseline and f"val_{baseline.metric}" in shown else None
+            last = float(records.last["step"])
+            pictures.append(_draw_figure(title, curves, len(pictures), line, last))
     return "".join(pictures)
 
 
-def _panels(records: list[dict]):
+def _panels(records: RecordSummary):
     """Yield (title, [(key, label)]) of each picture there may be."""
-    names = list(dict.fromkeys(name for line in records for name in line))
+    names = list(records.curves)
     matches = (re.fullmatch(r"(?!val_)([^_]+)_loss", name) for name in names)
     outputs = [match[1] for match in matches if match]
     yield "Loss", [("loss", "training"), ("val_loss", "dev")]
@@ -54,52 +93,85 @@ def _panels(records: list[dict]):
         if len(outputs) == 1:
             title, dev = "Accuracy", "val_accuracy" if "val_accuracy" in names else dev
         yield title, [(f"{output}_accuracy", "training"), (dev, "dev")]
-    yield "Other scores on dev", [(f"val_{name}", name.replace("_", " ")) for name in _SCORES]
+    scores = [name for name in _SCORES if f"val_{name}" in names][:_MOST_CURVES]
+    yield "Other scores on dev", [(f"val_{name}", name.replace("_", " ")) for name in scores]
     yield "Gradient norm, before the clip", [("gradient_norm", "training")]
     yield "Learning rate", [("learning_rate", "training")]
 
 
-def _draw_figure(title: str, curves: list[_Curve], number: int) -> str:
+def _draw_figure(
+    title: str, curves: list[_Curve], number: int, baseline: Baseline | None, last: float
+) -> str:
     values = [value for curve in curves for _, value in curve.points]
+    values += [baseline.value] if baseline else []
     low, high = min(values), max(values)
     margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
     low, high = 0.0 if 0 <= low < 0.3 * high else low - margin, high + margin
-    last = float(max(curve.points[-1][0] for curve in curves))
+    axes = Axes((0.0, last), (low, high), whole=True)
 
-    def x(step: float) -> str:
-        return f"{LEFT + step / last * (WIDTH - LEFT - RIGHT):.1f}"
-
-    def y(value: float) -> str:
-        return f"{HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM):.1f}"
-
-    elements, right, bottom = [], WIDTH - RIGHT, HEIGHT - BOTTOM
-    for value in ticks(low, high):
-        elements.append(f'<path class="grid" d="M{LEFT} {y(value)}H{right}"/>')
-        elements.append(f'<text class="end" x="{LEFT - 6}" y="{y(value)}" dy="4">{value:g}</text>')
-    for step in ticks(0.0, last, whole=True):
-        elements.append(f'<text class="mid" x="{x(step)}" y="{bottom + 16}">{step:,.0f}</text>')
-    elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-    elements.append(f'<text class="mid" x="{(LEFT + right) / 2}" y="{HEIGHT - 4}">steps</text>')
-    keys, texts = "", []
+    elements, keys, texts = [axes.draw("steps")], "", []
+    if baseline:
+        y = axes.y(baseline.value)
+        elements.append(f'<path class="baseline" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
+        keys += f'<span class="key baseline-key">{_name(baseline)}</span>'
+        texts.append(f"{_name(baseline)}: {baseline.value:.4g}")
     for n, curve in enumerate(curves):
-        name, points = html.escape(curve.name), " ".join(f"{x(s)},{y(v)}" for s, v in curve.points)
+        name = html.escape(curve.name)
+        points = " ".join(f"{axes.x(step)},{axes.y(value)}" for step, value in curve.points)
         elements.append(f'<polyline class="c{n}" data-name="{name}" points="{points}"/>')
         if curve.name.startswith("val_") or len(curve.points) == 1:
             elements += [
-                f'<circle class="k{n}" cx="{x(step)}" cy="{y(value)}" r="3">'
+                f'<circle class="k{n}" cx="{axes.x(step)}" cy="{axes.y(value)}" r="3">'
                 f"<title>step {step:,}: {value:.4g}</title></circle>"
                 for step, value in curve.points
             ]
         keys += f'<span class="key k{n}">{curve.label}</span>'
         (start, begin), (stop, end) = curve.points[0], curve.points[-1]
         texts.append(f"{curve.label}: {begin:.4g} at step {start:,}, {end:.4g} at step {stop:,}")
+    heading = f"<b>{html.escape(title)}</b>{keys}"
+    return frame_figure(heading, f"{title} over the steps", "; ".join(texts), elements, f"{number}")
+
+
+def _name(baseline: Baseline) -> str:
+    return f"baseline, {baseline.value:.1%}" if 0 <= baseline.value <= 1 else "baseline"
+
+
+def frame_figure(heading: str, title: str, text: str, elements: list[str], number: str) -> str:
+    """Return a picture with a heading in HTML; `title` and `text` are for screen readers."""
     return (
-        f"<figure><figcaption><b>{html.escape(title)}</b>{keys}</figcaption>"
+        f"<figure><figcaption>{heading}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t{number} d{number}">'
-        f'<title id="t{number}">{html.escape(title)} over the steps</title>'
-        f'<desc id="d{number}">{html.escape("; ".join(texts))}</desc>'
+        f'<title id="t{number}">{html.escape(title)}</title>'
+        f'<desc id="d{number}">{html.escape(text)}</desc>'
         f"{''.join(elements)}</svg></figure>"
     )
+
+
+def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) -> str:
+    """Return a picture of pairs of numbers, the first across, the second up."""
+    across, up = zip(*points, strict=True)
+    ranges = []
+    for values in (across, up):
+        low, high = min(values), max(values)
+        margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
+        ranges.append((low - margin, high + margin))
+    frame = Axes(ranges[0], ranges[1])
+    elements = [frame.draw(axes[0])]
+    low, high = (
+        pick(*pair) for pick, pair in zip((max, min), zip(*ranges, strict=True), strict=True)
+    )
+    if low < high:  # where both are equal
+        ends = (f"{frame.x(value)} {frame.y(value)}" for value in (low, high))
+        elements.append(f'<path class="baseline" d="M{"L".join(ends)}"/>')
+    elements += [
+        f'<circle class="k0 point" cx="{frame.x(a)}" cy="{frame.y(b)}" r="3.2"/>' for a, b in points
+    ]
+    heading = (
+        f"<b>{html.escape(axes[1])} over {html.escape(axes[0])}</b>"
+        '<span class="key baseline-key">equal</span>'
+    )
+    text = f"{len(points)} points"
+    return frame_figure(heading, f"{axes[1]} over {axes[0]}", text, elements, "-points")
 
 
 def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:

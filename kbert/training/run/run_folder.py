@@ -7,7 +7,8 @@ RUN/settings.json        what the run was asked for, what its data are, and thei
                          gone once the run is finished, unless all is kept
     model.keras, model/  the result, in kbert's and in transformers' format
     adapter/             of a run with LoRA, what was trained alone, as PEFT writes it
-    report.html          its curves                result.json    written last: it is finished
+    report.html          its page, from the first step on
+    result.json          written last: it is finished
 """
 
 import contextlib
@@ -17,8 +18,9 @@ import json
 import logging
 import os
 import platform
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kbert.io import bounds, printable
@@ -27,8 +29,7 @@ from kbert.io.atomic_write import clear_locked, refuse_links, write_atomically
 from kbert.io.folders import refuse_file_name
 from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
-from kbert.io.wording import first_few, hint_of_path, way_to_resume
-from kbert.training.run import report_page
+from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to_resume
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
 from kbert.training.user_objects import write_resume_call
@@ -65,11 +66,20 @@ _SETTINGS_FILE = js.fields(
         "computation": js.whole(1, 2**31),
         "places": js.mapping_of(js.or_null(js.TEXT), "paths by name"),
         "keep_checkpoints": js.FLAG,
+        "report_examples": js.FLAG,
         "data": js.OBJECT,
         "base": js.or_null(js.TEXT),
     },
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
+
+
+# Data and models of a run by its task: those that each run has, and those that its fingerprint
+# has if they were given. The dev data of pretraining may be a part of the shards.
+_SOURCES = {
+    "finetune": (("source", "train"), ("dev", "teacher")),
+    "pretrain": (("shards",), ("teacher",)),
+}
 
 
 class RunFolder:
@@ -84,9 +94,12 @@ class RunFolder:
         self._computation = json.get("computation", 1)
         # the paths of its data when it began: they may change, the data may not
         self.data_paths = json.get("places", {})
+        self._has_paths = "places" in json  # an older kbert did not write them
         self.summary = json.get("data", {})  # what it learns, for people; see `RunPlan.summary`
         # whether a finished run keeps its training states; it may change
         self.keep_checkpoints = json.get("keep_checkpoints", True)
+        # whether the page has texts of the dev data; it may change
+        self.report_examples = json.get("report_examples", True)
         # of the weights that it began from; None: unknown, as in a run of an older kbert
         self._base_digest = json.get("base")
         self.chief = chief  # whether this process writes; only one process does, all read
@@ -106,6 +119,7 @@ class RunFolder:
         data_paths: Mapping | None = None,
         summary: Mapping | None = None,
         keep_checkpoints: bool = False,
+        report_examples: bool = True,
         base_digest: str | None = None,
     ) -> "RunFolder":
         """Create a new run's folder, which all processes `open`; refuse one that is used."""
@@ -114,6 +128,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
         values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
+        values |= {"report_examples": report_examples}
         values |= {"data": as_json(summary or {}), "base": base_digest}
         values |= {"settings": as_json(settings), "derived": list(derived)}
         values |= {"fingerprint": as_json(fingerprint)}
@@ -168,8 +183,16 @@ class RunFolder:
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
         folder = self.current_path or "FOLDER"
-        call = write_resume_call(folder, self.settings)
+        call = write_resume_call(folder, self.settings, self.list_in_memory())
         return call or way_to_resume(self.task, folder)
+
+    def list_in_memory(self) -> list[str]:
+        """Return the arguments of data and models that were no files: a resumed run needs them."""
+        if not self._has_paths:
+            return []
+        always, others = _SOURCES.get(self.task, ((), ()))
+        used = [*always, *(name for name in others if self.fingerprint.get(name) is not None)]
+        return [name for name in used if self.data_paths.get(name) is None]
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -239,8 +262,18 @@ class RunFolder:
             first = first_few(different, 3, "; ")
             raise ValueError(
                 f"{self.path} was made with other data or settings: {first}: use the same ones, "
-                "or start a new run"
+                f"or start a new run{self._way_to_train_longer(different)}"
             )
+
+    def _way_to_train_longer(self, different: Sequence[str]) -> str:
+        """Say how to train a run's model longer, where its length is what differs; else ""."""
+        if not any(text.startswith(("epochs", "steps")) for text in different):
+            return ""
+        way = "kbert finetune {}" if self.task == "finetune" else "kbert pretrain SHARDS --init {}"
+        if not is_command_running():
+            is_finetuning = self.task == "finetune"
+            way = "kbert.finetune({!r}, …)" if is_finetuning else "kbert.pretrain(…, init={!r})"
+        return f" from its model when it is finished: {way.format(str(self.path))}"
 
     def begin(self, step: int) -> list[dict]:
         """Open the records, return those up to `step`, and set later states aside (`….refused`)."""
@@ -273,7 +306,7 @@ class RunFolder:
         write_state(self.states.path(step), arrays, facts)
         self.states.remove_superseded(step)
 
-    def finish(self, bert, result: dict, plan) -> None:
+    def finish(self, bert, result: dict, write_report: Callable[[], None]) -> None:
         """Write the final model in both formats and the report, and last that it is finished."""
         from kbert.checkpoints.bert import replace
 
@@ -285,14 +318,8 @@ class RunFolder:
         for name, form in _MODELS.items():
             if form != "peft" or bert.adapter is not None:
                 replace(bert, self.path / name, form)
-        self.write_report(self.read_records(), result, plan)
+        write_report()
         _write_json(self.path / "result.json", result)
-
-    def write_report(self, records: list[dict], result: dict, plan) -> None:
-        """Write report.html, see `report_page.write_report`."""
-        if self.chief:
-            self.check_not_moved()
-            report_page.write_report(self, records, result, plan)
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
@@ -305,7 +332,7 @@ class RunFolder:
     def write_environment(self, engine, **more) -> None:
         """Write environment.json; warn where another one makes results equal only to rounding.
 
-        It has versions, devices and processes; no names of folders, hosts or people.
+        It has versions, devices, processes and the date; no names of folders, hosts or people.
         """
         import keras
 
@@ -328,6 +355,7 @@ class RunFolder:
         }
         file = self.path / "environment.json"
         before = js.read(file, js.OBJECT) if file.is_file() else {}
+        now["started"] = before.get("started") or time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(

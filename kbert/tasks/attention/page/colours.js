@@ -1,11 +1,5 @@
-// Colours of weights and of signed numbers, light or dark; what is printed is light.
+// Colours of weights and of signed numbers, light or dark; what is printed is light. RAMPS and SIGNED are the palette's.
 const darkness = matchMedia("screen and (prefers-color-scheme: dark)");
-const RAMPS = {
-  light: ["#ffffff", "#dfe5fb", "#9aacef", "#4a63d0", "#1f2f8a", "#131b4d"],
-  dark: ["#12151a", "#1d2a5c", "#3450b8", "#6d88f0", "#b4c3ff", "#f4f6ff"],
-};
-const SIGNED = { light: ["#c2410c", "#f4f5f7", "#3551c4"], dark: ["#fb923c", "#1c2128", "#93a7ff"] };
-
 function rgb(colour) {
   return [1, 3, 5].map((n) => parseInt(colour.slice(n, n + 2), 16));
 }

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from kbert.io import pages, printable
+from kbert.io import pages, palette, printable
 from kbert.tasks.attention.head_statistics import LOOKS, TARGETS, index_of
 
 WHOLE = 2**20  # weights of a page that has them all: base to 85 tokens, a page of 3 MB
@@ -36,13 +36,15 @@ def write_page(
     facts, arrays = page_data(attention, layer, head, special)
     slots = {
         "TITLE": html.escape(printable.cut(facts["text"], 60) or "no text"),
-        "STYLE": pages.read_files(_FOLDER, "style.css"),
+        "STYLE": f"{palette.write_css()}\n{pages.read_files(_FOLDER, 'style.css')}",
         "FACTS": pages.to_script(facts),
         "PARTS": "\n".join(
             f'<script type="text/plain" id="data-{name}">{text}</script>'
             for name, text in arrays.items()
         ),
-        "SCRIPT": pages.read_files(_FOLDER, *_SCRIPTS),
+        "SCRIPT": f"const RAMPS = {pages.to_script(palette.WEIGHTS)};\n"
+        f"const SIGNED = {pages.to_script(palette.SIGNED)};\n"
+        f"{pages.read_files(_FOLDER, *_SCRIPTS)}",
     }
     return pages.fill_page(_FOLDER, slots)
 

@@ -1,0 +1,73 @@
+"""Predicted answers to the questions of the dev data, for a run's page."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.tasks import metrics
+from kbert.tasks.answering.squad import Question
+from kbert.tasks.finetuning.dev_predictions import log_softmax, pick_worst
+from kbert.training.run.predictions import Answer, Example, Piece, Predictions
+
+_AROUND = 120  # characters of the context around the right answer and the predicted one
+NO_ANSWER = "no answer"
+
+
+def describe_answers(
+    records: Sequence[Question],
+    spans: Sequence,
+    predicted: Sequence[str],
+    starts: Sequence[np.ndarray],
+    ends: Sequence[np.ndarray],
+) -> Predictions:
+    """Describe answers; `spans` are the best ones, `predicted` their texts or "" for no answer."""
+    answers = [[text for text, _ in record.answers] for record in records]
+    scores = [
+        metrics.answer_scores(right, text) for right, text in zip(answers, predicted, strict=True)
+    ]
+    f1 = np.array([score for _, score in scores])
+    probs = np.array(
+        [
+            _find_prob(span, starts, ends, bool(text))
+            for span, text in zip(spans, predicted, strict=True)
+        ]
+    )
+    examples = []
+    for number in pick_worst(1 - f1 + 1e-3 * probs):  # of equal F1, the most confident
+        record, text = records[number], predicted[number]
+        gold = tuple(dict.fromkeys(answers[number])) or (NO_ANSWER,)
+        examples.append(
+            Example(
+                record.location,
+                ((Piece(record.question),), _cut_context(record, spans[number], text)),
+                tuple(map(Answer, gold[:3])),
+                (Answer(text or NO_ANSWER, float(probs[number])),),
+                float(1 - f1[number]),
+                not scores[number][0],
+            )
+        )
+    note = (
+        "Of equal F1, the most confident answers come first. The predicted span is marked in the "
+        "context; its probability is that of its start times that of its end."
+    )
+    return Predictions(len(records), "questions", examples=examples, error="1 − F1", note=note)
+
+
+def _find_prob(span, starts, ends, has_answer: bool) -> float:
+    """Return the probability of a span in its window, or of no answer in the window for it."""
+    window = span.example if has_answer else span.null_example
+    first, last = span.tokens if has_answer else (0, 0)
+    return float(np.exp(log_softmax(starts[window])[first] + log_softmax(ends[window])[last]))
+
+
+def _cut_context(record: Question, span, predicted: str) -> tuple[Piece, ...]:
+    """Return the context around the predicted span, or around the right one, in pieces."""
+    context = record.context
+    start, end = (span.start, span.end) if predicted else (0, 0)
+    if not predicted and record.answers:
+        start = end = record.answers[0][1]
+    left, right = max(0, start - _AROUND), min(len(context), end + _AROUND)
+    before = ("…" if left else "") + context[left:start]
+    after = context[end:right] + ("…" if right < len(context) else "")
+    marked = [Piece(context[start:end], "predicted")] if start < end else []
+    return (Piece(before), *marked, Piece(after))

@@ -1,0 +1,75 @@
+"""Predictions of classes, numbers and sets of labels for the dev data, for a run's page."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.tasks.classification.reading import Labelled
+from kbert.tasks.finetuning.dev_predictions import (
+    count_confusions,
+    count_label_sets,
+    log_softmax,
+    make_example,
+    name_classes,
+    pick_points,
+    pick_worst,
+)
+from kbert.training.run.predictions import Answer, Predictions
+
+_MOST_NAMED = 5  # labels of an example's prediction
+
+
+def describe_classes(
+    records: Sequence[Labelled], gold: np.ndarray, logits: np.ndarray, labels: Sequence[str]
+) -> Predictions:
+    """Describe the predictions of one label per text; `gold` is int (N,), `logits` (N, labels)."""
+    log_probs = log_softmax(logits)
+    losses = -log_probs[np.arange(len(gold)), gold]
+    predicted = log_probs.argmax(-1)
+    examples = []
+    for number in pick_worst(losses):
+        probs = np.exp(log_probs[number])
+        right, answer = (name_classes(probs, each[number], labels) for each in (gold, predicted))
+        is_wrong = bool(gold[number] != predicted[number])
+        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+    counts = count_confusions(gold, predicted, labels)
+    return Predictions(len(gold), examples=examples, **counts)
+
+
+def describe_numbers(
+    records: Sequence[Labelled], gold: np.ndarray, predicted: np.ndarray
+) -> Predictions:
+    """Describe predicted numbers, float (N,) each."""
+    errors = np.abs(gold - predicted)
+    examples = []
+    for number in pick_worst(errors):
+        right, answer = ((Answer(f"{each[number]:.4g}"),) for each in (gold, predicted))
+        examples.append(make_example(records[number], right, answer, errors[number], True))
+    points = pick_points(gold, predicted)
+    return Predictions(len(gold), points=points, examples=examples, error="absolute error")
+
+
+def describe_label_sets(
+    records: Sequence[Labelled], gold: np.ndarray, logits: np.ndarray, labels: Sequence[str]
+) -> Predictions:
+    """Describe the predictions of several labels per text; bool and float (N, labels)."""
+    logits = np.asarray(logits, np.float64)
+    losses = np.logaddexp(0.0, np.where(gold, -logits, logits)).mean(1)
+    predicted = logits > 0
+    examples = []
+    for number in pick_worst(losses):
+        probs = 1 / (1 + np.exp(-logits[number]))
+        right, answer = (_name_labels(labels, each[number], probs) for each in (gold, predicted))
+        is_wrong = bool((gold[number] != predicted[number]).any())
+        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+    counts = count_label_sets(gold, predicted, labels)
+    return Predictions(len(gold), examples=examples, **counts)
+
+
+def _name_labels(labels: Sequence[str], holds: np.ndarray, probs: np.ndarray) -> tuple:
+    """Return the labels that hold, each with its probability."""
+    numbers = np.flatnonzero(holds).tolist()
+    answers = [Answer(labels[number], float(probs[number])) for number in numbers[:_MOST_NAMED]]
+    if len(numbers) > _MOST_NAMED:
+        answers.append(Answer(f"{len(numbers) - _MOST_NAMED} more"))
+    return tuple(answers) or (Answer("no label"),)

@@ -1,0 +1,102 @@
+"""Dev predictions for a run's page, of the arrays that a task has: tables, and worst examples."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.tasks import metrics
+from kbert.training.run.predictions import (
+    MOST_EXAMPLES,
+    MOST_LABELS,
+    MOST_POINTS,
+    Answer,
+    Baseline,
+    Example,
+    Piece,
+    score_labels,
+)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the probabilities over the last axis, float64."""
+    logits = np.asarray(logits, np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict:
+    """Return the fields of `Predictions` of classes, int (N,): a matrix, and each label's scores.
+
+    There is no matrix of too many labels.
+    """
+    size = len(labels)
+    matrix = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
+    counts = np.stack([matrix.diagonal(), matrix.sum(1), matrix.sum(0)], 1).tolist()
+    fields: dict = {"label_scores": score_labels(labels, counts)}
+    if size <= MOST_LABELS:
+        fields |= {"labels": tuple(labels), "matrix": matrix.tolist()}
+    return fields
+
+
+def count_label_sets(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict:
+    """Return the fields of `Predictions` of several labels per text, both bool (N, labels)."""
+    counts = np.stack([(gold & predicted).sum(0), gold.sum(0), predicted.sum(0)], 1).tolist()
+    return {"label_scores": score_labels(labels, counts)}
+
+
+def pick_worst(errors: np.ndarray, count: int = MOST_EXAMPLES) -> list[int]:
+    """Return the indices of the largest errors, the largest first; of equals the first."""
+    return np.argsort(-np.nan_to_num(errors, nan=np.inf), kind="stable")[:count].tolist()
+
+
+def pick_points(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[float, float]]:
+    """Return pairs of numbers, evenly chosen of many."""
+    every = max(1, -(-len(gold) // MOST_POINTS))
+    return list(zip(gold[::every].tolist(), predicted[::every].tolist(), strict=True))
+
+
+def make_example(record, gold: tuple, predicted: tuple, error: float, is_wrong: bool) -> Example:
+    """Return the example of a record with a text and perhaps a second one."""
+    texts = [record.text] if record.pair is None else [record.text, record.pair]
+    pieces = tuple((Piece(text),) for text in texts)
+    return Example(record.location, pieces, gold, predicted, float(error), is_wrong)
+
+
+def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple[Answer, ...]:
+    """Return a class as the one answer, with its probability."""
+    return (Answer(labels[number], float(probs[number])),)
+
+
+def find_majority(train: Sequence[str], dev: Sequence[str], what: str) -> Baseline:
+    """Return the accuracy, on the dev data, of the most frequent label of the training data."""
+    label = find_most_frequent(train)
+    right = sum(each == label for each in dev)
+    text = f"always “{label}”, the most frequent {what} of the training data"
+    return Baseline("accuracy", right / len(dev), text)
+
+
+def find_most_frequent(labels: Sequence) -> str:
+    """Return the most frequent of labels; of equals the first in order."""
+    counts = Counter(labels)
+    return min(counts, key=lambda label: (-counts[label], label))
+
+
+def find_mean_baseline(train: Sequence[float], dev: Sequence[float]) -> Baseline:
+    """Return the mean squared error, on the dev data, of the mean of the training data."""
+    mean = float(np.mean(train))
+    error = float(np.mean((np.asarray(dev, np.float64) - mean) ** 2))
+    return Baseline("mse", error, f"always {mean:.4g}, the mean of the training data")
+
+
+def count_entity_types(gold: Sequence, predicted: Sequence) -> dict:
+    """Return the fields of `Predictions` of tags of entities, a list of each sentence's tags."""
+    counts: dict[str, list[int]] = {}
+    for expected, answers in zip(gold, predicted, strict=True):
+        right, found = metrics.entities(expected), metrics.entities(answers)
+        for place, entities in enumerate((right & found, right, found)):
+            for kind, *_ in entities:
+                counts.setdefault(kind, [0, 0, 0])[place] += 1
+    kinds = sorted(counts)
+    scores = score_labels([kind or "entity" for kind in kinds], [counts[kind] for kind in kinds])
+    return {"label_scores": scores, "scored": "type of entity"}

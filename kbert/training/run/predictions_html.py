@@ -1,0 +1,155 @@
+"""A run's predictions for its dev data as HTML: tables, a picture, the worst examples."""
+
+from html import escape
+
+from kbert.io import printable
+from kbert.training.run.curves import draw_points
+from kbert.training.run.predictions import Answer, Example, LabelScores, Piece, Predictions
+
+# Around the section: a resumed run's page keeps that of its last evaluation.
+BEGIN, END = "<!--predictions-->", "<!--end of predictions-->"
+_SHADES = 10  # of a cell of the confusion matrix
+_IN_SIGHT = 8  # examples; the others are folded
+_LONGEST_TEXT, _LONGEST_LABEL = 600, 60  # characters
+_PRIVACY = (
+    "These texts are from your dev data, and this page is a file in the run’s folder: remember it "
+    "before you pass the folder on. kbert finetune --no-report-examples leaves them out."
+)
+
+
+def write_section(predictions: Predictions, step: int, with_examples: bool) -> str:
+    """Return the section of the predictions that were made after a step."""
+    parts = [
+        _write_matrix(predictions),
+        _write_scores(predictions),
+        draw_points(predictions.points, predictions.axes) if predictions.points else "",
+    ]
+    shown = "".join(parts)
+    examples = _write_examples(predictions) if with_examples else ""
+    if not shown and not examples:
+        return ""
+    note = f"<p class=small>{escape(predictions.note)}</p>" if predictions.note else ""
+    about = f"{predictions.count:,} {predictions.what}, after step {step:,}"
+    return (
+        f"{BEGIN}<h2>Predictions <span class=dim>{escape(about)}</span></h2>"
+        f"<div class=predictions>{shown}</div>{note}{examples}{END}"
+    )
+
+
+def find_section(page: str) -> str:
+    """Return the section in a page that was written before; "" if there is none."""
+    _, found, rest = page.partition(BEGIN)
+    section, ended, _ = rest.partition(END)
+    return BEGIN + section + END if found and ended else ""
+
+
+def _write_matrix(predictions: Predictions) -> str:
+    """Return the confusion matrix: rows of the data's labels, columns of predicted ones."""
+    labels = [_cut_label(label) for label in predictions.labels]
+    if not labels:
+        return ""
+    heads = "".join(f'<th scope="col">{label}</th>' for label in labels)
+    rows = []
+    for number, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
+        total = sum(counts)
+        cells = "".join(
+            f'<td class="{"hit" if column == number else "miss"} s{_shade(count, total)}">'
+            f"{count:,}</td>"
+            for column, count in enumerate(counts)
+        )
+        rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+    return (
+        "<section><h3>Confusion matrix</h3><p class=small>Rows are the labels of the data, columns "
+        'the predicted ones.</p><div class="table"><table class="matrix">'
+        f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def _shade(count: int, total: int) -> int:
+    """Return how dark a cell is: by its share of the row, never white where there is something."""
+    return max(1, round(_SHADES * count / total)) if count else 0
+
+
+def _write_scores(predictions: Predictions) -> str:
+    if not predictions.label_scores:
+        return ""
+    name = escape(predictions.scored)
+    heads = "".join(f'<th class="n" scope="col">{each}</th>' for each in LabelScores._fields[1:])
+    rows = "".join(
+        f'<tr><th scope="row">{_cut_label(row.label)}</th>'
+        + "".join(f'<td class="n">{value:.1%}</td>' for value in row[1:4])
+        + f'<td class="n">{row.support:,}</td></tr>'
+        for row in predictions.label_scores
+    )
+    return (
+        f"<section><h3>Each {name}</h3><p class=small>Support: how often it is in the data.</p>"
+        f'<div class="table" tabindex="0"><table><thead><tr><th scope="col">{name}</th>{heads}</tr>'
+        f"</thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _write_examples(predictions: Predictions) -> str:
+    examples = predictions.examples
+    if not examples:
+        return ""
+    items = [_write_example(example, predictions.error) for example in examples]
+    rest = items[_IN_SIGHT:]
+    folded = ""
+    if rest:
+        folded = (
+            f"<details data-name=examples><summary>{len(rest)} more</summary>"
+            f'<ol class="examples" start="{_IN_SIGHT + 1}">{"".join(rest)}</ol></details>'
+        )
+    return (
+        f"<h2>Worst examples <span class=dim>by {escape(predictions.error)}</span></h2>"
+        f'<ol class="examples">{"".join(items[:_IN_SIGHT])}</ol>{folded}'
+        f"<p class=small>{_PRIVACY}</p>"
+    )
+
+
+def _write_example(example: Example, error: str) -> str:
+    texts = "".join(f'<p dir="auto">{_write_pieces(pieces)}</p>' for pieces in example.texts)
+    answers = ""
+    if example.gold:
+        answers += f"<dt>data</dt><dd>{_write_answers(example.gold)}</dd>"
+    kind = "wrong" if example.is_wrong else "right"
+    answers += f'<dt>model</dt><dd class="{kind}">{_write_answers(example.predicted)}</dd>'
+    where = escape(printable.line(_shorten_location(example.location)))
+    facts = f"{where} · {escape(error)} {example.error:.3g}"
+    return f'<li><div>{texts}<p class="small">{facts}</p></div><dl>{answers}</dl></li>'
+
+
+def _write_pieces(pieces: tuple[Piece, ...]) -> str:
+    left, html = _LONGEST_TEXT, ""
+    for text, mark in pieces:
+        if left <= 0:
+            return html + " …"
+        shown = escape(printable.line(" ".join(text[:left].splitlines())))
+        left -= len(text)
+        if mark:
+            label = f"<i>{escape(printable.cut(mark, _LONGEST_LABEL))}</i>"
+            shown = f"<mark>{shown}{label if mark != 'predicted' else ''}</mark>"
+        html += shown
+    return html + ("…" if left < 0 else "")
+
+
+def _write_answers(answers: tuple[Answer, ...]) -> str:
+    return ", ".join(
+        f"<b>{escape(printable.cut(text, 2 * _LONGEST_LABEL))}</b>"
+        + (f" {_write_prob(prob)}" if prob is not None else "")
+        for text, prob in answers
+    )
+
+
+def _write_prob(prob: float) -> str:
+    """Return a probability in percent, with the digits that tell it from 0 and 1."""
+    return f"{prob:.1%}" if prob < 0.01 or prob > 0.99 else f"{prob:.0%}"
+
+
+def _cut_label(label: str) -> str:
+    return escape(printable.cut(label, _LONGEST_LABEL))
+
+
+def _shorten_location(location: str) -> str:
+    """Return the location without folders: the page may be passed on."""
+    return location.replace("\\", "/").rpartition("/")[2]
