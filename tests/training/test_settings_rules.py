@@ -80,7 +80,7 @@ def cases(names: dict[str, object]) -> list[tuple[str, object]]:
 
 
 def fields_of(cls) -> dict[str, object]:
-    return {field.name: field.type for field in dataclasses.fields(cls)}
+    return {field.name: field.type for field in dataclasses.fields(cls) if field.init}
 
 
 def assert_refused(name: str, value, call) -> None:
