@@ -252,8 +252,8 @@ def explore(
         start_quietly(source)
     elif serve or sentences or weights or beside:
         flags = {"--serve": serve, "--sentence": sentences, "--weights": weights}
-        given = next((flag for flag, value in flags.items() if value), "--beside")
-        raise click.UsageError(f"{given} goes with a checkpoint, got a configuration: {source}")
+        option = next((flag for flag, value in flags.items() if value), "--beside")
+        raise click.UsageError(f"{option} goes with a checkpoint, got a configuration: {source}")
     else:
         if options["seq_len"] is None:
             del options["seq_len"]

@@ -189,11 +189,11 @@ class RunPlan:
 
 def list_derived(request: Request, settings: Any) -> list[str]:
     """Return the names of the settings that the plan of a request has completed."""
-    asked = request.settings.as_dict()
+    requested = request.settings.as_dict()
     return [
         name
         for name, value in settings.as_dict().items()
-        if value is not None and asked[name] is None
+        if value is not None and requested[name] is None
     ]
 
 

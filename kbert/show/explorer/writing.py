@@ -69,14 +69,14 @@ def _write_weights(weights: bytes) -> str:
     return f'<script type="text/plain" id="weights">{text}</script>'
 
 
-def _list_live_scripts(place: str | None) -> list[str]:
+def _list_live_scripts(source: str | None) -> list[str]:
     """Return the scripts of a page's live part, by where its model computes; None: it has none."""
-    if place is None:
+    if source is None:
         return []
     client = pages.read_files(FOLDER / "live", "client.js")
-    if place == "recorded":
+    if source == "recorded":
         return [recording_script(), client]
-    if place == "served":
+    if source == "served":
         return [recording_script(), pages.read_files(FOLDER / "live", "served.js"), client]
     return [engine_script(), client]
 
@@ -94,8 +94,8 @@ def engine_script() -> str:
 
 def recording_script() -> str:
     """Return what reads recordings, with the parts of the engine that it needs."""
-    parts = pages.read_files(FOLDER / "live", "activations.js", "weights.js")
-    engine = f"function makeEngine() {{\n{parts}\nreturn {{ decodeBase64, ACTIVATIONS }};\n}}"
+    scripts = pages.read_files(FOLDER / "live", "activations.js", "weights.js")
+    engine = f"function makeEngine() {{\n{scripts}\nreturn {{ decodeBase64, ACTIVATIONS }};\n}}"
     return f"{engine}\n{pages.read_files(FOLDER / 'live', 'recorded.js')}"
 
 

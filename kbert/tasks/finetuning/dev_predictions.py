@@ -89,14 +89,14 @@ def find_mean_baseline(train: Sequence[float], dev: Sequence[float]) -> Baseline
     return Baseline("mse", error, f"always {mean:.4g}, the mean of the training data")
 
 
-def count_entity_types(gold: Sequence, predicted: Sequence) -> dict:
+def count_entity_types(gold: Sequence, answered: Sequence) -> dict:
     """Return the fields of `Predictions` of tags of entities, a list of each sentence's tags."""
     counts: dict[str, list[int]] = {}
-    for expected, answers in zip(gold, predicted, strict=True):
-        right, found = metrics.entities(expected), metrics.entities(answers)
-        for place, entities in enumerate((right & found, right, found)):
+    for expected, answers in zip(gold, answered, strict=True):
+        right, answered = metrics.entities(expected), metrics.entities(answers)
+        for column, entities in enumerate((right & answered, right, answered)):
             for kind, *_ in entities:
-                counts.setdefault(kind, [0, 0, 0])[place] += 1
+                counts.setdefault(kind, [0, 0, 0])[column] += 1
     kinds = sorted(counts)
     scores = score_labels([kind or "entity" for kind in kinds], [counts[kind] for kind in kinds])
     return {"label_scores": scores, "scored": "type of entity"}

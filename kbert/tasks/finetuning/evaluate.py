@@ -32,7 +32,7 @@ from kbert.tasks.checks import (
 from kbert.tasks.finetuning.run_defaults import (
     complete_options,
     find_run,
-    names_columns_in_rows,
+    has_named_columns,
     peek_names,
     warn_of_pairs,
 )
@@ -127,7 +127,7 @@ def evaluate_model(
     """
     chosen = task_of(task)
     data, names = peek_names(data, run)
-    has_names = names_columns_in_rows(data)
+    has_names = has_named_columns(data)
     options = complete_options(run, chosen.name, names, user_options, has_names)
     settings = FinetuningSettings.from_options(options, "evaluate")
     chosen = chosen.with_positive_label(settings.positive_label)

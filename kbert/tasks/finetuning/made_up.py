@@ -44,7 +44,7 @@ def make_up_logits(spec: GraphSpec, batch: TrainingBatch) -> dict[str, np.ndarra
     return outputs
 
 
-def repeat_rows(batch: TrainingBatch, classes: int) -> TrainingBatch:
+def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     """Return a batch whose number of examples is that of no other axis.
 
     A loss that compares examples with classes fails on it. It would compute a wrong number of a

@@ -30,7 +30,7 @@ from kbert.tasks.finetuning.data_summary import describe_labels, describe_record
 from kbert.tasks.finetuning.evaluate import Evaluation, EvaluationResult, LabelledEvaluation
 from kbert.tasks.finetuning.head_model import HeadModel
 from kbert.tasks.finetuning.label_order import match_outputs, order_labels
-from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions, repeat_rows
+from kbert.tasks.finetuning.made_up import make_up_logits, make_up_predictions, repeat_examples
 from kbert.tasks.finetuning.run_request import LabelledData
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task
@@ -294,7 +294,7 @@ def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarr
 
 def _try_loss(losses: Mapping[str, Loss], batches: BucketedBatches, spec: GraphSpec) -> None:
     """Try the user's loss on made-up logits: an error is raised before the run begins."""
-    batch = repeat_rows(batches.batch(0), spec.num_labels)
+    batch = repeat_examples(batches.batch(0), spec.num_labels)
     check_losses(losses, batch.labels, batch.weights, make_up_logits(spec, batch))
 
 

@@ -48,7 +48,7 @@ def peek_names(data, run: RunFolder | None) -> tuple[Any, list[str] | None]:
     return data, [str(name) for name in row] if isinstance(row, dict) else []
 
 
-def names_columns_in_rows(data) -> bool:
+def has_named_columns(data) -> bool:
     """Return whether data are a file whose rows name their columns: JSON lines or Parquet."""
     is_path = isinstance(data, (str, os.PathLike))
     return is_path and (has_json_lines(Path(data)) or is_parquet(data))

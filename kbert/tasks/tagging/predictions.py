@@ -36,16 +36,16 @@ def describe_tags(
         )
         log_probs = log_softmax(values[list(window.tokens)])
         losses[window.record] -= log_probs[np.arange(len(gold)), gold].sum()
-        for place in np.flatnonzero(log_probs.argmax(-1) != gold):
-            word = window.record, window.words[place]
-            probs[word] = float(np.exp(log_probs[place].max()))
+        for index in np.flatnonzero(log_probs.argmax(-1) != gold):
+            word = window.record, window.words[index]
+            probs[word] = float(np.exp(log_probs[index].max()))
 
     expected = [list(record.labels) for record in records]
-    words = [
+    numbers_of_words = [
         np.array([numbers[label] for sentence in sentences for label in sentence])
         for sentences in (expected, predicted)
     ]
-    counts = count_confusions(words[0], words[1], labels)
+    counts = count_confusions(numbers_of_words[0], numbers_of_words[1], labels)
     if scheme := find_scheme(labels):
         counts |= count_entity_types(
             *(

@@ -19,12 +19,12 @@ _PRIVACY = (
 
 def write_section(predictions: Predictions, step: int, with_examples: bool) -> str:
     """Return the section of the predictions that were made after a step."""
-    parts = [
+    sections = [
         _write_matrix(predictions),
         _write_scores(predictions),
         draw_points(predictions.points, predictions.axes) if predictions.points else "",
     ]
-    shown = "".join(parts)
+    shown = "".join(sections)
     examples = _write_examples(predictions) if with_examples else ""
     if not shown and not examples:
         return ""
@@ -38,9 +38,9 @@ def write_section(predictions: Predictions, step: int, with_examples: bool) -> s
 
 def find_section(page: str) -> str:
     """Return the section in a page that was written before; "" if there is none."""
-    _, found, rest = page.partition(BEGIN)
+    _, beginning, rest = page.partition(BEGIN)
     section, ended, _ = rest.partition(END)
-    return BEGIN + section + END if found and ended else ""
+    return BEGIN + section + END if beginning and ended else ""
 
 
 def _write_matrix(predictions: Predictions) -> str:
@@ -49,7 +49,7 @@ def _write_matrix(predictions: Predictions) -> str:
     if not labels:
         return ""
     heads = "".join(f'<th scope="col">{label}</th>' for label in labels)
-    rows = []
+    lines = []
     for number, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
         total = sum(counts)
         cells = "".join(
@@ -57,11 +57,11 @@ def _write_matrix(predictions: Predictions) -> str:
             f"{count:,}</td>"
             for column, count in enumerate(counts)
         )
-        rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+        lines.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     return (
         "<section><h3>Confusion matrix</h3><p class=small>Rows are the labels of the data, columns "
         'the predicted ones.</p><div class="table"><table class="matrix">'
-        f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+        f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div></section>"
     )
 
 
@@ -75,7 +75,7 @@ def _write_scores(predictions: Predictions) -> str:
         return ""
     name = escape(predictions.scored)
     heads = "".join(f'<th class="n" scope="col">{each}</th>' for each in LabelScores._fields[1:])
-    rows = "".join(
+    lines = "".join(
         f'<tr><th scope="row">{_cut_label(row.label)}</th>'
         + "".join(f'<td class="n">{value:.1%}</td>' for value in row[1:4])
         + f'<td class="n">{row.support:,}</td></tr>'
@@ -84,7 +84,7 @@ def _write_scores(predictions: Predictions) -> str:
     return (
         f"<section><h3>Each {name}</h3><p class=small>Support: how often it is in the data.</p>"
         f'<div class="table" tabindex="0"><table><thead><tr><th scope="col">{name}</th>{heads}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></section>"
+        f"</thead><tbody>{lines}</tbody></table></div></section>"
     )
 
 

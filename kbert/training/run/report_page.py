@@ -233,17 +233,17 @@ def _write_cards(
 
 def _draw_bar(value: float, interval: Sequence[float] | None, baseline: Baseline | None) -> str:
     """Return a bar from 0 to 1, with the interval and a mark at the baseline."""
-    marks = [f'<rect class="value" width="{100 * value:.1f}" height="6"/>']
+    shapes = [f'<rect class="value" width="{100 * value:.1f}" height="6"/>']
     if interval:
         low, high = (100 * end for end in interval)
-        marks.append(f'<rect class="interval" x="{low:.1f}" width="{high - low:.1f}" height="6"/>')
+        shapes.append(f'<rect class="interval" x="{low:.1f}" width="{high - low:.1f}" height="6"/>')
     if baseline:
-        marks.append(
+        shapes.append(
             f'<rect class="tick" x="{100 * baseline.value - 0.4:.1f}" width="0.8" height="6"/>'
         )
     return (
         '<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="track" width="100" height="6"/>{"".join(marks)}</svg>'
+        f'<rect class="track" width="100" height="6"/>{"".join(shapes)}</svg>'
     )
 
 
@@ -302,13 +302,13 @@ def _name_base(facts: Mapping[str, str]) -> dict[str, str]:
 
 def _describe_settings(settings: dict) -> dict[str, Any]:
     """Return the settings, with words where None stands for a choice or for off."""
-    words = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
+    texts = {name: "automatic" for name in _AUTOMATIC if settings.get(name, 0) is None}
     for name, needed in _ONLY_WITH.items():
         if name in settings and not settings.get(needed):
-            words[name] = "off"
+            texts[name] = "off"
     if isinstance(settings.get("schedule"), dict):
-        words |= {name: "by the schedule" for name in RATE_SETTINGS if name in settings}
-    return settings | words
+        texts |= {name: "by the schedule" for name in RATE_SETTINGS if name in settings}
+    return settings | texts
 
 
 def _pick_settings(settings: dict[str, Any], run, plan) -> str:
@@ -325,14 +325,14 @@ def _pick_settings(settings: dict[str, Any], run, plan) -> str:
     }
     names = [name for name in _IN_SIGHT if name in settings]
     names += [name for name in settings if name in chosen and name not in names]
-    rows = "".join(
+    entries = "".join(
         f"<dt>{_escape(name)}</dt>"
         f"<dd{' class=chosen' if name in chosen else ''}>{_escape(_value(settings[name]))}</dd>"
         for name in names
         if not isinstance(settings[name], dict)
     )
     note = "<p class=small>Bold: not the default.</p>" if chosen else ""
-    return f"<dl>{rows}</dl>{note}"
+    return f"<dl>{entries}</dl>{note}"
 
 
 def _write_evaluations(records: RecordSummary, best: int | None) -> str:

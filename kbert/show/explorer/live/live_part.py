@@ -34,7 +34,7 @@ def make_live_part(
     for number, sentence in enumerate(sentences or []):
         check_sentence(model, recording.make_request(sentence, number))
     precision = None
-    if options is not None and (options.is_asked or can_hold(model) or not sentences):
+    if options is not None and (options.is_requested or can_hold(model) or not sentences):
         precision = options.choose_precision(model.parameters, model.problem)
     if precision is not None:
         data, packed = pack_model(model, precision)

@@ -136,8 +136,8 @@ def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
 
 def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
     """Return the best span of the second text, with its characters."""
-    words = zip(encoding.word_ids, encoding.text_numbers, strict=True)
-    tokens = [n for n, (word, number) in enumerate(words) if word is not None and number == 1]
+    sources = zip(encoding.word_ids, encoding.text_numbers, strict=True)
+    tokens = [n for n, (word, number) in enumerate(sources) if word is not None and number == 1]
     if not tokens:
         return {"text": "", "start": 0, "end": 0, "prob": 0.0}
     starts, ends = span[tokens].T  # logits

@@ -35,7 +35,7 @@ class WeightOptions:
             check_choice(self.precision, FORMATS, "weights")
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether the user wants weights, however large they are."""
         return self.beside or self.precision is not None
 
@@ -49,9 +49,9 @@ class WeightOptions:
         Raises:
             ValueError: weights are asked for, and the page cannot compute the model.
         """
-        if problem is not None and self.is_asked:
+        if problem is not None and self.is_requested:
             raise ValueError(f"weights in a page need a model that it computes: {problem}")
-        if problem is None and (self.is_asked or parameters <= MOST_INSIDE):
+        if problem is None and (self.is_requested or parameters <= MOST_INSIDE):
             return self.precision or FORMATS[0]
         if problem is None:
             problem = (
