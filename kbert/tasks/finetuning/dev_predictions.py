@@ -89,10 +89,10 @@ def find_mean_baseline(train: Sequence[float], dev: Sequence[float]) -> Baseline
     return Baseline("mse", error, f"always {mean:.4g}, the mean of the training data")
 
 
-def count_entity_types(gold: Sequence, answered: Sequence) -> dict:
+def count_entity_types(gold: Sequence, predicted: Sequence) -> dict:
     """Return the fields of `Predictions` of tags of entities, a list of each sentence's tags."""
     counts: dict[str, list[int]] = {}
-    for expected, answers in zip(gold, answered, strict=True):
+    for expected, answers in zip(gold, predicted, strict=True):
         right, answered = metrics.entities(expected), metrics.entities(answers)
         for column, entities in enumerate((right & answered, right, answered)):
             for kind, *_ in entities:
