@@ -76,6 +76,12 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.training.compiled.compiler import CompiledUpdate as CompiledUpdate
     from kbert.training.loop.history import History as History
     from kbert.training.loop.loop import NotFinite as NotFinite
+    from kbert.training.run.predictions import Baseline as Baseline
+    from kbert.training.run.predictions import LabelScores as LabelScores
+    from kbert.training.run.predictions import Outcome as Outcome
+    from kbert.training.run.predictions import PredictedExample as PredictedExample
+    from kbert.training.run.predictions import Predictions as Predictions
+    from kbert.training.run.predictions import TextPiece as TextPiece
     from kbert.training.run_settings import RunOptions as RunOptions
     from kbert.training.run_settings import RunSettings as RunSettings
     from kbert.training.stopping import ProcessFailed as ProcessFailed
@@ -91,6 +97,7 @@ _MODULES = {
     "AttentionMap": "kbert.tasks.attention.attention_map",
     "Attribution": "kbert.tasks.attribution.attribution",
     "Backbone": "kbert.checkpoints.checkpoint",
+    "Baseline": "kbert.training.run.predictions",
     "Batches": "kbert.data.training_batch",
     "BertModel": "kbert.model.bert_model",
     "Candidate": "kbert.tasks.fill_mask.inference",
@@ -119,14 +126,18 @@ _MODULES = {
     "InspectedTensor": "kbert.checkpoints.inspection",
     "Inspection": "kbert.checkpoints.inspection",
     "Label": "kbert.tasks.classification.inference",
+    "LabelScores": "kbert.training.run.predictions",
     "LayerAccount": "kbert.graph.accounting",
     "LoraAdapter": "kbert.checkpoints.adapters.adapter",
     "Memory": "kbert.graph.accounting",
     "Metric": "kbert.tasks.glue.results",
     "NamedParameter": "kbert.graph.reference",
     "NotFinite": "kbert.training.loop.loop",
+    "Outcome": "kbert.training.run.predictions",
     "Pair": "kbert.checkpoints.adapters.adapter",
     "Plan": "kbert.graph.plan",
+    "PredictedExample": "kbert.training.run.predictions",
+    "Predictions": "kbert.training.run.predictions",
     "PretrainingSettings": "kbert.tasks.pretraining.settings",
     "ProcessFailed": "kbert.training.stopping",
     "Row": "kbert.graph.closed_form",
@@ -143,6 +154,7 @@ _MODULES = {
     "Subwords": "kbert.data.tokenization.subwords",
     "Task": "kbert.tasks.finetuning.task",
     "TaskResult": "kbert.tasks.glue.results",
+    "TextPiece": "kbert.training.run.predictions",
     "Totals": "kbert.graph.accounting",
     "Trained": "kbert.tasks.pretraining.results",
     "TrainedParts": "kbert.graph.trained_parts",

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.training.run.predictions import (
-    Answer,
     Baseline,
-    Example,
     LabelScores,
-    Piece,
+    Outcome,
+    PredictedExample,
     Predictions,
+    TextPiece,
 )
 from kbert.training.run.run_folder import RunFolder
 
@@ -91,11 +91,16 @@ PREDICTIONS = Predictions(
     labels=("bad", "<good>"),
     matrix=((1, 1), (0, 1)),
     examples=[
-        Example(
+        PredictedExample(
             "/home/somebody/dev.tsv, line 2",
-            ((Piece("a <script>alert(1)</script> film\u202e"), Piece("wrong", "B-X → O 97%")),),
-            (Answer("<good>", 0.03),),
-            (Answer("bad", 0.97),),
+            (
+                (
+                    TextPiece("a <script>alert(1)</script> film\u202e"),
+                    TextPiece("wrong", "B-X → O 97%"),
+                ),
+            ),
+            (Outcome("<good>", 0.03),),
+            (Outcome("bad", 0.97),),
             3.5,
         )
     ]

@@ -7,7 +7,7 @@ import numpy as np
 from kbert.tasks import metrics
 from kbert.tasks.answering.squad import Question
 from kbert.tasks.finetuning.dev_predictions import log_softmax, pick_worst
-from kbert.training.run.predictions import Answer, Example, Piece, Predictions
+from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
 
 _AROUND = 120  # characters of the context around the right answer and the predicted one
 NO_ANSWER = "no answer"
@@ -37,11 +37,11 @@ def describe_answers(
         record, text = records[number], predicted[number]
         gold = tuple(dict.fromkeys(answers[number])) or (NO_ANSWER,)
         examples.append(
-            Example(
+            PredictedExample(
                 record.location,
-                ((Piece(record.question),), _cut_context(record, spans[number], text)),
-                tuple(map(Answer, gold[:3])),
-                (Answer(text or NO_ANSWER, float(probs[number])),),
+                ((TextPiece(record.question),), _cut_context(record, spans[number], text)),
+                tuple(map(Outcome, gold[:3])),
+                (Outcome(text or NO_ANSWER, float(probs[number])),),
                 float(1 - f1[number]),
                 not scores[number][0],
             )
@@ -60,7 +60,7 @@ def _find_prob(span, starts, ends, has_answer: bool) -> float:
     return float(np.exp(log_softmax(starts[window])[first] + log_softmax(ends[window])[last]))
 
 
-def _cut_context(record: Question, span, predicted: str) -> tuple[Piece, ...]:
+def _cut_context(record: Question, span, predicted: str) -> tuple[TextPiece, ...]:
     """Return the context around the predicted span, or around the right one, in pieces."""
     context = record.context
     start, end = (span.start, span.end) if predicted else (0, 0)
@@ -69,5 +69,5 @@ def _cut_context(record: Question, span, predicted: str) -> tuple[Piece, ...]:
     left, right = max(0, start - _AROUND), min(len(context), end + _AROUND)
     before = ("…" if left else "") + context[left:start]
     after = context[end:right] + ("…" if right < len(context) else "")
-    marked = [Piece(context[start:end], "predicted")] if start < end else []
-    return (Piece(before), *marked, Piece(after))
+    marked = [TextPiece(context[start:end], "predicted")] if start < end else []
+    return (TextPiece(before), *marked, TextPiece(after))

@@ -20,7 +20,7 @@ from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.dev_predictions import log_softmax, name_classes, pick_worst
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
-from kbert.training.run.predictions import Baseline, Example, Piece, Predictions
+from kbert.training.run.predictions import Baseline, PredictedExample, Predictions, TextPiece
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")
 _LISTS = ("choices", "endings")
@@ -184,10 +184,10 @@ class Choosing(Task):
             record, probs = records[number], np.exp(log_probs[number])
             numbers = record.label, int(probs.argmax())
             gold, answer = (name_classes(probs, choice, record.choices) for choice in numbers)
-            prompt = ((Piece(f"{record.prompt} {record.start}".strip()),),)
+            prompt = ((TextPiece(f"{record.prompt} {record.start}".strip()),),)
             is_wrong = numbers[0] != numbers[1]
             loss = float(losses[number])
-            worst.append(Example(record.location, prompt, gold, answer, loss, is_wrong))
+            worst.append(PredictedExample(record.location, prompt, gold, answer, loss, is_wrong))
         return Predictions(len(records), "questions", examples=worst)
 
 

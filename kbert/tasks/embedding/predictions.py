@@ -6,7 +6,7 @@ import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks.finetuning.dev_predictions import pick_points, pick_worst
-from kbert.training.run.predictions import Answer, Example, Piece, Predictions
+from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
 
 _MOST_RECORDS = 1000  # whose nearest texts are looked for: a second evaluation would take long
 
@@ -32,11 +32,11 @@ def _describe_scores(records: Sequence, examples: TextColumns, unit: np.ndarray)
     for number in pick_worst(errors):
         record = records[number]
         gold, answer = (
-            (Answer(f"{values[number]:.3g} (above {rank[number]:.0%} of the pairs)"),)
+            (Outcome(f"{values[number]:.3g} (above {rank[number]:.0%} of the pairs)"),)
             for values, rank in zip((scores, cosines), ranks, strict=True)
         )
-        texts = tuple((Piece(text),) for text in record.texts)
-        worst.append(Example(record.location, texts, gold, answer, float(errors[number])))
+        texts = tuple((TextPiece(text),) for text in record.texts)
+        worst.append(PredictedExample(record.location, texts, gold, answer, float(errors[number])))
     return Predictions(
         len(scores),
         "pairs",
@@ -80,11 +80,11 @@ def _describe_nearest(
     worst = []
     for number in pick_worst(margins):
         record, other = records[number], int(corpus[cosines[number].argmax()])
-        gold = (Answer(f"{right[number]:.3f} {record.texts[1]}"),)
-        predicted = (Answer(f"{nearest[number]:.3f} {texts[other]}"),)
+        gold = (Outcome(f"{right[number]:.3f} {record.texts[1]}"),)
+        predicted = (Outcome(f"{nearest[number]:.3f} {texts[other]}"),)
         error, is_wrong = float(margins[number]), bool(margins[number] >= 0)
-        question = ((Piece(record.texts[0]),),)
-        worst.append(Example(record.location, question, gold, predicted, error, is_wrong))
+        question = ((TextPiece(record.texts[0]),),)
+        worst.append(PredictedExample(record.location, question, gold, predicted, error, is_wrong))
     note = "A number is a text's cosine with the first one; the model's answer is the nearest text."
     if len(columns) > _MOST_RECORDS:
         note += f" Of the first {_MOST_RECORDS:,} records."

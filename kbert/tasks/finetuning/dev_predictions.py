@@ -10,10 +10,10 @@ from kbert.training.run.predictions import (
     MOST_EXAMPLES,
     MOST_LABELS,
     MOST_POINTS,
-    Answer,
     Baseline,
-    Example,
-    Piece,
+    Outcome,
+    PredictedExample,
+    TextPiece,
     score_labels,
 )
 
@@ -56,16 +56,18 @@ def pick_points(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[float, fl
     return list(zip(gold[::every].tolist(), predicted[::every].tolist(), strict=True))
 
 
-def make_example(record, gold: tuple, predicted: tuple, error: float, is_wrong: bool) -> Example:
+def make_example(
+    record, gold: tuple, predicted: tuple, error: float, is_wrong: bool
+) -> PredictedExample:
     """Return the example of a record with a text and perhaps a second one."""
     texts = [record.text] if record.pair is None else [record.text, record.pair]
-    pieces = tuple((Piece(text),) for text in texts)
-    return Example(record.location, pieces, gold, predicted, float(error), is_wrong)
+    pieces = tuple((TextPiece(text),) for text in texts)
+    return PredictedExample(record.location, pieces, gold, predicted, float(error), is_wrong)
 
 
-def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple[Answer, ...]:
+def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple[Outcome, ...]:
     """Return a class as the one answer, with its probability."""
-    return (Answer(labels[number], float(probs[number])),)
+    return (Outcome(labels[number], float(probs[number])),)
 
 
 def find_majority(train: Sequence[str], dev: Sequence[str], what: str) -> Baseline:

@@ -13,7 +13,7 @@ from kbert.tasks.finetuning.dev_predictions import (
 )
 from kbert.tasks.tagging.reading import Sentence
 from kbert.tasks.tagging.schemes import find_scheme
-from kbert.training.run.predictions import Answer, Example, Piece, Predictions
+from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
 
 _AROUND = 12  # words before the first wrong one and after the last, of a long sentence
 _LONGEST = 90  # words
@@ -68,7 +68,7 @@ def _make_example(
     predicted: Sequence[str],
     probs: dict[tuple[int, int], float],
     loss: float,
-) -> Example:
+) -> PredictedExample:
     """Return a sentence whose wrong words are marked; a long one begins at the first of them."""
     record = records[number]
     wrong = [n for n, label in enumerate(record.labels) if label != predicted[n]]
@@ -76,16 +76,18 @@ def _make_example(
     last = max(wrong, default=2 * _AROUND) + _AROUND + 1
     last = min(len(record.words), last, first + _LONGEST)
 
-    pieces = [Piece("… ")] if first else []
+    pieces = [TextPiece("… ")] if first else []
     for word in range(first, last):
         gold, label, mark = record.labels[word], predicted[word], ""
         if gold != label:
             prob = probs.get((number, word))
             mark = f"{gold} → {label}" + (f" {prob:.0%}" if prob is not None else "")
-        pieces += [Piece(record.words[word], mark), Piece(" ")]
+        pieces += [TextPiece(record.words[word], mark), TextPiece(" ")]
     if last < len(record.words):
-        pieces.append(Piece("…"))
+        pieces.append(TextPiece("…"))
 
     count = f"{len(wrong)} of {len(record.words)} words wrong"
     location = record.locations[0]
-    return Example(location, (tuple(pieces),), (), (Answer(count),), float(loss), bool(wrong))
+    return PredictedExample(
+        location, (tuple(pieces),), (), (Outcome(count),), float(loss), bool(wrong)
+    )

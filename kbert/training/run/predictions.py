@@ -23,21 +23,31 @@ class Baseline(NamedTuple):
     text: str
 
 
-class Piece(NamedTuple):
-    """A piece of an example's text; `mark` says what is wrong there, "" nothing."""
+class TextPiece(NamedTuple):
+    """A piece of an example's text.
+
+    Attributes:
+        text: the piece.
+        mark: what is wrong there; "": nothing.
+    """
 
     text: str
     mark: str = ""
 
 
-class Answer(NamedTuple):
-    """A label or another answer; `prob` is the model's probability of it, if it has one."""
+class Outcome(NamedTuple):
+    """A label or another answer.
+
+    Attributes:
+        text: the answer.
+        prob: the model's probability of it; None: it has none.
+    """
 
     text: str
     prob: float | None = None
 
 
-class Example(NamedTuple):
+class PredictedExample(NamedTuple):
     """An example of the dev data, and what was predicted for it.
 
     Attributes:
@@ -49,15 +59,21 @@ class Example(NamedTuple):
     """
 
     location: str
-    texts: tuple[tuple[Piece, ...], ...]
-    gold: tuple[Answer, ...]
-    predicted: tuple[Answer, ...]
+    texts: tuple[tuple[TextPiece, ...], ...]
+    gold: tuple[Outcome, ...]
+    predicted: tuple[Outcome, ...]
     error: float
     is_wrong: bool = True
 
 
 class LabelScores(NamedTuple):
-    """Metrics of a label; `support` is how often it is right in the data."""
+    """Metrics of a label.
+
+    Attributes:
+        label: the label.
+        precision, recall, f1: the metrics, from 0 to 1.
+        support: how many examples of the data have the label.
+    """
 
     label: str
     precision: float
@@ -71,12 +87,15 @@ class Predictions:
     """The predictions for all dev examples, as a page shows them.
 
     Attributes:
-        what: what the examples are, such as "examples", and their number in `count`.
+        count: the number of examples.
+        what: what the examples are, such as "examples".
         labels, matrix: the confusion matrix; a row per label of the data, a column per prediction.
         label_scores: metrics of each label, or of each type of entity.
         scored: what `label_scores` are of, in words.
-        points: numbers of the data and predicted ones, and `axes`, what these are.
-        examples: the examples that were predicted worst, and `error`, what their error is.
+        points: numbers of the data and predicted ones.
+        axes: what these numbers are.
+        examples: the examples that were predicted worst.
+        error: what their error is.
         note: what else a reader should know.
     """
 
@@ -88,7 +107,7 @@ class Predictions:
     scored: str = "label"
     points: Sequence[tuple[float, float]] = ()
     axes: tuple[str, str] = ("dev data", "predicted")
-    examples: Sequence[Example] = ()
+    examples: Sequence[PredictedExample] = ()
     error: str = "loss"
     note: str = ""
 

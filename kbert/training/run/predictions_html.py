@@ -4,7 +4,13 @@ from html import escape
 
 from kbert.io import printable
 from kbert.training.run.curves import draw_points
-from kbert.training.run.predictions import Answer, Example, LabelScores, Piece, Predictions
+from kbert.training.run.predictions import (
+    LabelScores,
+    Outcome,
+    PredictedExample,
+    Predictions,
+    TextPiece,
+)
 
 # Around the section: a resumed run's page keeps that of its last evaluation.
 BEGIN, END = "<!--predictions-->", "<!--end of predictions-->"
@@ -107,7 +113,7 @@ def _write_examples(predictions: Predictions) -> str:
     )
 
 
-def _write_example(example: Example, error: str) -> str:
+def _write_example(example: PredictedExample, error: str) -> str:
     texts = "".join(f'<p dir="auto">{_write_pieces(pieces)}</p>' for pieces in example.texts)
     answers = ""
     if example.gold:
@@ -119,7 +125,7 @@ def _write_example(example: Example, error: str) -> str:
     return f'<li><div>{texts}<p class="small">{facts}</p></div><dl>{answers}</dl></li>'
 
 
-def _write_pieces(pieces: tuple[Piece, ...]) -> str:
+def _write_pieces(pieces: tuple[TextPiece, ...]) -> str:
     left, html = _LONGEST_TEXT, ""
     for text, mark in pieces:
         if left <= 0:
@@ -133,7 +139,7 @@ def _write_pieces(pieces: tuple[Piece, ...]) -> str:
     return html + ("…" if left < 0 else "")
 
 
-def _write_answers(answers: tuple[Answer, ...]) -> str:
+def _write_answers(answers: tuple[Outcome, ...]) -> str:
     return ", ".join(
         f"<b>{escape(printable.cut(text, 2 * _LONGEST_LABEL))}</b>"
         + (f" {_write_prob(prob)}" if prob is not None else "")

@@ -59,7 +59,7 @@ def describe_code_points() -> dict[str, str]:
     cleaned = _changes(_normalizer(clean_text=True))
     stripped = _changes(_normalizer(strip_accents=True))
     decomposed = _changes(normalizers.NFD())
-    dropped = {point for point, text in stripped.items() if not text}
+    accents = {point for point, text in stripped.items() if not text}
     dropped = {point for point, text in cleaned.items() if not text}
     blanks = {point for point, text in cleaned.items() if text}
     blanks |= {ord(" ")}
@@ -74,10 +74,10 @@ def describe_code_points() -> dict[str, str]:
         "dropped": write_runs(dropped),
         "blanks": write_runs(blanks),
         "punctuation": write_runs(punctuation),
-        "marks": write_runs(dropped),
+        "marks": write_runs(accents),
         "decomposes": write_runs(decomposed),
         "ideographs": write_runs(_changes(_normalizer(handle_chinese_chars=True))),
-        "unordered": write_runs(point for point in dropped if not _class_of(chr(point))),
+        "unordered": write_runs(point for point in accents if not _class_of(chr(point))),
     }
 
 
