@@ -224,7 +224,7 @@ def test_only_a_page_of_an_unfinished_run_loads_itself_again(tmp_path):
     page = live_page(run)
     assert 'data-refresh="10"' in page and "Training" in page and "30 of 90 steps done" in page
     page = live_page(run, interrupted=True)
-    assert "Interrupted" in page and "kbert.resume('run', train=…" in html.unescape(page)
+    assert "Interrupted" in page and "kbert.resume('run', source=…, train=…)" in html.unescape(page)
     write_report(
         run, RecordSummary(), {"steps": 90, "asked": 90, "stopped": None}, plan_of("finetune")
     )
