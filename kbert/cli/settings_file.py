@@ -33,6 +33,7 @@ LARGEST = 2**18  # bytes of YAML or TOML; PyYAML reads so many in a second
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 _PATHS = ("train", "dev", "shards", "output")  # the other arguments are names or paths
 _EXPECTED = {"task": "a name"} | dict.fromkeys(_PATHS, "a path")
+_OBJECTS = "callbacks"  # which no file has
 _NO_ARGUMENTS = ("run", "settings_file", "print_settings")  # of the commands' parameters
 _MAPPING = js.Kind("settings by name, such as epochs: 3", lambda value: isinstance(value, dict))
 _TRUTHS = {"yes": True, "on": True, "no": False, "off": False}  # as YAML 1.1 has them
@@ -112,9 +113,9 @@ class _Arguments:
         self._params = {param.name or "": param for param in ctx.command.params}
         self.settings = {field.name: field for field in kind.fields()}
 
-        names = list(self._params)
-        run_options = [field for field in dataclasses.fields(RunOptions) if field.name in names]
-        run_options.sort(key=lambda field: names.index(field.name))
+        order = {name: number for number, name in enumerate(self._params)}
+        run_options = [field for field in dataclasses.fields(RunOptions) if field.name != _OBJECTS]
+        run_options.sort(key=lambda field: order.get(field.name, len(order)))
         self._fields = self.settings | {field.name: field for field in run_options}
         self._required = {
             name for name, field in self._fields.items() if field.default is dataclasses.MISSING

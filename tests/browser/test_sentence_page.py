@@ -1,7 +1,10 @@
 """A sentence in the explorer's figure: columns, strips, changes, and what the address keeps."""
 
+import re
+
 import numpy as np
 import pytest
+from helpers.live_pages import data_of
 from helpers.sentence_pages import write_live_page
 from helpers.sizes import SIZES
 from helpers.small_berts import small_bert
@@ -288,3 +291,8 @@ def test_real_model_answers_as_kbert_does(open_page, tmp_path):
     page = open_page(path, f"#&{fragment}")
     page.wait_for_selector(".cosine b")
     assert float(page.locator(".cosine b").inner_text()) == pytest.approx(cosine, abs=0.001)
+    difference = data_of(path.read_text(encoding="utf-8"))["live"]["difference"]
+    stated = page.locator("#source-line").inner_text()
+    assert "int8" in stated and "on 26 texts" in stated
+    hidden = float(re.search(r"hidden states differ by up to ([\d.e-]+\d)", stated)[1])
+    assert hidden == pytest.approx(difference["hidden"], rel=0.06) and hidden > 0

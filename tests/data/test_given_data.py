@@ -303,7 +303,7 @@ def test_dataset_dict_is_refused():
 
 def test_columns_that_are_not_read_are_named(caplog):
     CLASSIFY.read([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
-    assert "train[0]: these columns are ignored: context, place" in caplog.text
+    assert "train: these columns are ignored: context, place" in caplog.text
 
 
 def examples(path):

@@ -65,8 +65,8 @@ def test_summary_has_keras_arguments():
         ]
         for kind in (BertModel, keras.Model)
     )
-    more = ours[len(theirs) :]  # what is trained, by keyword alone
-    assert ours[: len(theirs)] == theirs and len(more) == 3
+    more = ours[len(theirs) :]  # what is trained, and the form, by keyword alone
+    assert ours[: len(theirs)] == theirs and len(more) == 5
     assert {kind for _, kind, _ in more} == {inspect.Parameter.KEYWORD_ONLY}
 
 

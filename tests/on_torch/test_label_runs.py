@@ -298,7 +298,7 @@ def test_numbers_of_columns_are_advised_only_without_no_header(tmp_path, no_head
     options = ColumnOptions("1", label="2", no_header=no_header)
     with pytest.raises(ValueError, match="no column '1'") as refused:
         records_of(task_of("classify"), data, columns=options)
-    assert ("no-header" in str(refused.value)) != no_header
+    assert ("no_header=True" in str(refused.value)) != no_header
 
 
 def test_run_on_pairs_says_so_where_it_gets_single_texts(labelled, tmp_path, caplog, capsys):

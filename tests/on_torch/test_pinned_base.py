@@ -107,8 +107,10 @@ def test_folder_in_a_cache_is_pinned_and_other_folders_stay_paths(hub, folder, p
     cached = kbert.download("org/base")
     for path in (cached, cached.parent, cached.parent.parent, "org/base", "hf://org/base"):
         assert fetching.pin(path) == f"hf://org/base@{commit}"
-    for path in (folder / "source", cached / "model.safetensors", tmp_path / "not there"):
+    for path in (folder / "source", cached / "model.safetensors"):
         assert fetching.pin(path) == str(path)
+    with pytest.raises(FileNotFoundError, match="not there"):
+        fetching.pin(tmp_path / "not there")
     assert places(plain.folder)["source"] == str(folder / "source")
     card = ModelCard.load(plain.folder / "model/README.md")
     assert card.data.base_model is None and "| Started from | source |" in card.text

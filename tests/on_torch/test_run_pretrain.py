@@ -225,6 +225,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
     with pytest.raises(FileNotFoundError, match=how) as error:
         kbert.resume(unfinished, **QUIET)
     assert str(error.value).startswith(str(tmp_path / "nowhere"))
+    content["places"] = {"source": "a", "train": "b.tsv", "dev": "c.tsv"}
     file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
     status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
     assert (

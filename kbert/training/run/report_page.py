@@ -315,7 +315,11 @@ def _pick_settings(settings: dict[str, Any], run, plan) -> str:
     """Return the settings in sight: the usual ones, and in bold those that the user has chosen."""
     defaults = {}
     if dataclasses.is_dataclass(plan.settings):
-        defaults = {field.name: field.default for field in dataclasses.fields(plan.settings)}
+        defaults = {
+            field.name: field.default
+            for field in dataclasses.fields(plan.settings)
+            if field.default is not dataclasses.MISSING
+        }
     chosen = {
         name
         for name, value in run.settings.items()

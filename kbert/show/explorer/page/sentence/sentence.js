@@ -60,7 +60,22 @@ function sentenceBox() {
         h("div", { id: "switchboard", class: "switchboard" })),
       h("span", { id: "run-status", class: "dim run-status" })),
     h("div", { id: "changed", class: "changed", role: "group", "aria-label": "What is changed in the model" }),
-    h("p", { id: "frozen-line", class: "frozen-line", hidden: true }));
+    h("p", { id: "frozen-line", class: "frozen-line", hidden: true }),
+    h("p", { id: "source-line", class: "frozen-line" }, describeSource()));
+}
+
+// Where the numbers come from, how far they are from those of float32, and what a recording lacks.
+function describeSource() {
+  const { place, precision, difference, leftOut = [] } = live;
+  const source = {
+    recorded: `Recorded by kbert in ${precision}`, served: "Computed by kbert behind this page",
+  }[place] || `Computed here with ${precision} weights`;
+  const missing = leftOut.length ? ` Left out: ${leftOut.join(", ")}.` : "";
+  if (!difference || precision === "float32") return `${source}.${missing}`;
+  const cosine = difference.cosine === null ? "" : `, cosine of the sentence vector at least ${difference.cosine.toFixed(5)}`;
+  const texts = difference.texts ? `, on ${difference.texts} texts` : "";
+  return `${source}: from float32, hidden states differ by up to ${difference.hidden.toPrecision(2)}, ` +
+    `attention by up to ${difference.attention.toPrecision(2)}${cosine}${texts}.${missing}`;
 }
 
 function legendBox() {
