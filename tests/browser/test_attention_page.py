@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers.attention_maps import random_map
 
+from kbert.io import palette
 from kbert.tasks.attention.page import writing
 
 pytestmark = pytest.mark.full
@@ -276,4 +277,5 @@ def test_it_prints_light_and_without_controls(open_page, file):
         "(({ color, backgroundColor }) => [color, backgroundColor])"
         "(getComputedStyle(document.body))"
     )
-    assert style == ["rgb(27, 31, 39)", "rgb(255, 255, 255)"]
+    ink = tuple(bytes.fromhex(palette.INK.light.removeprefix("#")))
+    assert style == [f"rgb{ink}", "rgb(255, 255, 255)"]

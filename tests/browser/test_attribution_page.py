@@ -39,8 +39,8 @@ def test_a_page_tells_what_was_attributed_and_each_score(open_page, find_violati
     # the largest is blue at 0.75, half of it orange at half of that, whatever is behind
     colours = "all => all.map(one => getComputedStyle(one).backgroundColor)"
     assert page.locator("p span").evaluate_all(colours) == [
-        "rgba(33, 102, 172, 0.75)",
-        "rgba(217, 95, 2, 0.376)",
+        "rgba(9, 105, 218, 0.75)",
+        "rgba(188, 76, 0, 0.376)",
     ]
     brightness = page.evaluate("getComputedStyle(document.querySelector('p')).color")
     assert brightness == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]

@@ -22,7 +22,12 @@ RUN = """async (text) => {
 }"""
 # What the page's scripts keep to themselves, and how many workers they start.
 HOOK = """
-self.openLive = () => openModel(DATA.live);
+self.openLive = async () => {
+  while (!running.model) await new Promise((resolve) => setTimeout(resolve, 10));
+  return running.model;
+};
+"""
+COUNT = """<script>
 self.workers = 0;
 const { Worker: Started } = self;
 self.Worker = class extends Started {
@@ -31,7 +36,7 @@ self.Worker = class extends Started {
     self.workers += 1;
   }
 };
-"""
+</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +54,7 @@ def expected(checkpoint):
 def write_hooked(path, policy: str = ""):
     """Make a page's model reachable, and give the page a policy."""
     start, end = path.read_text(encoding="utf-8").rsplit("\n})();\n</script>", 1)
-    head = start.replace("<head>", f"<head>{policy}", 1)
+    head = start.replace("<head>", f"<head>{policy}{COUNT}", 1)
     path.write_text(f"{head}\n{HOOK}\n}})();\n</script>{end}", encoding="utf-8")
     return path
 
@@ -97,6 +102,7 @@ def test_missing_and_foreign_weights_are_named(browser, checkpoint, tmp_path):
     ):
         change()
         page.goto(path.as_uri())
-        problem = page.evaluate("() => self.openLive().catch((error) => error.message)")
-        assert "page.weights.js" in problem and word in problem
+        problem = page.get_by_text("The model could not be started: page.weights.js")
+        problem.wait_for()
+        assert word in problem.inner_text()
     page.close()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as run_kbert
 from helpers.page_elements import Elements
+from helpers.sizes import SIZES
+from helpers.small_berts import small_bert
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -268,3 +270,14 @@ def test_command_line_options_set_the_first_view(tmp_path, capsys):
 def test_checkpoint_sets_its_own_head(checkpoint, capsys, option):
     done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
     assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
+
+
+def test_no_two_functions_of_the_page_have_one_name(tmp_path):
+    """All scripts of a page share one scope, where the later of two silently replaces the other."""
+    kbert.save(small_bert(kbert.BertConfig(**SIZES), "encoder"), tmp_path / "model")
+    html = kbert.explore(tmp_path / "model", weights="int8").html
+    engine = r"^function makeEngine\(\) \{.*?^return \{[^\n]*\};\n\}"  # a scope of its own
+    page = re.sub(engine, "", html, count=1, flags=re.MULTILINE | re.DOTALL)
+    assert len(page) < len(html)
+    names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) +(\w+)", page, re.MULTILINE)
+    assert len(names) > 300 and {name for name in names if names.count(name) > 1} == set()

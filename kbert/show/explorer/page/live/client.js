@@ -16,11 +16,11 @@
 
 async function openModel(live) {
   const { run, ...facts } = await openPlace(live);
-  return { ...facts, run: (request) => run(splitPair(request)) };
+  return { ...facts, run: (request) => run(splitRequest(request)) };
 }
 
 // In an example, a tab is between the two texts of a pair.
-function splitPair(request) {
+function splitRequest(request) {
   const [text, pair] = request.text.split("\t");
   return pair === undefined || request.pair ? request : { ...request, text, pair };
 }
