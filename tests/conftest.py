@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
+BROWSER_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Files whose tests run in processes that tests/training/conftest.py forks: one worker runs them
 # all, so that each backend is imported once for them, which takes 5 seconds.
 FORKING = (
@@ -196,3 +198,21 @@ def nobody(tmp_path, request):
             if place.name.startswith(("pytest-", "popen-", "test_")):
                 place.chmod(0o755)
     return lambda: os.seteuid(65534) if as_root else None
+
+
+@pytest.fixture(scope="session")
+def launch():
+    """Start a headless Chromium, with variables for its environment; all end with the tests."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no chromium on PATH: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        yield lambda **environment: playwright.chromium.launch(
+            executable_path=path, args=BROWSER_OPTIONS, env=os.environ | environment
+        )
+
+
+@pytest.fixture(scope="session")
+def browser(launch):
+    return launch()

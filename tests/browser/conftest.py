@@ -1,29 +1,6 @@
-"""One headless Chromium for all pages that lie on the disk, driven by Playwright."""
-
-import os
-import shutil
+"""Pages that lie on the disk, in the headless Chromium of tests/conftest.py."""
 
 import pytest
-
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="session")
-def launch():
-    """Start a browser, with variables for its environment; all end with the tests."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no chromium on PATH: apt-get install chromium")
-    with api.sync_playwright() as playwright:
-        yield lambda **environment: playwright.chromium.launch(
-            executable_path=path, args=ARGUMENTS, env=os.environ | environment
-        )
-
-
-@pytest.fixture(scope="session")
-def browser(launch):
-    return launch()
 
 
 @pytest.fixture

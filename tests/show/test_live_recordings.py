@@ -205,18 +205,11 @@ def test_page_runs_its_recordings(model, browser_page):
 
 
 @pytest.fixture
-def browser_page():
+def browser_page(browser):
     """An empty page of Chromium."""
-    import shutil
-
-    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium on PATH: apt-get install chromium")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser.new_page()
-        browser.close()
+    page = browser.new_page()
+    yield page
+    page.close()
 
 
 @pytest.mark.full

@@ -180,10 +180,7 @@ def test_ctrl_c_ends_the_command_with_one_line(folder):
 
 
 @pytest.mark.full
-def test_page_of_the_server_types_and_the_newest_request_wins(server, tmp_path):
-    api = pytest.importorskip("playwright.sync_api")
-    from browser.conftest import ARGUMENTS
-
+def test_page_of_the_server_types_and_the_newest_request_wins(server, browser):
     from kbert.show.explorer.writing import FOLDER, recording_script
 
     scripts = [recording_script()]
@@ -192,27 +189,20 @@ def test_page_of_the_server_types_and_the_newest_request_wins(server, tmp_path):
     server.page = (
         f"<!doctype html><script>{''.join(scripts)}; const live = {live};</script>".encode()
     )
-    import shutil
-
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium on PATH")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        page = browser.new_page()
-        page.goto(server.url)
-        found = page.evaluate(
-            """async () => {
-              const model = await openModel(live);
-              const text = (n) => ({ text: "the " + "dog ".repeat(n), pair: null });
-              const all = await Promise.allSettled([1, 2, 3].map((n) => model.run(text(n))));
-              const refused = await model.run({ text: "[PAD]" }).catch((error) => error.message);
-              const last = all[2].value;
-              return [model.canType, all.map(({ status }) => status), last.tokens.length,
-                [...last.tensors.get("Encoder-3-FeedForward-Norm").data], refused];
-            }"""
-        )
-        browser.close()
+    page = browser.new_page()
+    page.goto(server.url)
+    found = page.evaluate(
+        """async () => {
+          const model = await openModel(live);
+          const text = (n) => ({ text: "the " + "dog ".repeat(n), pair: null });
+          const all = await Promise.allSettled([1, 2, 3].map((n) => model.run(text(n))));
+          const refused = await model.run({ text: "[PAD]" }).catch((error) => error.message);
+          const last = all[2].value;
+          return [model.canType, all.map(({ status }) => status), last.tokens.length,
+            [...last.tensors.get("Encoder-3-FeedForward-Norm").data], refused];
+        }"""
+    )
+    page.close()
     can_type, statuses, length, numbers, refused = found
     expected = server.tracer.trace({"text": "the dog dog dog "})
     assert can_type and statuses == ["rejected", "rejected", "fulfilled"] and length == 6

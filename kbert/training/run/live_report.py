@@ -62,7 +62,7 @@ class LiveReport:
             if not self._has_failed:
                 _logger.warning(
                     "%s cannot be written, training continues: %s",
-                    *(run.path / report_page.FILE, error),
+                    *(run.path / report_page.FILE, str(error)),
                 )
             self._has_failed = True
         end = time.monotonic()
