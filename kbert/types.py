@@ -76,9 +76,9 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.training.compiled.compiler import CompiledUpdate as CompiledUpdate
     from kbert.training.loop.history import History as History
     from kbert.training.loop.loop import NotFinite as NotFinite
+    from kbert.training.run.predictions import AnswerProb as AnswerProb
     from kbert.training.run.predictions import Baseline as Baseline
     from kbert.training.run.predictions import LabelScores as LabelScores
-    from kbert.training.run.predictions import Outcome as Outcome
     from kbert.training.run.predictions import PredictedExample as PredictedExample
     from kbert.training.run.predictions import Predictions as Predictions
     from kbert.training.run.predictions import TextPiece as TextPiece
@@ -94,6 +94,7 @@ _MODULES = {
     "AccountComparison": "kbert.graph.comparison",
     "AdaptedMatrix": "kbert.graph.trained_parts",
     "Answer": "kbert.tasks.answering.inference",
+    "AnswerProb": "kbert.training.run.predictions",
     "AttentionMap": "kbert.tasks.attention.attention_map",
     "Attribution": "kbert.tasks.attribution.attribution",
     "Backbone": "kbert.checkpoints.checkpoint",
@@ -133,7 +134,6 @@ _MODULES = {
     "Metric": "kbert.tasks.glue.results",
     "NamedParameter": "kbert.graph.reference",
     "NotFinite": "kbert.training.loop.loop",
-    "Outcome": "kbert.training.run.predictions",
     "Pair": "kbert.checkpoints.adapters.adapter",
     "Plan": "kbert.graph.plan",
     "PredictedExample": "kbert.training.run.predictions",

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.training.run.predictions import (
+    AnswerProb,
     Baseline,
     LabelScores,
-    Outcome,
     PredictedExample,
     Predictions,
     TextPiece,
@@ -99,8 +99,8 @@ PREDICTIONS = Predictions(
                     TextPiece("wrong", "B-X → O 97%"),
                 ),
             ),
-            (Outcome("<good>", 0.03),),
-            (Outcome("bad", 0.97),),
+            (AnswerProb("<good>", 0.03),),
+            (AnswerProb("bad", 0.97),),
             3.5,
         )
     ]

@@ -7,7 +7,7 @@ import numpy as np
 from kbert.tasks import metrics
 from kbert.tasks.answering.squad import Question
 from kbert.tasks.finetuning.dev_predictions import log_softmax, pick_worst
-from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
+from kbert.training.run.predictions import AnswerProb, PredictedExample, Predictions, TextPiece
 
 _AROUND = 120  # characters of the context around the right answer and the predicted one
 NO_ANSWER = "no answer"
@@ -40,8 +40,8 @@ def describe_answers(
             PredictedExample(
                 record.location,
                 ((TextPiece(record.question),), _cut_context(record, spans[number], text)),
-                tuple(map(Outcome, gold[:3])),
-                (Outcome(text or NO_ANSWER, float(probs[number])),),
+                tuple(map(AnswerProb, gold[:3])),
+                (AnswerProb(text or NO_ANSWER, float(probs[number])),),
                 float(1 - f1[number]),
                 not scores[number][0],
             )

@@ -14,7 +14,7 @@ from kbert.tasks.finetuning.dev_predictions import (
     pick_points,
     pick_worst,
 )
-from kbert.training.run.predictions import Outcome, Predictions
+from kbert.training.run.predictions import AnswerProb, Predictions
 
 _MOST_NAMED = 5  # labels of an example's prediction
 
@@ -43,7 +43,7 @@ def describe_numbers(
     errors = np.abs(gold - predicted)
     examples = []
     for number in pick_worst(errors):
-        right, answer = ((Outcome(f"{each[number]:.4g}"),) for each in (gold, predicted))
+        right, answer = ((AnswerProb(f"{each[number]:.4g}"),) for each in (gold, predicted))
         examples.append(make_example(records[number], right, answer, errors[number], True))
     points = pick_points(gold, predicted)
     return Predictions(len(gold), points=points, examples=examples, error="absolute error")
@@ -69,7 +69,7 @@ def describe_label_sets(
 def _name_labels(labels: Sequence[str], holds: np.ndarray, probs: np.ndarray) -> tuple:
     """Return the labels that hold, each with its probability."""
     numbers = np.flatnonzero(holds).tolist()
-    answers = [Outcome(labels[number], float(probs[number])) for number in numbers[:_MOST_NAMED]]
+    answers = [AnswerProb(labels[number], float(probs[number])) for number in numbers[:_MOST_NAMED]]
     if len(numbers) > _MOST_NAMED:
-        answers.append(Outcome(f"{len(numbers) - _MOST_NAMED} more"))
-    return tuple(answers) or (Outcome("no label"),)
+        answers.append(AnswerProb(f"{len(numbers) - _MOST_NAMED} more"))
+    return tuple(answers) or (AnswerProb("no label"),)

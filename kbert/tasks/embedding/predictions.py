@@ -6,7 +6,7 @@ import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks.finetuning.dev_predictions import pick_points, pick_worst
-from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
+from kbert.training.run.predictions import AnswerProb, PredictedExample, Predictions, TextPiece
 
 _MOST_RECORDS = 1000  # whose nearest texts are looked for: a second evaluation would take long
 
@@ -32,7 +32,7 @@ def _describe_scores(records: Sequence, examples: TextColumns, unit: np.ndarray)
     for number in pick_worst(errors):
         record = records[number]
         gold, answer = (
-            (Outcome(f"{values[number]:.3g} (above {rank[number]:.0%} of the pairs)"),)
+            (AnswerProb(f"{values[number]:.3g} (above {rank[number]:.0%} of the pairs)"),)
             for values, rank in zip((scores, cosines), ranks, strict=True)
         )
         texts = tuple((TextPiece(text),) for text in record.texts)
@@ -80,8 +80,8 @@ def _describe_nearest(
     worst = []
     for number in pick_worst(margins):
         record, other = records[number], int(corpus[cosines[number].argmax()])
-        gold = (Outcome(f"{right[number]:.3f} {record.texts[1]}"),)
-        predicted = (Outcome(f"{nearest[number]:.3f} {texts[other]}"),)
+        gold = (AnswerProb(f"{right[number]:.3f} {record.texts[1]}"),)
+        predicted = (AnswerProb(f"{nearest[number]:.3f} {texts[other]}"),)
         error, is_wrong = float(margins[number]), bool(margins[number] >= 0)
         question = ((TextPiece(record.texts[0]),),)
         worst.append(PredictedExample(record.location, question, gold, predicted, error, is_wrong))

@@ -10,8 +10,8 @@ from kbert.training.run.predictions import (
     MOST_EXAMPLES,
     MOST_LABELS,
     MOST_POINTS,
+    AnswerProb,
     Baseline,
-    Outcome,
     PredictedExample,
     TextPiece,
     score_labels,
@@ -65,9 +65,9 @@ def make_example(
     return PredictedExample(record.location, pieces, gold, predicted, float(error), is_wrong)
 
 
-def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple[Outcome, ...]:
+def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple[AnswerProb, ...]:
     """Return a class as the one answer, with its probability."""
-    return (Outcome(labels[number], float(probs[number])),)
+    return (AnswerProb(labels[number], float(probs[number])),)
 
 
 def find_majority(train: Sequence[str], dev: Sequence[str], what: str) -> Baseline:

@@ -13,7 +13,7 @@ from kbert.tasks.finetuning.dev_predictions import (
 )
 from kbert.tasks.tagging.reading import Sentence
 from kbert.tasks.tagging.schemes import find_scheme
-from kbert.training.run.predictions import Outcome, PredictedExample, Predictions, TextPiece
+from kbert.training.run.predictions import AnswerProb, PredictedExample, Predictions, TextPiece
 
 _AROUND = 12  # words before the first wrong one and after the last, of a long sentence
 _LONGEST = 90  # words
@@ -89,5 +89,5 @@ def _make_example(
     count = f"{len(wrong)} of {len(record.words)} words wrong"
     location = record.locations[0]
     return PredictedExample(
-        location, (tuple(pieces),), (), (Outcome(count),), float(loss), bool(wrong)
+        location, (tuple(pieces),), (), (AnswerProb(count),), float(loss), bool(wrong)
     )

@@ -35,7 +35,7 @@ class TextPiece(NamedTuple):
     mark: str = ""
 
 
-class Outcome(NamedTuple):
+class AnswerProb(NamedTuple):
     """A label or another answer.
 
     Attributes:
@@ -60,8 +60,8 @@ class PredictedExample(NamedTuple):
 
     location: str
     texts: tuple[tuple[TextPiece, ...], ...]
-    gold: tuple[Outcome, ...]
-    predicted: tuple[Outcome, ...]
+    gold: tuple[AnswerProb, ...]
+    predicted: tuple[AnswerProb, ...]
     error: float
     is_wrong: bool = True
 

@@ -5,8 +5,8 @@ from html import escape
 from kbert.io import printable
 from kbert.training.run.curves import draw_points
 from kbert.training.run.predictions import (
+    AnswerProb,
     LabelScores,
-    Outcome,
     PredictedExample,
     Predictions,
     TextPiece,
@@ -139,7 +139,7 @@ def _write_pieces(pieces: tuple[TextPiece, ...]) -> str:
     return html + ("…" if left < 0 else "")
 
 
-def _write_answers(answers: tuple[Outcome, ...]) -> str:
+def _write_answers(answers: tuple[AnswerProb, ...]) -> str:
     return ", ".join(
         f"<b>{escape(printable.cut(text, 2 * _LONGEST_LABEL))}</b>"
         + (f" {_write_prob(prob)}" if prob is not None else "")
