@@ -78,7 +78,7 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
         sum_name = "Shown" if layer_range else "Total"
         click.echo(short_summary.latex_text(shown, collapse=collapse, sum_name=sum_name), nl=False)
     elif collapse:
-        click.echo(short_summary.short_text(rows), nl=False)
+        click.echo(short_summary.short_text(rows, width=summary_table.width_shown()), nl=False)
     elif form != "text":
         say_table(shown, form)
     else:
