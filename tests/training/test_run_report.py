@@ -286,7 +286,9 @@ def test_evaluations_after_each_step_do_not_write_a_page_each(tmp_path, monkeypa
 def test_page_stays_small_however_much_is_evaluated_and_labelled(tmp_path):
     lines = [{"step": step, "loss": 1.0, "val_accuracy": step / 9999} for step in range(1, 5001)]
     names = [f"label {number}" for number in range(5000)]
-    scores = [LabelScores(name, 0.5, 0.5, 0.5, 10_000 + number) for number, name in enumerate(names)]
+    scores = [
+        LabelScores(name, 0.5, 0.5, 0.5, 10_000 + number) for number, name in enumerate(names)
+    ]
     run = make_run(tmp_path / "run", "finetune", lines)
     run.settings["labels"] = names
     done = {"steps": 5000, "asked": 9000, "stopped": None, "weights_of_update": 7}
