@@ -42,7 +42,7 @@ function atob(text) {
 }
 """
 _ASKED = """
-const { openEngine, makeTokenizer, decodeBase64, ACTIVATIONS } = makeEngine();
+const { openEngine, makeTokenizer, decodeBase64, findRecording, readTrace } = makeEngine();
 let engine;
 let trace;
 function run(request) {

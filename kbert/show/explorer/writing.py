@@ -31,7 +31,7 @@ _SENTENCE = (
 )
 _ENGINE = (
     *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
-    *("forward.js", "heads.js", "engine.js"),
+    *("forward.js", "heads.js", "engine.js", "recorded.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
@@ -49,7 +49,7 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     scripts = [
         f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
-        *_list_live_scripts(data["live"]["place"] if is_live else None),
+        *(live_scripts() if is_live else []),
         pages.read_files(FOLDER, *_SCRIPTS, *(_SENTENCE if is_live else ()), "main.js"),
     ]
     slots = {
@@ -69,34 +69,20 @@ def _write_weights(weights: bytes) -> str:
     return f'<script type="text/plain" id="weights">{text}</script>'
 
 
-def _list_live_scripts(source: str | None) -> list[str]:
-    """Return the scripts of a page's live part, by where its model computes; None: it has none."""
-    if source is None:
-        return []
-    client = pages.read_files(FOLDER / "live", "client.js")
-    if source == "recorded":
-        return [recording_script(), client]
-    if source == "served":
-        return [recording_script(), pages.read_files(FOLDER / "live", "served.js"), client]
-    return [engine_script(), client]
+def live_scripts() -> list[str]:
+    """Return the scripts of a page's live part, wherever its model computes."""
+    return [engine_script(), pages.read_files(FOLDER / "live", "served.js", "client.js")]
 
 
 def engine_script() -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
     scripts = pages.read_files(FOLDER / "live", *_ENGINE)
     code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
-    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, ACTIVATIONS"
+    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, findRecording, readTrace"
     return (
         f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
         f"{scripts}\nreturn {{ {names} }};\n}}"
     )
-
-
-def recording_script() -> str:
-    """Return what reads recordings, with the parts of the engine that it needs."""
-    scripts = pages.read_files(FOLDER / "live", "activations.js", "weights.js")
-    engine = f"function makeEngine() {{\n{scripts}\nreturn {{ decodeBase64, ACTIVATIONS }};\n}}"
-    return f"{engine}\n{pages.read_files(FOLDER / 'live', 'recorded.js')}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
