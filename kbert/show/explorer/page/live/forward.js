@@ -84,7 +84,7 @@ function attendHeads(products, tensors, block, { off, temperature }) {
   const keep = makeKeeper(tensors);
   const [length, heads, size] = query.shape;
   const scores = keep(`${name}/scores`, [heads, length, length], scoreHeads(products, query.data, key.data, query.shape));
-  const probs = keep(`${name}/probs`, [heads, length, length], softmax(scores.map((score) => score / temperature), length));
+  const probs = keep(`${name}/probs`, [heads, length, length], softmax(scores, length, temperature));
   if (!value) return;
   const context = keep(`${name}/context`, query.shape, mixHeads(products, probs, value.data, query.shape));
   for (const [, head] of off.heads.filter(([of]) => of === block)) {
@@ -112,7 +112,11 @@ function addAndNorm({ bert: { config }, request, keep, length }, name, input, ou
   return keep(`${name}-Norm`, shape, normalizeLayer(sum, norm, config));
 }
 
-const add = (a, b) => a.map((number, place) => number + b[place]);
+function add(a, b) {
+  const sum = new Float32Array(a.length);
+  for (let place = 0; place < a.length; place += 1) sum[place] = a[place] + b[place];
+  return sum;
+}
 
 // (x - mean) / √(variance + eps) · gamma + beta, of each row of H numbers.
 function normalizeLayer(values, { gamma, beta }, { H, eps }) {
