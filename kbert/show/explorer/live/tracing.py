@@ -109,7 +109,8 @@ class Tracer:
         return encoding
 
     def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
-        special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
+        tokenizer = require_tokenizer(self.model)
+        special = set(tokenizer.vocabulary.special_tokens.values())
         prompt = len(read_prompt(self.model)), 0  # offsets are in the texts that were typed
         units = [count_units(text) for text in (request["text"], request["pair"] or "")]
 
@@ -117,9 +118,8 @@ class Tracer:
             index = min(max(0, offset - prompt[segment]), len(units[segment]) - 1)
             return units[segment][index]
 
-        encoded = zip(
-            encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
-        )
+        tokens = [tokenizer.token_of(number) for number in encoding.ids]
+        encoded = zip(tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True)
         return [
             {
                 "text": token,

@@ -11,6 +11,7 @@
 //   `start` and `end` of a token are in the text or pair that it is of, in UTF-16 units.
 //   outputs = {vector?, mlm?: [{position, candidates: [{token, prob}], blocks}], nsp?: {isNext},
 //   classes?: [{label, prob}], tags?: [[{label, prob}]], answer?: {text, start, end, prob}}
+//   Labels stand with the highest first; the tensors have their logits in the order of DATA.live.labels.
 //
 // Tensors have the names of kbert's layers, and of their parts: forward.js has them all.
 

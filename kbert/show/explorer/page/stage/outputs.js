@@ -82,7 +82,8 @@ function drawLabels({ trace, layer, token, tokens }) {
   if (labels) {
     const best = labels[largestIndex(labels.map(({ prob }) => prob))];
     const tensor = trace.tensors.get(layer);
-    const logits = !tensor ? null : layer === "Classifier" ? tensor.data : vectorOf(trace, layer, token);
+    const inOrder = !tensor ? null : layer === "Classifier" ? tensor.data : vectorOf(trace, layer, token);
+    const logits = inOrder && labels.map(({ label }) => inOrder[DATA.live.labels.indexOf(label)]);  // the highest first
     const whose = layer === "Classifier" ? "the text" : quoted(tokens[token]);
     return {
       kind: "head", title: layer === "Classifier" ? "A label for the text" : `A label for ${quoted(tokens[token])}`,
