@@ -240,7 +240,7 @@ def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
         Tracer(open_model(folder)).trace(request)
     with pytest.raises(JSEvalException, match=word):
         page.run(*texts)
-    assert page.run("a")["tokens"][1]["text"] == "a"
+    assert page.run("a")["tokens"][0]["text"] == "[CLS]"
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
@@ -264,7 +264,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path):
 
 
 def test_long_sums_are_added_in_parts(tmp_path):
-    """A sum of 4,096 products in one chain of float32 is 10 times as far from float64."""
+    """One chain of 4,096 sums in float32 is off by 1.7e-6 here, parts of 64 by 3e-7."""
     page = Page(kbert.explore(write_live_checkpoint(tmp_path / "m"), weights="float32").html)
     random = np.random.default_rng(3)
     x = random.uniform(0, 1, (5, 4096)).astype("float32")
@@ -275,12 +275,13 @@ def test_long_sums_are_added_in_parts(tmp_path):
     )
     found = page.context.eval("JSON.stringify([...multiply(x, 5, kernel, 9, 4096)])")
     exact = x.astype("float64") @ kernel.T.astype("float64")
-    np.testing.assert_allclose(np.reshape(json.loads(found), (5, 9)), exact, rtol=1.5e-6)
+    np.testing.assert_allclose(np.reshape(json.loads(found), (5, 9)), exact, rtol=7e-7)
 
 
+@pytest.mark.full
 def test_a_very_long_text_is_cut(page):
-    for word in ("the cat ", "x"):
-        trace = page.run(word * 150_000)
+    for text in ("the cat " * 70_000, "x" * 150_000):
+        trace = page.run(text)
         assert trace["tokens"][1]["end"] > 0 and len(trace["tokens"]) <= 40
 
 
