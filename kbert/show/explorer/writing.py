@@ -24,9 +24,9 @@ _SENTENCE = (
     *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
     *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
     *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
-    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/bars.js"),
+    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/plots.js"),
     *("stage/embeddings.js", "stage/head_kinds.js", "stage/cell.js", "stage/attention.js"),
-    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js", "stage/outputs.js"),
+    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js"),
     *("stage/tensor.js", "stage/stage.js"),
 )
 _ENGINE = (
