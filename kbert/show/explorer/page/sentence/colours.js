@@ -19,7 +19,7 @@ function readShades() {
 // Paints numbers, in rows, as a pixel each; `most` has the strongest colour, NaN none.
 function paintHeat(canvas, values, columns, most = 1) {
   Object.assign(canvas, { width: columns, height: values.length / columns });
-  const context = canvas.getContext("2d");
+  const context = canvas.getContext("2d", { willReadFrequently: true });  // small: not on the GPU
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
   for (let n = 0; n < values.length; n += 1) {
