@@ -190,6 +190,7 @@ function renderSentence() {
 }
 
 function followSentence() {
+  $("switches").dataset.of = "";
   drawSentence();
   runSentence();
 }

@@ -113,7 +113,6 @@ function swapTokens(from, to) {
   announce(`Swapped: ${state.text}`);
 }
 
-// The word before or after a token's word; −1: there is none.
 function nextWord(place, step) {
   const { tokens } = running.trace;
   const word = wordOf(tokens, place);
@@ -169,6 +168,7 @@ function watchDrags(row) {
   row.addEventListener("pointerup", (event) => {
     const to = tokenOf(document.elementFromPoint(event.clientX, event.clientY));
     if (from >= 0 && to >= 0 && to !== from) swapTokens(from, to);
+    from = -1;
   });
 }
 

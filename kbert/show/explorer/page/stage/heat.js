@@ -74,7 +74,7 @@ function followPointer(group, selector, tell) {
 
 const MOST_LETTERS = 10;  // of a token beside a map
 
-// A map with a row per token. `columns` are tokens too, or a number of dimensions.
+// A map with a row per token; `columns` are tokens too, or a number.
 function heatMap({ name, under, values, rows, columns, kind = "signed", most, cell, onPick }) {
   const named = Array.isArray(columns);
   const width = named ? columns.length : columns;

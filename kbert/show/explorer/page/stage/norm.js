@@ -56,7 +56,7 @@ function normPlot(vectors) {
     horizontalAxis(x, rows.length * NORM_ROW, ticksOf(-reach, reach)));
 }
 
-// The learned scale and offset of a dimension: a line through all tokens' numbers, which lie on it.
+// The learned scale and offset of a dimension: the line that all tokens' numbers lie on.
 function fitGain({ trace, layer, tokens, config }, dimension) {
   const points = tokens.map((_, token) => [
     standardize(vectorOf(trace, normInput(layer), token), config)[dimension],
@@ -82,11 +82,11 @@ function normRows(scene, before, normalized, after) {
     const fit = fitGain(scene, n);
     const normal = bracketed(decimal(normalized[n]));
     const learned = fit
-      ? ` = ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}` : "";
+      ? [mathOf(`= ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}`)] : [];
     arithmetic.replaceChildren(
       mathOf(`frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${root}} = ` +
         decimal(normalized[n])),
-      mathOf(`γ · ${normal} + β${learned} = ${decimal(after[n])}`));
+      mathOf(`γ · ${normal} + β`), ...learned, mathOf(`= ${decimal(after[n])}`));
   } });
   return stageCard("One dimension, written out", rows, arithmetic);
 }
