@@ -32,7 +32,7 @@ function standardize(vector, { eps }) {
   return vector.map((value) => (value - mean) / Math.sqrt(variance + eps));
 }
 
-const NORM_ROW = 84;  // units of a histogram's height
+const NORM_ROW = 84;
 
 function normPlot(vectors) {
   const rows = Object.entries(vectors)
