@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from dataclasses import asdict
 from importlib.resources import files
 
@@ -34,32 +35,47 @@ _ENGINE = (
     *("forward.js", "heads.js", "engine.js"),
 )
 _COMPACT = (",", ":")  # JSON without blanks
+_COMMENT = re.compile(r"\s*(//.*|/\*((?!\*/).)*\*/)\s*")
+_SOURCE = "// Written by kbert, whose sources have comments: kbert/show/explorer/page"
 _FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin letters and the signs
 
 
 def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b"") -> str:
     """Return the page's HTML, with the weights of its live part, if it has one.
 
-    Its scripts read `data` as DATA; they compute the formulas as FORMULAS and show them as MATHML.
+    Its scripts read `data` as DATA and compute the formulas by FORMULAS. The page has them without
+    their comments, which stay in the package.
     """
     font = base64.b64encode((FOLDER / _FONT).read_bytes()).decode()
     is_live = "live" in data
     styles = (*_STYLES, *(_SENTENCE_STYLES if is_live else ()), "print.css")
-    mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     scripts = [
-        f"const MATHML = {pages.to_script(mathml, _COMPACT)};",
         counting_script(data, formulas),
         *_list_live_scripts(data["live"]["place"] if is_live else None),
         pages.read_files(FOLDER, *_SCRIPTS, *(_SENTENCE if is_live else ()), "main.js"),
     ]
+    script = drop_comments("\n".join(scripts))
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": f"{palette.write_css()}\n{pages.read_files(FOLDER, *styles)}",
+        "STYLE": f"{palette.write_css()}\n{drop_comments(pages.read_files(FOLDER, *styles))}",
         "FONT": f"data:font/woff;base64,{font}",
         "WEIGHTS": _write_weights(weights),
-        "SCRIPT": '(() => {\n"use strict";\n' + "\n".join(scripts) + "\n})();",
+        "SCRIPT": f'{_SOURCE}\n(() => {{\n"use strict";\n{script}\n}})();',
     }
     return pages.fill_page(FOLDER, slots)
+
+
+def drop_comments(code: str) -> str:
+    """Return JavaScript or CSS without the lines that hold only a comment, // … or /* … */.
+
+    Lines of a template literal stay: backticks that open one have no partner in their line.
+    """
+    lines, is_literal = [], False
+    for line in code.split("\n"):
+        if is_literal or not _COMMENT.fullmatch(line):
+            lines.append(line)
+            is_literal ^= line.count("`") % 2 == 1
+    return "\n".join(lines)
 
 
 def _write_weights(weights: bytes) -> str:
