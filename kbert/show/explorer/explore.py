@@ -127,7 +127,7 @@ def explore(
 
         if isinstance(source, (str, os.PathLike)):
             spec, facts, live = read_checkpoint(source, make_live)
-            name = Path(source).name
+            name = _name_checkpoint(Path(source))
         elif hasattr(source, "tokenizer"):
             spec, facts, live = read_bert(source, make_live)
             name = facts["name"]
@@ -174,6 +174,11 @@ def _choose_weights(
     return weight_options.WeightOptions(weights, beside)
 
 
+def _name_checkpoint(path: Path) -> str:
+    """Return the last name of a path; RUN/model, as a run names its folder, has the run's too."""
+    return "/".join(path.absolute().parts[-2:]) if path.name == "model" else path.name
+
+
 def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
     """Return what a page must know of the weights beside it."""
     from kbert.show.explorer.live import weight_options
@@ -214,7 +219,7 @@ def explore_served(
     live = recording.describe_served(model, examples)
     spec, facts, _ = read_checkpoint(source)
     assert spec is not None
-    page = _explore_spec(spec, 1, Path(source).name, facts, (live, None))
+    page = _explore_spec(spec, 1, _name_checkpoint(Path(source)), facts, (live, None))
     return page, tracing.Tracer(model)
 
 

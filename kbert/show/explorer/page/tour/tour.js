@@ -25,7 +25,7 @@ function cardBand() {
   const choices = [
     hasSentence() ? card("watch", "Watch a sentence go through", "Type, and see each layer compute: from words to an answer.", () => startTour()) : null,
     card("cost", "What does it cost?", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
-    card("compare", "Compare two models", `${nameOf(current())} beside ${otherPreset(current()) || "another"}: totals, ratios, one scale.`, showComparison),
+    card("compare", "Compare two models", `${comparison(current())}: totals, ratios, one scale.`, showComparison),
   ].filter(Boolean);
   const number = chapterNames().filter((name) => name !== CODA).length;
   return [
@@ -34,6 +34,13 @@ function cardBand() {
       button(`Tour: ${inWords(number)} chapters`, () => startTour(), { class: "small primary", id: "tour" }),
       button("", closeGuide, { class: "close", "aria-label": "Close the cards" })),
   ];
+}
+
+// What is compared with what: base beside large, a model of another name beside a configuration.
+function comparison(config) {
+  const name = nameOf(config);
+  const kind = Object.hasOwn(DATA.presets, name) ? "" : "the configuration ";
+  return `${name} beside ${kind}${otherPreset(config)}`;
 }
 
 function card(name, title, text, act) {
