@@ -178,6 +178,7 @@ function otherPreset(config) {
 function toggleCompare() {
   const { configs } = state;
   const [first] = sensible;
+  cards = false;  // its card has been followed
   if (comparing()) setConfigs([configs[state.active]]);
   else if (changedSizes(first).length) setConfigs([...configs, { ...DATA.values }]);
   else setConfigs([...configs, withPreset(first, otherPreset(first))]);
@@ -189,7 +190,6 @@ function setConfigs(configs) {
   if (configs.length < state.configs.length) sensible.splice(0, 2, current());
   state.configs = configs;
   state.active = 0;
-  cards = false;  // their way has been followed
   settle();
   buildFields();
   render("values");
