@@ -134,9 +134,10 @@ def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
         context["body"] = re.sub(r"(</\w+>|\)) -- ", r"\1 – ", body)
 
 
-def _copy_explorer(app, error) -> None:
+def _copy_explorers(app, error) -> None:
     if error is None:
-        shutil.copy2(DOCS / "_generated" / "explorer.html", app.outdir)
+        for name in ("explorer.html", "live.html"):
+            shutil.copy2(DOCS / "_generated" / name, app.outdir)
 
 
 # Pages with another name in older releases.
@@ -159,5 +160,5 @@ def setup(app) -> None:
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
     app.connect("html-page-context", _mark_words)
-    app.connect("build-finished", _copy_explorer)
+    app.connect("build-finished", _copy_explorers)
     app.connect("build-finished", _write_redirects)

@@ -80,4 +80,5 @@ def make_parts() -> dict[str, str]:
         "architecture.svg": mermaid.drawn(ROOT / "docs" / "contributing" / "architecture.md"),
         **pictures.of_steps(),
         "explorer.html": pictures.explorer(),
+        "live.html": pictures.live(),
     }

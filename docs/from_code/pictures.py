@@ -1,7 +1,8 @@
-"""The pictures of the 14 steps, cut from the figure of base, and the explorer's page."""
+"""The pictures of the 14 steps, cut from the figure of base, and the explorer's pages."""
 
 import html
 import re
+from pathlib import Path
 
 import kbert
 from from_code.steps import STEPS
@@ -9,6 +10,13 @@ from kbert.graph.closed_form import rows
 from kbert.graph.spec import GraphSpec
 from kbert.show import graphviz
 from kbert.show.diagrams import collapse_blocks, to_dot
+
+SMALL_MODEL = Path(__file__).parents[1] / "small_model"
+SENTENCES = (
+    "The rabbit looked at his [MASK] and ran.",
+    "She opened the [MASK] and went into the garden.",
+    "The old man sat down in his [MASK].",
+)
 
 _WIDTH, _HEIGHT = 330, 150  # of a picture in points: a node and what stands around it
 _FADED = ".node, .edge, .cluster {{ opacity: .3 }} [id='{node}'] {{ opacity: 1 }}"
@@ -26,6 +34,13 @@ def of_steps() -> dict[str, str]:
 def explorer() -> str:
     """The page of `kbert explore base`."""
     return kbert.explore("base").html
+
+
+def live() -> str:
+    """The page of the small model, which computes the sentences that a reader types."""
+    return kbert.explore(
+        SMALL_MODEL, sentences=SENTENCES, title="A small BERT", weights="int8"
+    ).html
 
 
 def _cut(figure: str, layer: str) -> str:

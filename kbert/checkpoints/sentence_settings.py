@@ -3,7 +3,8 @@
 `kbert.checkpoints.transformers.sentence_files` reads and writes them as sentence-transformers does.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -217,3 +218,10 @@ def torch_path(activation: str) -> str:
     """Return the path of torch's class for the name of Keras's function."""
     name = next(name for name, keras_name in _KERAS.items() if keras_name == activation)
     return IDENTITY if name == "Identity" else f"{_ACTIVATION}.{name}"
+
+
+def lowercase_text(text: str, special_tokens: Iterable[str]) -> str:
+    """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
+    pieces = re.split(f"({'|'.join(map(re.escape, special_tokens))})", text)
+    pieces[::2] = [piece.replace("Σ", "σ").lower() for piece in pieces[::2]]
+    return "".join(pieces)

@@ -15,6 +15,7 @@ from kbert.cli.inputs import start_quietly
 from kbert.cli.options import Output, option, takes
 from kbert.cli.plot_command import draw
 from kbert.cli.setting_options import partial_training
+from kbert.cli.view_pages import split_pair
 
 _ACCOUNT_KEYS = (
     *("config", "head", "seq_len", "batch_size", "max_predictions", "dtype", "params"),
@@ -78,7 +79,7 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
         sum_name = "Shown" if layer_range else "Total"
         click.echo(short_summary.latex_text(shown, collapse=collapse, sum_name=sum_name), nl=False)
     elif collapse:
-        click.echo(short_summary.short_text(rows), nl=False)
+        click.echo(short_summary.short_text(rows, width=summary_table.width_shown()), nl=False)
     elif form != "text":
         say_table(shown, form)
     else:
@@ -259,7 +260,7 @@ def explore(
             del options["seq_len"]
         graph = shared.get_spec(source, head, num_labels, create_spec, **options)
         title = source
-    pairs = [_split_pair(sentence) for sentence in sentences]
+    pairs = [split_pair(sentence) for sentence in sentences]
     if serve:
         _serve(source, pairs)
         return
@@ -276,14 +277,6 @@ def explore(
     if beside:
         file = output.with_name(f"{output.stem}.weights.js")
         say(f"wrote {file} ({file.stat().st_size:,} bytes): keep it beside the page")
-
-
-def _split_pair(sentence: str) -> str | tuple[str, str]:
-    """Return a sentence; two texts where a tab is between them, as in kbert's files of pairs."""
-    texts = sentence.split("\t")
-    if len(texts) > 2:
-        raise click.UsageError(f"--sentence takes two texts with a tab between, got {len(texts)}")
-    return sentence if len(texts) == 1 else (texts[0], texts[1])
 
 
 def _serve(source: str, sentences: list) -> None:

@@ -10,6 +10,13 @@ from kbert.cli.command import Choice, command
 from kbert.cli.console import exit_if_nan, progress, say, say_json
 from kbert.cli.inputs import open_checkpoint, read_pairs, read_texts
 from kbert.cli.options import POSITIVE, Output, option, takes
+from kbert.cli.view_pages import (
+    is_page,
+    join_pair,
+    split_pair,
+    write_attention,
+    write_attribution,
+)
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
@@ -217,27 +224,42 @@ def choose(source, text, texts, start, **options):
     "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
     "page: not at first (hidden, the default), or shown.",
 )
+@option(
+    "--sentence sentences",
+    str,
+    "Further text for the page, or two with a tab between them. Repeat it for more.",
+    multiple=True,
+)
 @shared.PRECISION
-def attention(source, text, pair, output, layer, head, special, precision):
+def attention(source, text, pair, output, layer, head, special, sentences, precision):
     """Write how much each token attends to each other token.
 
     \b
-    .html            an interactive page: every head, lines between the tokens,
-                     a heat map, queries and keys; one file, no network
+    .html            the page of kbert explore, at a head: every head, lines
+                     between the tokens, a heat map, queries and keys, and the
+                     other tensors of the text; one file, no network
     .png .svg .pdf   a heat map
     .npz             the numbers
+
+    The page is computed in float32.
     """
     from kbert.tasks.attention.attention_map import ENDINGS
     from kbert.tasks.pictures import PICTURES
 
     picture = check_new_file(output, ENDINGS).suffix.lower() in PICTURES
     one = {"layer": layer, "head": head}
+    if sentences and not is_page(output):
+        raise click.UsageError(f"--sentence goes with a page, .html, got {output}")
     with open_checkpoint(source) as bert:
         maps = kbert.attention(bert, text, pair, **one, vectors=not picture, precision=precision)
-    with progress("drawing" if picture else "writing"):
-        options = {} if special is None else {"special": special}
-        path = (maps.plot if picture else maps.save)(output, **one, **options)
-    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    options = one if special is None else one | {"special": special}
+    if is_page(output):
+        pairs = [join_pair(text, pair), *map(split_pair, sentences)]
+        write_attention(bert, source, pairs, output, maps.address(**options))
+    else:
+        with progress("drawing" if picture else "writing"):
+            (maps.plot if picture else maps.save)(output, **options)
+    say(f"wrote {output} ({output.stat().st_size:,} bytes)")
 
 
 @command(
@@ -248,7 +270,11 @@ def attention(source, text, pair, output, layer, head, special, precision):
     'kbert attribute all-MiniLM-L6-v2 "A cat." --similar-to "A dog." -o why.png',
 )
 @takes(shared.SOURCE, TEXT, PAIR)
-@option("-o --output", Output(), "File for the coloured text: .html .png .svg .pdf.")
+@option(
+    "-o --output",
+    Output(),
+    "File for the text in colours: .png .svg .pdf, or .html for the page of kbert explore.",
+)
 @option("--target NAME", str, "Label or token to explain. Default: the most likely one.")
 @option("--similar-to TEXT", str, "Explain the cosine similarity to this text; any model can.")
 @option("--mask", POSITIVE, "Number of the [MASK] to explain.", default=1)
@@ -275,7 +301,9 @@ def attribute(source, text, pair, output, form, **options):
         check_new_file(output, ENDINGS)
     with open_checkpoint(source) as bert, progress("integrating"):
         attribution = kbert.attribute(bert, text, pair, **options)
-    if output is not None:
+    if is_page(output):
+        write_attribution(bert, source, attribution, output)
+    elif output is not None:
         with progress("drawing"):
             attribution.save(output)
     if form == "json":

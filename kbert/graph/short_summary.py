@@ -51,11 +51,22 @@ def split_layers(layers: Sequence[Row]) -> list[Section]:
     return sections
 
 
-def short_text(layers: Sequence[Row], counts: tuple[int, int] | None = None) -> str:
+def short_text(
+    layers: Sequence[Row], counts: tuple[int, int] | None = None, width: int | None = None
+) -> str:
     """Return the short form as text, with the closing lines of the whole one.
 
-    `counts` are the parameters, and how many of them are trainable.
+    `counts` are the parameters, and how many of them are trainable. A `width` in which the table
+    does not fit leaves out the types of the layers.
     """
+    text = _write_text(layers, counts, with_types=True)
+    if width is not None and max(map(len, text.splitlines())) > width:
+        return _write_text(layers, counts, with_types=False)
+    return text
+
+
+def _write_text(layers: Sequence[Row], counts: tuple[int, int] | None, with_types: bool) -> str:
+    header = _HEADER if with_types else ("Layer", *_HEADER[1:])
     lines: list[tuple[str, str, str]] = []
     rules = []
     for section in split_layers(layers):
@@ -64,12 +75,13 @@ def short_text(layers: Sequence[Row], counts: tuple[int, int] | None = None) -> 
             lines.append((section.title, "", f"{section.params:,}"))
         for row in section.layers:
             first, *others = _split_shapes(row)
-            lines.append((f"{row.layer} ({row.type})", first, f"{row.params:,}"))
+            name = f"{row.layer} ({row.type})" if with_types else row.layer
+            lines.append((name, first, f"{row.params:,}"))
             lines += [("", shape, "") for shape in others]
 
-    widths = [max(map(len, column)) for column in zip(_HEADER, *lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     width = sum(widths) + _GAP * (len(widths) - 1)
-    written = [_align(_HEADER, widths), "=" * width]
+    written = [_align(header, widths), "=" * width]
     for number, line in enumerate(lines):
         if number in rules[1:]:
             written.append("_" * width)

@@ -29,21 +29,32 @@ _SPECIAL = {
     "÷": r"$\div$",
     "·": r"$\cdot$",
     "…": r"\ldots{}",
-    "--": "-{}-",  # no dash
     "\u00a0": "~",
 }
-_SPECIAL_CHARACTERS = re.compile("|".join(map(re.escape, _SPECIAL)))
+_HYPHEN = "-(?=-)"  # with the next one it would become a dash
+_SPECIAL_CHARACTERS = re.compile("|".join([*map(re.escape, _SPECIAL), _HYPHEN]))
 _KNOWN_TO_PDFLATEX = {*_SPECIAL, *"–—‘’“”"}  # beyond the Latin letters
+_UNKNOWN_LATIN = frozenset("ĦħĸĿŀŉŦŧſ")
+_IN_T1_ONLY = frozenset("«»ÐÞðþĄąĐđĘęĮįŊŋŲų")  # LaTeX's default font encoding, OT1, lacks them
 
 
 def escape_latex(text: object) -> str:
     """Return one line of LaTeX that prints a text as it is."""
-    return _SPECIAL_CHARACTERS.sub(lambda match: _SPECIAL[match[0]], printable.line(text))
+    return _SPECIAL_CHARACTERS.sub(
+        lambda match: _SPECIAL.get(match[0], "-{}"), printable.line(text)
+    )
 
 
 def has_other_letters(text: str) -> bool:
-    """Return whether a text has letters that are not Latin ones, which pdflatex lacks."""
-    return any(ord(letter) > 0x17F and letter not in _KNOWN_TO_PDFLATEX for letter in text)
+    """Return whether a text has letters that pdflatex lacks: others than most Latin ones."""
+    return not _UNKNOWN_LATIN.isdisjoint(text) or any(
+        ord(letter) > 0x17F and letter not in _KNOWN_TO_PDFLATEX for letter in text
+    )
+
+
+def needs_t1(text: str) -> bool:
+    """Return whether pdflatex prints a text only with the font encoding T1."""
+    return not _IN_T1_ONLY.isdisjoint(text)
 
 
 def to_latex(
@@ -80,13 +91,15 @@ def to_latex(
     if total is not None:
         foot.insert(0, _row(total))
         foot.insert(0, r"\midrule")
+    table = "\n".join([*head, *body, *foot])
+    needed = f"\\usepackage{{{packages}}}"
+    if needs_t1(table):
+        needed += r" and \usepackage[T1]{fontenc}"
     return "\n".join(
         [
-            f"{LATEX_MARK}: needs \\usepackage{{{packages}}}",
+            f"{LATEX_MARK}: needs {needed}",
             f"\\begin{{{environment}}}{{@{{}}{columns}@{{}}}}",
-            *head,
-            *body,
-            *foot,
+            table,
             f"\\end{{{environment}}}",
             "",
         ]

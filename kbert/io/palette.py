@@ -38,14 +38,10 @@ KINDS: Mapping[str, tuple[Colour, Colour]] = {  # fill and line of each kind of 
 }
 BLOCK = Colour("#ffffff", "#161b22"), Colour("#57606a", "#848d97")  # the same of a whole block
 
-# Numbers from 0 to the largest, and from the most negative to the most positive.
+# Numbers from 0 to the largest.
 WEIGHTS = {
     "light": ("#ffffff", "#d9e9fb", "#94c3f5", "#3d88e0", "#0b4ea2", "#0a2450"),
     "dark": ("#0d1117", "#102a4c", "#1a4f91", "#3d88e0", "#9ccbff", "#f2f8ff"),
-}
-SIGNED = {
-    "light": (ORANGE.light, "#f6f8fa", BLUE.light),
-    "dark": (ORANGE.dark, "#151b23", BLUE.dark),
 }
 
 SANS = (

@@ -30,7 +30,7 @@ def is_command_running() -> bool:
 def way_to_resume(task: str, folder: str | os.PathLike) -> str:
     """Return what resumes a run of a task: a command where one is running, else a call."""
     if _on_command_line[0]:
-        return f"kbert {task} --resume {folder}"
+        return f"kbert {task} --resume {shlex.quote(os.fspath(folder))}"
     return f"kbert.resume({os.fspath(folder)!r})"
 
 

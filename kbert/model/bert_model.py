@@ -99,7 +99,8 @@ class BertModel(keras.Model):
         be trained. If a terminal or notebook is narrower than the table, each name gets a line of
         its own. A pipe, a file and `print_fn` (called once per line) get the natural width.
 
-        `collapse=True` prints a short form, in which equal encoder blocks stand once.
+        `collapse=True` prints a short form, in which equal encoder blocks stand once. A terminal
+        that is narrower than the short form shows it without the types of the layers.
         `format="latex"` prints the table, or the short form, for LaTeX, without the connections.
 
         Raises:
@@ -113,7 +114,8 @@ class BertModel(keras.Model):
                     "collapse and format='latex' must be without freeze, lora_rank and "
                     "show_trainable: leave these out"
                 )
-            text = self._short_summary(collapse, format, layer_range)
+            width = line_length or (width_shown() if print_fn is None else None)
+            text = self._short_summary(collapse, format, layer_range, width)
             for line in text.splitlines():
                 (print_fn or print)(line)
             return
@@ -142,14 +144,14 @@ class BertModel(keras.Model):
         for line in text.splitlines():
             (print_fn or print)(line)
 
-    def _short_summary(self, collapse: bool, format: str, layer_range) -> str:
+    def _short_summary(self, collapse: bool, format: str, layer_range, width: int | None) -> str:
         layers = select(model_rows(self), layer_range)
         if format == "latex":
             return latex_text(
                 layers, collapse=collapse, sum_name="Shown" if layer_range else "Total"
             )
         trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
-        return short_text(layers, (self.count_params(), trainable))
+        return short_text(layers, (self.count_params(), trainable), width)
 
     def save(self, *args, **kwargs):
         """Save as Keras does, without importing TensorFlow on JAX and torch.

@@ -1,281 +1,252 @@
-"""The page of an attention map in a real browser: each view, by mouse and by keyboard."""
+"""The page of kbert explore at its attention view, in a real browser: by mouse and by keyboard."""
+
+import re
 
 import numpy as np
 import pytest
 from helpers.attention_maps import random_map
+from helpers.sizes import SIZES
+from helpers.small_berts import small_bert
 
-from kbert.io import palette
-from kbert.tasks.attention.page import writing
+import kbert
+from kbert.show.explorer.explore import explore_recorded
+from kbert.show.explorer.live import attention_weights
 
 pytestmark = pytest.mark.full
 
-
-@pytest.fixture(scope="module")
-def found():
-    """Two layers, three heads, two sentences of 9 and 4 words."""
-    return random_map(9, 4)
+TEXT, PAIR = "red cat big tree sun", ("the dog", "it was big")
+LAYER = "Encoder-{}-MultiHeadSelfAttention"
 
 
 @pytest.fixture(scope="module")
-def file(found, tmp_path_factory):
+def bert():
+    return small_bert(kbert.BertConfig(**SIZES), "pretraining")
+
+
+@pytest.fixture(scope="module")
+def found(bert):
+    """Three layers, four heads."""
+    return kbert.attention(bert, TEXT)
+
+
+@pytest.fixture(scope="module")
+def file(bert, found, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "attention.html"
-    return found.save(path, layer=2, head=1, special="whole")
+    return explore_recorded(bert, [TEXT, PAIR], path, title="small", start=found.address()).path
 
 
-def marked(page, selector: str) -> list[str]:
-    return page.locator(selector).all_inner_texts()
+@pytest.fixture
+def open_view(open_page):
+    def open_view(path, fragment="", **options):
+        page = open_page(path, fragment, **{"height": 1400} | options)
+        page.wait_for_selector("#stage h2")
+        page.wait_for_function("document.querySelectorAll('[data-token]').length > 0")
+        return page
+
+    return open_view
 
 
-def test_head_thumbnails_are_chosen_by_mouse_and_keys(open_page, file, found):
-    page = open_page(file)
-    thumbnails = page.locator("#thumbnails button")
-    assert thumbnails.count() == 6 and page.locator("#thumbnails [aria-pressed=true]").count() == 1
-    # a pixel of a canvas is a weight: white is none, and the largest is darkest
+def read_percent(text: str) -> float:
+    """A percentage as a fraction."""
+    return float(text.replace("%", "").replace("<", "").replace(">", "")) / 100
+
+
+def read_lines(page) -> list[float]:
+    """The weights beside the tokens that are asked; those below 1 % are not written."""
+    texts = page.locator(".line-to i").all_inner_texts()
+    return [read_percent(text) if text else 0.0 for text in texts]
+
+
+def check_lines(page, weights) -> None:
+    shown = [weight if weight >= 0.01 else 0 for weight in weights]
+    np.testing.assert_allclose(read_lines(page), shown, atol=0.0006)
+
+
+def test_page_opens_at_a_telling_head_with_its_lines(open_view, file, found):
+    page = open_view(file)
+    layer, head = map(int, re.search(r"-(\d+)-.*head-(\d+)", found.address()).groups())
+    assert f"Head {head} of 4" in page.locator("#stage h2").inner_text()
+    assert page.locator("[data-key=hide]").is_checked()
+    assert page.locator("#guide").is_hidden()
+    weights = found.weights[layer - 1, head - 1]
+    assert page.locator(".line-from span").all_inner_texts() == TEXT.split()
+    check_lines(page, weights[1, 1:-1])
+    page.locator(".line-from button").nth(3).hover()
+    check_lines(page, weights[4, 1:-1])
+    said = page.locator(".line-said").inner_text()
+    hidden = read_percent(re.search(r"hidden tokens hold (.*)", said)[1])
+    assert hidden == pytest.approx(weights[4, [0, -1]].sum(), abs=0.001)
+    share = re.search(r"([\d.]+ %) to \[CLS\] and \[SEP\], which are hidden", sees(page))
+    assert read_percent(share[1]) == pytest.approx(weights[:, [0, -1]].sum(-1).mean(), abs=0.001)
+    page.locator("[data-key=hide]").uncheck()
+    assert page.locator(".line-from span").all_inner_texts() == found.tokens
+    assert "hidden" not in sees(page) + page.locator(".line-said").inner_text()
+    page.locator(".line-from button").nth(6).focus()
+    check_lines(page, weights[6])
+
+
+def sees(page) -> str:
+    return page.locator(".stage-sees").inner_text()
+
+
+def test_lines_are_drawn_from_the_smallest_weight_on(open_view, file, found):
+    page = open_view(file, f"#{LAYER.format(2)}/head-3")
+    page.locator(".line-from button").nth(2).hover()
+    weights = found.weights[1, 2]
+    assert page.locator(".own-lines path").count() == (weights[2] >= 0.005).sum()
+    ends = "all => all.map(one => one.getAttribute('d').split('M').length - 1)"
+    drawn = sum(page.locator(".all-lines path").evaluate_all(ends))
+    assert drawn == (weights >= 0.02).sum()
+
+
+def test_heads_of_all_blocks_are_chosen_by_mouse_and_keys(open_view, file, found):
+    page = open_view(file, f"#{LAYER.format(2)}/head-3&heads=all")
+    heads = page.locator(".head-grid button")
+    assert heads.count() == 12
+    assert page.locator(".head-grid [aria-pressed=true]").get_attribute("data-key") == "all-2-2"
+    # a pixel of a canvas is a weight: the largest is the most blue, its red the least
     pixels = page.evaluate(
-        "() => { const c = document.querySelectorAll('#thumbnails canvas')[4];"
-        "return [c.width, c.height, ...c.getContext('2d').getImageData(0, 0, 16, 16).data]; }"
+        "() => { const c = document.querySelector('[data-key=all-3-1] canvas');"
+        "return [c.width, c.height, ...c.getContext('2d').getImageData(0, 0, 7, 7).data]; }"
     )
-    assert pixels[:2] == [16, 16]
-    red = np.array(pixels[2:]).reshape(16, 16, 4)[..., 0]
-    order = np.argsort(found.weights[1, 1].ravel())
-    assert red.ravel()[order[-1]] == red.min() < red.ravel()[order[0]] == 255
-    thumbnails.nth(4).click()
-    assert set(marked(page, ".where")) == {"layer 3, head 2"}
-    for key in ("ArrowUp", "ArrowRight", "Enter"):
+    assert pixels[:2] == [7, 7]
+    red = np.array(pixels[2:]).reshape(49, 4)[:, 0]
+    order = np.argsort(found.weights[2, 1].ravel())
+    assert (np.diff(red[order]) <= 0).all() and red[order[-1]] < red[order[0]]
+    page.locator("[data-key=all-3-1]").click()
+    assert "Head 2 of 4" in page.locator("#stage h2").inner_text()
+    check_hash(page, f"{LAYER.format(3)}/head-2&heads=all")
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)
-    assert set(marked(page, ".where")) == {"layer 2, head 5"}
-    assert page.evaluate("location.hash") == "#layer=2&head=5"
-    page.get_by_label("Next layer").click()
-    page.select_option("#head", label="1")
-    assert set(marked(page, ".where")) == {"layer 3, head 1"}
+    check_hash(page, f"{LAYER.format(2)}/head-3&heads=all")
+    page.locator(".all-heads summary").click()
+    page.wait_for_selector(".head-choices")
+    assert page.locator(".head-grid").count() == 0
 
 
-def test_token_shows_its_attention_both_ways(open_page, file, found):
-    page = open_page(file, "#layer=3&head=2")
-    assert set(marked(page, ".where")) == {"layer 3, head 2"}
-    weights = found.weights[1, 1]
-    page.locator("#from button").nth(4).hover()
-    best = int(weights[4].argmax())
-    said = page.locator("#line-readout").inner_text()
-    assert said.startswith(
-        f"{found.tokens[4]} attends to {found.tokens[best]} {weights[4, best]:.2f}"
+def check_hash(page, text: str) -> None:
+    page.wait_for_function(
+        "text => decodeURIComponent(location.hash.slice(1)) === text", arg=text, timeout=5000
     )
-    numbers = page.locator("#to button i").all_inner_texts()
-    wanted = [f"{weight:.2f}" if weight >= 0.01 else "" for weight in weights[4]]
-    assert numbers == wanted
-    lines = page.locator("#strokes g:not([style*=none]) path")
-    for root in (70, 20):  # the slider's place: the root of the smallest weight that is drawn
-        page.locator("#least").fill(str(root))
-        page.locator("#from button").nth(3).hover()
-        page.locator("#from button").nth(4).hover()
-        assert lines.count() == (weights[4] >= (root / 100) ** 2).sum()
-    page.locator("#to button").nth(2).click()
-    page.locator("#from button").nth(7).hover()  # what is held stays
-    best = int(weights[:, 2].argmax())
-    said = page.locator("#line-readout").inner_text()
-    assert said.startswith(f"{found.tokens[2]} is attended to by {found.tokens[best]} ")
+
+
+def test_all_of_the_state_is_in_the_address(open_view, file, bert):
+    page = open_view(file)
+    page.select_option("#examples", "1")
+    page.wait_for_function("document.querySelectorAll('[data-token]').length === 8")
+    page.locator("[data-key=hide]").uncheck()
+    page.locator("[data-key=all-3-0]").click()
+    page.locator(".line-from button").nth(2).click()
+    page.locator(".line-to button").nth(5).click()
+    page.wait_for_function("/to=5/.test(location.hash) && /token=2/.test(location.hash)")
+    page.wait_for_function("/text=the%20dog&pair=it/.test(location.hash)")
+    before = describe(page)
+    page.reload()
+    page.wait_for_selector("#stage h2")
+    page.wait_for_function("document.querySelectorAll('[data-token]').length === 8")
+    assert describe(page) == before
+    assert before[1:4] == [False, "2", "5"]
+    check_lines(page, kbert.attention(bert, *PAIR).weights[2, 0, 2])
+
+
+def describe(page) -> list:
+    return [
+        page.locator("#stage h2").inner_text(),
+        page.locator("[data-key=hide]").is_checked(),
+        *(page.locator(f"#stage select[data-key={key}]").input_value() for key in ("token", "to")),
+        page.locator(".head-grid [aria-pressed=true]").get_attribute("data-key"),
+        page.locator("#text").input_value(),
+    ]
+
+
+def test_a_view_that_is_closed_stays_closed(open_view, file):
+    page = open_view(file)
     page.keyboard.press("Escape")
-    assert "Point at a token" in page.locator("#line-readout").inner_text()
-    page.locator("#from button").first.focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator("#line-readout").inner_text().startswith(f"{found.tokens[1]} attends to")
+    page.wait_for_function("location.hash.startsWith('#&') || location.hash === '#-'")
+    page.reload()
+    page.wait_for_selector("[data-token]")
+    assert page.locator("#stage-area").is_hidden()
 
 
-def test_heads_are_drawn_together_in_colours(open_page, file):
-    page = open_page(file)
-
-    def colours() -> set:
-        script = "all => all.map(one => getComputedStyle(one).stroke)"
-        return set(page.locator("#strokes g:not([style*=none]) path").evaluate_all(script))
-
-    assert len(colours()) == 1
-    page.get_by_role("button", name="all", exact=True).click()
-    assert len(colours()) == 3
-    # each head's lines end at a height of their own in a token's row
-    ends = "all => all.map(one => one.getAttribute('d').match(/[\\d.]+(?=M|$)/g).map(y => y % 1))"
-    paths = page.locator("#strokes g:not([style*=none]) path").evaluate_all(ends)
-    assert {round(end, 3) for path in paths for end in path} == {0.25, 0.5, 0.75}
-    page.get_by_role("button", name="Head 2", exact=True).click()
-    assert len(colours()) == 2
-    count = page.locator("#strokes g:not([style*=none]) path").count()
-    page.locator("#least").fill("90")
-    assert page.locator("#strokes g:not([style*=none]) path").count() < count
+def test_the_table_has_the_weights_of_a_token(open_view, file, found):
+    page = open_view(file, f"#{LAYER.format(1)}/head-2&token=4")
+    page.locator(".stage-numbers summary").click()
+    page.wait_for_selector(".stage-table tbody tr")
+    rows = page.locator(".stage-numbers tbody tr").all()
+    cells = [row.locator("th, td").all_inner_texts() for row in rows]
+    assert [row[0] for row in cells] == found.tokens
+    shown = [read_percent(row[2]) for row in cells]
+    np.testing.assert_allclose(shown, found.weights[0, 1, 4], atol=0.0006)
 
 
-def test_cls_and_sep_are_hidden_and_sentences_chosen(open_page, file, found):
-    page = open_page(file)
-
-    def sides() -> tuple:
-        return tuple(marked(page, f"#{side} button span") for side in ("from", "to"))
-
-    assert sides() == (found.tokens, found.tokens)
-    page.get_by_label("[CLS] and [SEP]").uncheck()
-    words = [token for token in found.tokens if token[0] != "["]
-    assert sides() == (words, words)
-    for name, first, second in (
-        ("A → B", slice(9), slice(9, 13)),
-        ("B → A", slice(9, 13), slice(9)),
-    ):
-        page.get_by_label(name).check(force=True)
-        assert sides() == (words[first], words[second])
-        rows, columns = (len(words[part]) for part in (first, second))
-        label = page.locator("#heat").get_attribute("aria-label")
-        assert f"{rows} tokens attend to {columns};" in label
-        size = "one => [one.height, one.width]"
-        assert page.locator("#thumbnails canvas").first.evaluate(size) == [rows, columns]
-
-
-def test_an_empty_choice_is_said(open_page, tmp_path):
-    page = open_page(random_map(0).save(tmp_path / "empty.html"))
-    assert page.get_by_label("[CLS] and [SEP]").is_checked()  # there is nothing else
-    page.get_by_label("[CLS] and [SEP]").uncheck()
-    assert page.locator("#from button").count() == 0
-    assert "Nothing is left" in page.locator("#line-readout").inner_text()
-    assert "Nothing is left" in page.locator("#heat-readout").inner_text()
-
-
-def test_heat_map_reads_out_by_mouse_and_keys(open_page, file, found):
-    page = open_page(file, "#layer=2&head=5")
-    canvas, readout = page.locator("#heat"), page.locator("#heat-readout")
-    canvas.focus()
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
-        page.keyboard.press(key)
-    weights = found.weights[0, 2]
-    assert readout.inner_text().endswith(f"{weights[2, 1]:.4f}")
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
-    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] - 4)
-    assert readout.inner_text() == (
-        f"[SEP] (token 16) attends to [SEP] (token 16): {weights[15, 15]:.4f}"
-    )
-    page.get_by_text("This head as a table").click()
-    page.locator("#as-table tbody tr").last.wait_for()
-    rows = marked(page, "#as-table tbody tr")
-    assert len(rows) == 16
-    best = int(weights[3].argmax())
-    assert f"{found.tokens[best]} ({best + 1}) {weights[3, best]:.2f}" in rows[3]
-
-
-def test_a_query_and_its_keys_make_the_score(open_page, file, found):
-    page = open_page(file, "#layer=3&head=2")
-    page.select_option("#query", "5")
-    rows = page.locator("#vectors tbody tr")
-    assert rows.count() == 13  # the query, and 12 keys
-    scores = found.keys[1, 1] @ found.queries[1, 1, 5] / np.sqrt(7)
-    order = np.argsort(-found.weights[1, 1, 5], kind="stable")[:12]
-    shown = [float(text) for text in marked(page, "#vectors tbody tr[data-place] td:nth-child(4)")]
-    np.testing.assert_allclose(shown, scores[order], atol=0.03 * np.abs(scores).max())
-    page.select_option("#keys", "")
-    assert rows.count() == 17
-    page.locator("#vectors button").nth(3).click()
-    page.locator("#by-dimension summary").click()
-    page.locator("#by-dimension tbody tr").last.wait_for()
-    cells = [float(text) for text in marked(page, "#by-dimension td:nth-child(4)")]
-    wanted = found.queries[1, 1, 5] * found.keys[1, 1, 3]
-    np.testing.assert_allclose(cells, wanted, atol=0.02 * np.abs(wanted).max())
-    page.locator("#vectors canvas").nth(2).hover()
-    assert page.locator("#vector-readout").inner_text().startswith("Dimension 4 of 7: query ")
-    page.locator("#from button").nth(2).click()  # a token that is held is the query
-    assert page.locator("#query").input_value() == "2"
-
-
-def test_the_table_is_sorted_by_each_column(open_page, file, found):
-    page = open_page(file)
-    figures = found.statistics()
-    name = {f"{one.layer} · {one.head}": one for one in figures}
-
-    def heads() -> list:
-        return [name[text] for text in marked(page, "#figures tbody button")]
-
-    assert heads() == figures
-    page.get_by_role("button", name="entropy", exact=True).click()
-    assert heads() == sorted(figures, key=lambda one: -one.entropy)
-    assert page.locator("#figures th").nth(2).get_attribute("aria-sort") == "descending"
-    page.get_by_role("button", name="entropy", exact=True).click()
-    assert heads() == sorted(figures, key=lambda one: one.entropy)
-    page.get_by_role("button", name="share to [SEP]").click()
-    assert heads() == sorted(figures, key=lambda one: -one.shares["[SEP]"])
-    page.locator("#figures tbody button").first.click()
-    assert marked(page, "#h-heat .where") == [f"layer {heads()[0].layer}, head {heads()[0].head}"]
-
-
-def test_heads_with_a_pattern_are_marked_on_the_page(open_page, tmp_path):
+def test_a_map_has_its_weights_queries_and_keys(open_view, tmp_path):
     found = random_map(9, 4)
-    found.weights[1, 2] = np.eye(16, k=1) + np.eye(16) * (np.arange(16) == 15)
-    page = open_page(found.save(tmp_path / "page.html"))
-    last = page.locator("#thumbnails button").last
-    assert "→" in last.inner_text()
-    assert "looks at the next token" in last.get_attribute("aria-label")
-    assert "the next token: 1 head" in page.locator("#legend").inner_text()
-    rule = page.locator("#rule").inner_text()
-    assert "more than 50 %" in rule and "Clark et al. 2019" in rule
+    page = open_view(found.save(tmp_path / "map.html", layer=3, head=2, special="whole"))
+    assert "Head 2 of 5" in page.locator("#stage h2").inner_text()
+    assert page.locator(".head-grid button").count() == 6
+    assert not page.locator(".sum, .panel, #table").locator("visible=true").count()
+    check_lines(page, found.weights[1, 1, 1])
+    card = page.locator(".stage-card", has_text="1 The score").locator(".arithmetic math")
+    to = int(page.locator("#stage select[data-key=to]").input_value())
+    assert to == found.weights[1, 1, 1].argmax()
+    score = found.queries[1, 1, 1] @ found.keys[1, 1, to] / np.sqrt(7)
+    text = card.text_content().split("=")[-1].strip().replace("−", "-")
+    assert float(text) == pytest.approx(score, rel=0.005, abs=0.005)
+    for layer in ("Embedding-Token", "Input-Token", "Encoder-1-FeedForward"):
+        page.evaluate("layer => { location.hash = layer; }", layer)
+        page.wait_for_function(
+            "layer => document.querySelector('.stage-place span').textContent === layer", arg=layer
+        )
+        assert "not recorded" in sees(page)
 
 
-def test_page_of_many_tokens_draws_what_it_holds(open_page, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "WHOLE", 1000)
-    found = random_map(50, 34)
-    page = open_page(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))
-    assert "87 tokens are many" in page.locator("#notes").inner_text()
-    assert page.locator("#thumbnails canvas").first.evaluate("one => one.width") == 64
-    weights = found.weights[0, 0]
-    page.locator("#heat").focus()
-    page.keyboard.press("ArrowDown")
-    for _ in range(int(weights[0].argmin())):
-        page.keyboard.press("ArrowRight")
-    said = page.locator("#heat-readout").inner_text()
-    assert "not among the 16 largest of its row" in said and "at most 0.0" in said
-    page.get_by_label("A → B").check(force=True)
-    size = page.locator("#thumbnails canvas").first.evaluate("one => [one.height, one.width]")
-    assert size == [-(-52 * 64 // 87), 64 - 52 * 64 // 87]
-
-
-def test_a_page_of_one_layer_and_head_and_no_vectors(open_page, tmp_path):
+def test_a_map_of_one_head_without_queries(open_view, tmp_path):
     found = random_map(5, layers=(3,), heads=(2,), queries=None, keys=None, special=())
-    page = open_page(found.save(tmp_path / "one.html"))
-    assert "vectors=True" in page.locator("#no-vectors").inner_text()
-    assert (
-        not page.locator("#with-vectors, #layer, #special, #direction")
-        .locator("visible=true")
-        .count()
+    page = open_view(
+        found.save(tmp_path / "one.html"), f"#{LAYER.format(3)}/head-2&token=0&heads=all"
     )
+    assert "Head 2 of 2" in page.locator("#stage h2").inner_text()
+    assert page.locator(".head-grid button").count() == 1
+    assert page.locator(".map-figure").count() == 1
+    assert page.locator("[data-key=hide]").count() == 0  # there is nothing to hide
+    page.locator(".stage-numbers summary").click()
+    page.wait_for_selector(".stage-table tbody tr")
+    row = page.locator(".stage-numbers tbody tr").first.locator("th, td").all_inner_texts()
+    assert row[1] == "not recorded"
+    assert read_percent(row[2]) == pytest.approx(found.weights[0, 0, 0, 0], abs=0.0006)
 
 
-def test_two_pages_of_a_notebook_do_not_disturb_each_other(open_page, tmp_path, found):
-    other = random_map(5, layers=(1, 4), heads=(1, 3))
-    cells = "<hr>".join(one._repr_html_() for one in (found, other))
+def test_page_of_many_tokens_draws_what_it_holds(open_view, tmp_path, monkeypatch):
+    monkeypatch.setattr(attention_weights, "WHOLE", 1000)
+    found = random_map(50, 34)
+    page = open_view(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))
+    assert "16 largest weights" in page.locator("#source-line").inner_text()
+    assert page.locator(".head-grid canvas").first.evaluate("one => one.width") == 48
+    largest = np.sort(found.weights[0, 0, 1])[-3:]
+    np.testing.assert_allclose(sorted(read_lines(page))[-3:], largest, atol=0.0006)
+
+
+def test_two_maps_of_a_notebook_do_not_disturb_each_other(open_page, tmp_path):
+    maps = random_map(9, 4), random_map(5, layers=(1, 4), heads=(1, 3))
+    cells = "<hr>".join(one._repr_html_() for one in maps)
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f'<!doctype html><html lang="en"><title>n</title>{cells}', encoding="utf-8")
     page = open_page(notebook)
     first, second = (page.frame_locator("iframe").nth(n) for n in (0, 1))
-    second.locator("#thumbnails button").nth(3).click()
-    assert set(second.locator(".where").all_inner_texts()) == {"layer 4, head 3"}
-    assert set(first.locator(".where").all_inner_texts()) != {"layer 4, head 3"}
-    assert first.locator("#from button").count() == 13  # words, without [CLS] and [SEP]
-    assert second.locator("#from button").count() == 5
+    before = first.locator("#stage h2").inner_text()
+    second.locator("[data-key=all-4-2]").click()
+    assert "Head 3 of 3" in second.locator("#stage h2").inner_text()
+    assert first.locator("#stage h2").inner_text() == before
+    assert first.locator(".line-from button").count() == 13  # words, without [CLS] and [SEP]
+    assert second.locator(".line-from button").count() == 5
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
-    open_page, find_violations, file, width, scheme
+    open_view, find_violations, file, width, scheme
 ):
-    page = open_page(file, width=width, height=900, scheme=scheme)
-    page.locator("#from button").nth(3).click()
-    for details in page.locator("summary").all():
+    page = open_view(file, width=width, height=900, scheme=scheme)
+    for details in page.locator("#stage summary").all()[1:]:
         details.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert find_violations(page) == []
-
-
-def test_it_prints_light_and_without_controls(open_page, file):
-    page = open_page(file, scheme="dark")
-    page.emulate_media(media="print", color_scheme="dark")
-    assert page.locator("#controls").is_hidden()
-    corner = "one => [...one.getContext('2d').getImageData(0, 0, 16, 16).data]"
-    pixels = page.locator("#thumbnails canvas").first.evaluate(corner)
-    assert max(pixels[::4]) == 255  # white, where there is no weight
-    style = page.evaluate(
-        "(({ color, backgroundColor }) => [color, backgroundColor])"
-        "(getComputedStyle(document.body))"
-    )
-    ink = tuple(bytes.fromhex(palette.INK.light.removeprefix("#")))
-    assert style == [f"rgb{ink}", "rgb(255, 255, 255)"]

@@ -1,8 +1,12 @@
-"""The page of an attribution in a browser: its title, its numbers, light and dark, on a phone."""
+"""The pages of an attribution in a browser: its title, its numbers, light and dark, on a phone."""
 
 import numpy as np
 import pytest
+from helpers.sizes import SIZES
+from helpers.small_berts import small_bert
 
+import kbert
+from kbert.cli.view_pages import write_attribution
 from kbert.tasks.attribution.attribution import Attribution
 
 pytestmark = pytest.mark.full
@@ -45,4 +49,40 @@ def test_a_page_tells_what_was_attributed_and_each_score(open_page, find_violati
     brightness = page.evaluate("getComputedStyle(document.querySelector('p')).color")
     assert brightness == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert find_violations(page) == []
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """An attribution, and the page of kbert explore that shows it."""
+    bert = small_bert(kbert.BertConfig(**SIZES), "classifier")
+    found = kbert.attribute(bert, "the red cat", "it was <big>", steps=5)
+    path = tmp_path_factory.mktemp("page") / "why.html"
+    write_attribution(bert, "small", found, path)
+    return found, path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_the_explorer_shows_what_counts(open_page, find_violations, explained, width, scheme):
+    found, path = explained
+    page = open_page(path, width=width, scheme=scheme)
+    page.wait_for_selector(".attribution")
+    texts = page.locator(".attribution p").all_inner_texts()
+    assert texts[:3] == [found.title(), *found.texts] and texts[-2:] == found.notes()
+    page.locator(".scores summary").click()
+    shown = page.locator(".scores tr").evaluate_all(
+        "all => all.map(one => [one.children[0].textContent, one.children[1].textContent])"
+    )
+    columns = zip(found.tokens, found.scores, found.word_ids, strict=True)
+    wanted = [(token, score) for token, score, word in columns if word is not None]
+    assert [token for token, _ in shown] == [token for token, _ in wanted]
+    numbers = [float(text.replace("−", "-")) for _, text in shown]
+    np.testing.assert_allclose(numbers, [score for _, score in wanted], atol=6e-5)
+    # blue counts for it, orange against it: of the strongest token by the sign of its score
+    marks = page.locator("[data-token]").evaluate_all(
+        "all => all.map(one => one.style.getPropertyValue('--score').includes('--in'))"
+    )
+    strongest = int(np.abs(found.scores).argmax())
+    assert marks[strongest] == (found.scores[strongest] > 0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert find_violations(page) == []

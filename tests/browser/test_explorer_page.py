@@ -463,7 +463,7 @@ def test_another_model_is_drawn_as_it_is(open_page, tmp_path):
     assert "not a graph that kbert builds" in page.locator("#panel").inner_text()
     assert page.locator(".node").count() == 4
     page.locator("[data-layer=\"wide & 'deep'\"]").click()
-    assert page.locator("[data-value=params]").inner_text() == "40"
+    assert page.locator("#panel .big b").inner_text() == "40"
     page.get_by_role("button", name="<b>given", exact=True).last.click()
     page.reload()
     assert page.locator("#panel-title").inner_text() == "<b>given"

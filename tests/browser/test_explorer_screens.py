@@ -100,7 +100,7 @@ def test_panel_is_a_sheet_on_a_phone_that_takes_and_returns_the_focus(open_page,
     panel, row = page.locator(".panel"), page.locator("[data-row='Embedding-Position']")
     ways = {
         "key": lambda: page.keyboard.press("Escape"),
-        "button": lambda: panel.locator("[data-close]").click(),
+        "button": lambda: panel.locator(".close").click(),
         "pull": lambda: pull(page, panel),
     }
     for name, close in ways.items():

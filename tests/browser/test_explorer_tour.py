@@ -13,7 +13,7 @@ pytestmark = pytest.mark.full
 
 TITLES = [
     *("Words become numbers", "Three vectors added", "Norm", "A question to every word"),
-    *("Two heads", "Mix and keep", "The feed-forward layer", "What comes out", "What it costs"),
+    *("2 heads", "Mix and keep", "The feed-forward layer", "What comes out", "What it costs"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_a_chapters_link_leads_to_its_state(open_page, live):
         for one in page.locator(".chapters a").all()
     }
     assert len(links) == 9
-    chosen = {"Chapter 5: Two heads": "head-1", "Chapter 7: The feed-forward layer": "FeedForward"}
+    chosen = {"Chapter 5: 2 heads": "heads", "Chapter 7: The feed-forward layer": "FeedForward"}
     for name, layer in chosen.items():
         other = open_page(live, links[name])
         assert title(other) == name.split(": ")[1]
@@ -114,7 +114,7 @@ def test_a_chapters_link_leads_to_its_state(open_page, live):
 
 def test_without_a_sentence_only_the_chapters_that_make_sense(open_page, still):
     page = open_page(still)
-    assert "six chapters" in page.locator("#tour").inner_text()
+    assert "6 chapters" in page.locator("#tour").inner_text()
     page.locator("#tour").click()
     seen = []
     while True:
@@ -138,14 +138,13 @@ def test_chapters_have_the_models_numbers_and_follow_its_sizes(open_page, still)
     assert "128 numbers become 512" in text
     page.locator("#A-FFD").fill("1024")
     assert "128 numbers become 1,024" in page.locator(".chapter p").inner_text()
-    page.locator("[aria-label='Chapter 4: Two heads']").click()
-    assert "64 of the 128 numbers" in page.locator(".chapter p").inner_text()
+    page.locator("[aria-label='Chapter 4: 2 heads']").click()
+    assert "2 questions at once" in page.locator(".chapter p").inner_text()
+    assert "64 numbers each" in page.locator(".chapter p").inner_text()
     page.locator("#A-A").fill("16")
-    assert title(page) == "16 heads"
+    assert title(page) == "16 heads" and "8 numbers" in page.locator(".chapter p").inner_text()
     page.locator("#A-A").fill("1")
-    assert (
-        title(page) == "One head" and "all 128 numbers" in page.locator(".chapter p").inner_text()
-    )
+    assert title(page) == "One head" and "128 numbers" in page.locator(".chapter p").inner_text()
     page.locator("[aria-label='Then: What it costs']").click()
     page.locator("#A-S").fill("64")
     page.locator("#A-FFD").fill("512")
@@ -153,6 +152,53 @@ def test_chapters_have_the_models_numbers_and_follow_its_sizes(open_page, still)
     assert (
         f"1 × 64 tokens takes {flops / 1e6:.0f} MFLOPs" in page.locator(".chapter p").inner_text()
     )
+
+
+def test_a_chapter_of_another_kind_of_page_is_not_shown(open_page, still):
+    page = open_page(still, "#Embedding-Token&chapter=norm")
+    assert page.locator("#guide").is_hidden()
+    assert page.locator("#panel-title").inner_text() == "Embedding-Token"
+
+
+def test_each_chapter_begins_with_the_whole_model(open_page, live):
+    """What one chapter switches off or freezes stays on reload, and is gone in the next one."""
+    page = open_page(live, "#&chapter=heads&off=head-1.1&temperature=2&frozen=A%20dog")
+    page.locator("#tokens [data-token]").first.wait_for()
+    page.reload()
+    page.locator("#changed").wait_for()
+    changed = page.locator("#changed").inner_text()
+    assert title(page) == "2 heads" and "head 1" in changed and "temperature 2" in changed
+    links = [one.get_attribute("href") for one in page.locator(".chapters a").all()]
+    assert not any(re.search("off=|temperature=|frozen=", link) for link in links)
+    page.locator("[aria-label='Next chapter']").click()
+    assert page.locator("#changed").is_hidden()
+    assert page.locator("#freeze").inner_text() == "Freeze"
+    assert not re.search("off=|temperature=|frozen=", page.url)
+
+
+def test_the_stage_has_the_details_room_in_a_chapter(open_page, live):
+    page = open_page(live, "#Embedding-Norm&chapter=norm")
+    page.locator("#stage h2").wait_for()
+    assert page.locator("#panel").is_hidden()
+    bottom = "(one) => one.getBoundingClientRect().bottom"
+    assert page.locator("#stage-area").evaluate(bottom) == page.locator(".app").evaluate(bottom)
+    page.locator("[aria-label='Leave the tour']").click()
+    assert page.locator("#panel-title").is_visible()
+
+
+def test_a_phone_has_a_way_to_what_a_chapter_speaks_of(open_page, live):
+    page = open_page(live, "#&chapter=words", width=390, height=844)
+    page.locator("#tokens [data-token]").first.wait_for()
+    page.locator("[aria-label^='Chapter 8']").click()
+    box = page.locator("#text").bounding_box()
+    guide = page.locator("#guide").bounding_box()
+    assert guide["y"] + guide["height"] <= box["y"] < 600  # the field is in sight
+    page.locator("[aria-label^='Chapter 3']").click()
+    page.get_by_role("button", name="Show the numbers").click()
+    assert page.locator("#stage h2").is_visible()
+    page.locator("[aria-label^='Then']").click()
+    page.get_by_role("button", name="Show the sliders").click()
+    assert page.locator("#slider-S").is_visible()
 
 
 @pytest.mark.parametrize("head", ["tokens", "qa"])

@@ -37,6 +37,19 @@ def test_collapsed_summary_is_document_004_with_one_block(capsys):
     assert "Total params: 109,705,010\n" in text
 
 
+def test_a_narrow_terminal_shows_the_short_form_without_types(small, capsys, monkeypatch):
+    model = kbert.build_bert(small)
+    monkeypatch.setattr("kbert.model.bert_model.width_shown", lambda: 200)
+    model.summary(collapse=True)
+    wide = capsys.readouterr().out
+    monkeypatch.setattr("kbert.model.bert_model.width_shown", lambda: 65)
+    model.summary(collapse=True)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 65 < max(map(len, wide.splitlines()))
+    untyped = [(re.sub(r" \(\w+\)$", "", cells[0]), *cells[1:]) for cells in read_short(wide)]
+    assert read_short(narrow) == untyped
+
+
 @pytest.mark.parametrize("graph", ["--max-predictions 20", "--head classifier"])
 def test_selected_positions_are_another_block(capsys, graph):
     options = (*graph.split(), "--selected-positions", "--collapse")

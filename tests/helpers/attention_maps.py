@@ -1,8 +1,4 @@
-"""Attention maps made of random numbers, and what their pages hold, read back."""
-
-import base64
-import json
-import re
+"""Attention maps made of random numbers."""
 
 import numpy as np
 
@@ -29,14 +25,3 @@ def random_map(
         "keys": keys.astype("float32"),
     }
     return AttentionMap(tokens, weights.astype("float32"), layers, heads, **values | fields)
-
-
-def facts_of(page: str) -> dict:
-    """The page's JSON, which ends where the script does that it stands in."""
-    return json.loads(re.search(r'id="facts">(.*?)</script>', page, re.DOTALL)[1])
-
-
-def part_of(page: str, name: str, dtype: str) -> np.ndarray:
-    """The numbers under a name, in a row."""
-    text = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', page)[1]
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype)

@@ -39,7 +39,9 @@ _ASKED = """
 const asText = (value) =>
   JSON.stringify(value, (_, one) => (typeof one === "bigint" ? String(one) : one));
 function ask(name, config, ...rest) {
-  const known = { count, problems, csv, configJson, layerOf, connections, variablesOf };
+  const known = {
+    count, problems, csv, configJson, layerOf, connections, variablesOf, mathml,
+  };
   return asText(known[name](...rest, config));
 }
 """
@@ -86,10 +88,9 @@ def panel_engine(head: str):
     context = MiniRacer()
     data = counting_data(GraphSpec.of("base", head)) | {"title": "base"}
     formulas = counting.list_formulas(counting.graphs(GraphSpec.of("base", head)))
-    mathml = f"const MATHML = {json.dumps(dict.fromkeys(formulas, ''))};"
     files = ("dom.js", "state.js", "drawn.js", "panel.js", "weights.js")
     scripts = [(writing.FOLDER / name).read_text(encoding="utf-8") for name in files]
-    script = [_DOCUMENT, mathml, writing.counting_script(data, formulas), *scripts, _PANELS]
+    script = [_DOCUMENT, writing.counting_script(data, formulas), *scripts, _PANELS]
     context.eval("\n".join(script))
     return lambda config: json.loads(context.eval(f"panels({json.dumps(config)})"))
 

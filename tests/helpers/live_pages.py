@@ -42,7 +42,13 @@ function atob(text) {
 }
 """
 _ASKED = """
-const { openEngine, makeTokenizer, decodeBase64, ACTIVATIONS } = makeEngine();
+const inner = makeEngine();
+const { openEngine, makeTokenizer, decodeBase64, findRecording } = inner;
+function multiply(x, rows, kernel, outputs, inputs) {
+  const products = inner.makeProducts();
+  const matrix = inner.prepareKernel(products, kernel, outputs, inputs, null);
+  return inner.project(products, x, rows, matrix);
+}
 let engine;
 let trace;
 function run(request) {
@@ -55,6 +61,9 @@ function tensor(name) {
   return JSON.stringify({ shape, data: [...data] });
 }
 """
+
+
+_INNER = "makeProducts, prepareKernel, project"  # which the engine keeps to itself
 
 
 def write_live_checkpoint(folder: Path, head: str = "pretraining", **sizes) -> Path:
@@ -73,7 +82,8 @@ def start_v8(before: str = ""):
     from py_mini_racer import MiniRacer
 
     context = MiniRacer()
-    context.eval("\n".join([before, _BROWSER, writing.engine_script(), _ASKED]))
+    engine = writing.engine_script().replace("\nreturn { ", f"\nreturn {{ {_INNER}, ")
+    context.eval("\n".join([before, _BROWSER, engine, _ASKED]))
     return context
 
 

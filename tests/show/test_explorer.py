@@ -17,6 +17,7 @@ from kbert.graph.reference import document_004
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.show.explorer import explore as explore_module
+from kbert.show.explorer import writing
 from kbert.show.explorer.counting import graphs
 from kbert.show.explorer.figure import STATES, figure_data
 from kbert.show.explorer.weights import describe_tensor
@@ -43,6 +44,48 @@ def test_a_page_needs_nothing_but_itself(base):
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing loads
     assert not re.search(r"\b(fetch|XMLHttpRequest|import)\s*\(|@import|require\(", base)
     assert len(base.encode()) < 400_000
+
+
+SCRIPT = """\
+// a comment
+const one = 1;  // behind code
+  // indented
+const text = `first
+// in a literal: ${one}
+/* too */`;
+/* of a style */
+.a { b: "/* in a text */"; }
+/* two */ .c { } /* on a line */
+"""
+
+
+def test_lines_that_hold_only_a_comment_are_left_out():
+    lines = SCRIPT.split("\n")
+    comments = ["// a comment", "  // indented", "/* of a style */"]
+    assert [lines[place] for place in (0, 2, 6)] == comments
+    kept = [line for line in lines if line not in comments]
+    assert writing.drop_comments(SCRIPT).split("\n") == kept
+
+
+def own_code(page: str) -> str:
+    """Return a page's styles and scripts without its font, its weights and its data."""
+    data = r"^const (?:DATA|FORMULAS) = .*?;$|url\(data:[^)]*\)"
+    parts = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", page, re.DOTALL)
+    return re.sub(data, "", "".join(parts), flags=re.MULTILINE | re.DOTALL)
+
+
+# Bytes of script and styles, without a sentence and with one that the page computes.
+MOST_BYTES = {"still": 130_000, "live": 310_000}
+
+
+def test_script_and_styles_stay_small(base, tmp_path):
+    kbert.save(small_bert(kbert.BertConfig(**SIZES), "encoder"), tmp_path / "model")
+    live = kbert.explore(tmp_path / "model", weights="int8").html
+    assert 'id="weights"' in live
+    sizes = {name: len(own_code(page).encode()) for name, page in (("still", base), ("live", live))}
+    assert all(MOST_BYTES[name] * 0.9 < size < MOST_BYTES[name] for name, size in sizes.items())
+    title = f"{tmp_path.name}/model"
+    assert data_of(live)["title"] == title  # a run's folder is called model, as every other's is
 
 
 def test_a_notebook_gets_one_frame_with_the_whole_page_in_it(base):

@@ -239,11 +239,18 @@ def test_a_formula_as_javascript(formula, javascript):
 
 
 def test_a_formula_as_mathml_keeps_its_brackets():
+    """In the ask function, the configuration comes after the formula."""
+    ask = engine("tokens")
+    values = in_the_page(
+        kbert.BertConfig(**ODD),
+        {"seq_len": 7, "batch_size": 1, "dtype": "float32", "num_labels": 7},
+    )
     inner = "<mi>H</mi><mo>·</mo><mi>FFD</mi><mo>+</mo><mi>FFD</mi>"
-    assert formula_code.mathml("(H·FFD + FFD)·2 + (H/A)") == (
+    assert ask("mathml", values, "(H·FFD + FFD)·2 + (H/A)") == (
         f"<math><mrow><mo>(</mo>{inner}<mo>)</mo></mrow><mo>·</mo><mn>2</mn><mo>+</mo>"
         "<mfrac><mi>H</mi><mi>A</mi></mfrac></math>"
     )
+    assert ask("mathml", values, "H·K") == "<math><mi>H</mi><mo>·</mo><mn>7</mn></math>"
 
 
 @pytest.mark.parametrize("formula", ["H**2", "H - 1", "f(H)", "H·", "H/2", "'H'"])

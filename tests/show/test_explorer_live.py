@@ -1,6 +1,7 @@
 """The page's own forward pass, in V8 without a browser: tensors and outputs are kbert's."""
 
 import base64
+import json
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ import kbert
 
 pytest.importorskip("py_mini_racer", reason="pip install -e '.[test]': an engine of JavaScript")
 from helpers.live_pages import Page, write_live_checkpoint
+from py_mini_racer import JSEvalException
 
 from kbert.show.explorer import writing
 from kbert.show.explorer.live.packing import pack_weights
+from kbert.show.explorer.live.tracing import Tracer
+from kbert.show.explorer.weights import open_model
 
 TEXT = "The cat [MASK] on the mats, xyz."
 NO_WEBASSEMBLY = "var WebAssembly = undefined;"
@@ -154,6 +158,133 @@ def test_the_assembled_module_is_its_source():
     assert code == (writing.FOLDER / "live" / "products.wasm").read_bytes()
 
 
+def change_settings(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def run_both(folder, *texts, **request) -> tuple[Page, dict, dict]:
+    """The page, what it computes, and what kbert computes: tokens and outputs."""
+    page = Page(kbert.explore(folder, weights="float32").html)
+    trace = Tracer(open_model(folder)).trace(
+        dict(zip(("text", "pair"), texts, strict=False)) | request
+    )
+    found = page.run(*texts, **request)
+    assert [token["id"] for token in found["tokens"]] == [token["id"] for token in trace.tokens]
+    return page, found["outputs"], trace.outputs
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        ("classifier", None),
+        ("classifier", "multi_label_classification"),
+        ("classifier", "regression"),
+        ("tokens", None),
+    ],
+)
+def test_labels_stand_in_kberts_order(head, problem, tmp_path):
+    folder = write_live_checkpoint(tmp_path / "model", head)
+    change_settings(folder, problem_type=problem, id2label={n: f"l{n}" for n in range(2)})
+    _, found, expected = run_both(folder, "a dog 東 \U0001f600 sat")
+    name = "tags" if head == "tokens" else "classes"
+    both = [one[name] if head == "tokens" else [one[name]] for one in (found, expected)]
+    for page, kberts in zip(*both, strict=True):
+        assert [one["label"] for one in page] == [one["label"] for one in kberts]
+        np.testing.assert_allclose(
+            [one["prob"] for one in page], [one["prob"] for one in kberts], atol=1e-5
+        )
+
+
+def test_an_answer_is_of_the_second_text_alone(tmp_path):
+    folder = write_live_checkpoint(tmp_path / "model", "qa")
+    for texts in (("the dog", "it was \U0001f600 tired [MASK] mat"), ("a", "dog")):
+        _, found, expected = run_both(folder, *texts)
+        answer, wanted = found["answer"], expected["answer"]
+        assert [answer[key] for key in ("text", "start", "end")] == [
+            wanted[key] for key in ("text", "start", "end")
+        ]
+        assert answer["prob"] == pytest.approx(wanted["prob"], abs=1e-5)
+    page, found, expected = run_both(folder, "the dog")
+    assert "answer" not in found and "answer" not in expected
+    assert page.tensor("Span").shape == (4, 2)
+
+
+def test_a_multiple_choice_has_a_logit_and_no_label(tmp_path):
+    page, found, expected = run_both(write_live_checkpoint(tmp_path / "model", "choice"), "a dog")
+    assert found == expected == {} and page.tensor("Classifier").shape == (1,)
+
+
+def test_candidates_are_tokens_of_the_vocabulary(tmp_path):
+    folder = write_live_checkpoint(tmp_path / "model", vocab_size=200)
+    _, found, expected = run_both(folder, "the [MASK]", None, positions=[1])
+    for page, kberts in zip(found["mlm"], expected["mlm"], strict=True):
+        tokens = [[one["token"] for one in row["candidates"]] for row in (page, kberts)]
+        assert page["position"] == kberts["position"] and tokens[0] == tokens[1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "texts", "word"),
+    [
+        ({"type_vocab_size": 1}, ("a", "dog"), "type_vocab_size"),
+        ({"vocab_size": 20}, ("a dog z",), "vocab_size"),
+        ({"max_position_embeddings": 2}, ("a", "dog"), "least 3"),
+        ({}, ("a [PAD] dog",), "PAD"),
+    ],
+)
+def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
+    folder = write_live_checkpoint(tmp_path / "model", **sizes)
+    page = Page(kbert.explore(folder, weights="float32").html)
+    request = dict(zip(("text", "pair"), texts, strict=False))
+    with pytest.raises(ValueError):
+        Tracer(open_model(folder)).trace(request)
+    with pytest.raises(JSEvalException, match=word):
+        page.run(*texts)
+    assert page.run("a")["tokens"][0]["text"] == "[CLS]"
+
+
+@pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
+def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    folder = write_live_checkpoint(tmp_path / "model")
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name in weights if name.endswith("layer.1.intermediate.dense.weight"))
+    weights[name][3, 5] = np.nan
+    save_file(weights, path)
+    with pytest.raises(ValueError, match="Encoder-2-FeedForward/intermediate"):
+        kbert.explore(folder, weights=precision)
+    assert 'id="weights"' not in kbert.explore(folder, tmp_path / "page.html").html
+    weights[name][3, 5] = 1e6
+    save_file(weights, path)
+    if precision == "float16":
+        with pytest.raises(ValueError, match="float32"):
+            kbert.explore(folder, weights=precision)
+
+
+def test_long_sums_are_added_in_parts(tmp_path):
+    """One chain of 4,096 sums in float32 is off by 1.7e-6 here, parts of 64 by 3e-7."""
+    page = Page(kbert.explore(write_live_checkpoint(tmp_path / "m"), weights="float32").html)
+    random = np.random.default_rng(3)
+    x = random.uniform(0, 1, (5, 4096)).astype("float32")
+    kernel = random.uniform(0, 1, (9, 4096)).astype("float32")
+    page.context.eval(
+        f"const x = Float32Array.from({x.ravel().tolist()});"
+        f"const kernel = Float32Array.from({kernel.ravel().tolist()});"
+    )
+    found = page.context.eval("JSON.stringify([...multiply(x, 5, kernel, 9, 4096)])")
+    exact = x.astype("float64") @ kernel.T.astype("float64")
+    np.testing.assert_allclose(np.reshape(json.loads(found), (5, 9)), exact, rtol=7e-7)
+
+
+@pytest.mark.full
+def test_a_very_long_text_is_cut(page):
+    for text in ("the cat " * 70_000, "x" * 150_000):
+        trace = page.run(text)
+        assert trace["tokens"][1]["end"] > 0 and len(trace["tokens"]) <= 40
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("head", ["classifier", "tokens", "qa", "encoder"])
 def test_heads_are_those_of_the_model(head, tmp_path):
@@ -167,15 +298,14 @@ def test_heads_are_those_of_the_model(head, tmp_path):
     outputs = page.run(text)["outputs"]
     if head == "classifier":
         probs = [one["prob"] for one in outputs["classes"]]
-        np.testing.assert_allclose(probs, softmax(found[0]), atol=1e-5)
+        np.testing.assert_allclose(probs, sorted(softmax(found[0]), reverse=True), atol=1e-5)
     elif head == "tokens":
         probs = [[one["prob"] for one in token] for token in outputs["tags"]]
-        np.testing.assert_allclose(probs, softmax(found[0]), atol=1e-5)
+        expected = np.sort(softmax(found[0]))[:, ::-1]
+        np.testing.assert_allclose(probs, expected, atol=1e-5)
     elif head == "qa":
         for name, logits in zip(("Span-Start", "Span-End"), found, strict=True):
             np.testing.assert_allclose(page.tensor(name), logits[0], atol=1e-5)
-        answer = outputs["answer"]
-        assert answer["text"] == text[answer["start"] : answer["end"]]
     else:
         vector = kbert.embed(bert, text, pooling="mean", normalize=True, progress=False)
         np.testing.assert_allclose(outputs["vector"], vector, atol=1e-5)

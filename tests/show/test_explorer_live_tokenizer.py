@@ -112,6 +112,7 @@ def test_own_special_tokens_and_added_tokens_are_found(context):
         {"content": "york", "single_word": True},
         {"content": "<mask>", "lstrip": True, "special": True},
         {"content": "CAPS", "normalized": True},
+        {"content": "[A-B]"},
     )
     letters = "abcdefghijklmnopqrstuvwxyz<>/."
     tokenizer = kbert.Tokenizer.from_vocab(
@@ -121,5 +122,6 @@ def test_own_special_tokens_and_added_tokens_are_found(context):
         added=added,
     )
     texts = ["a <mask> b", "New York yorkyork york", "a caps CAPS b", "<s>x</s> [MASK]", "a<mask>"]
+    texts += ["a\x85\u3000<mask>", "a\ufeff<mask>", "x [A-B] y"]
     texts += ["york.york", "New Yorker", "acapsb", "x <mask><mask>  <mask>", "yorkNew York"]
     assert find_differences(context, tokenizer, texts) == []

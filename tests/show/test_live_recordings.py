@@ -16,7 +16,7 @@ from kbert.show.explorer.live.difference import read_texts
 from kbert.show.explorer.live.packing import pack_weights, unpack_weights
 from kbert.show.explorer.live.tracing import Tracer
 from kbert.show.explorer.weights import open_model
-from kbert.show.explorer.writing import recording_script
+from kbert.show.explorer.writing import engine_script, live_scripts
 
 TEXT, PAIR = "the dog sees [MASK].", ("moon", "it was big")
 
@@ -86,10 +86,10 @@ def test_scripts_complete_a_recording_to_the_whole_trace(model):
     request["off"]["residuals"] = ["Encoder-1-FeedForward-Add"]
     request["temperature"] = 2
     context = MiniRacer()
-    context.eval(recording_script())
+    context.eval(engine_script())
     numbers = np.concatenate([tensor.ravel() for tensor in kept.values()]).tolist()
     context.eval(
-        f"const trace = readTrace({json.dumps(row | {'request': request})}, "
+        f"const trace = makeEngine().readTrace({json.dumps(row | {'request': request})}, "
         f"new Float32Array({json.dumps(numbers)}), {json.dumps(live['config'])});"
         "const found = [...trace.tensors].map(([name, tensor]) =>"
         " [name, tensor.shape, [...tensor.data]]);"
@@ -110,11 +110,19 @@ def test_scripts_complete_a_recording_to_the_whole_trace(model):
 
 @pytest.mark.parametrize("half", [0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x8000, 0xC123, 0x7C00])
 def test_scripts_read_half_precision_as_numpy(half):
-    MiniRacer = pytest.importorskip("py_mini_racer").MiniRacer
-    context = MiniRacer()
-    context.eval(recording_script())
-    expected = float(np.array([half], "u2").view("float16")[0])
-    assert float(context.eval(f"String(halfToNumber({half}))")) == expected
+    pytest.importorskip("py_mini_racer")
+    from helpers.live_pages import start_v8
+
+    numbers = np.array([half, 0x3C00], "<u2")
+    recording = {"request": {"text": "", "pair": None, "off": {"heads": [], "residuals": []}}}
+    names = ("Embedding-Token", "Embedding-Position/position")
+    recording |= {"outputs": {}, "tensors": [[name, [1]] for name in names]}
+    recording["data"] = base64.b64encode(numbers.tobytes()).decode()
+    live = {"recordings": [recording], "precision": "float16", "config": {"L": 0}}
+    context = start_v8()
+    context.eval(f"const {{ tensors }} = findRecording({json.dumps(live)}, {{ text: '' }});")
+    found = context.eval("String(tensors.get('Embedding-Token').data[0])")
+    assert float(found) == float(numbers[:1].view("float16")[0])
 
 
 def test_large_recordings_leave_parts_out_and_say_so(model):
@@ -181,11 +189,8 @@ def test_sentences_need_a_checkpoint(source):
 
 @pytest.mark.full
 def test_page_runs_its_recordings(model, browser_page):
-    from kbert.show.explorer.writing import FOLDER
-
     live = recording.record_model(model, [TEXT, PAIR])
-    client = (FOLDER / "live" / "client.js").read_text(encoding="utf-8")
-    script = f"{recording_script()}\n{client}\nconst live = {json.dumps(live)};"
+    script = "\n".join([*live_scripts(), f"const live = {json.dumps(live)};"])
     browser_page.add_script_tag(content=script)
     found = browser_page.evaluate(
         """async () => {

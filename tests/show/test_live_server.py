@@ -181,13 +181,11 @@ def test_ctrl_c_ends_the_command_with_one_line(folder):
 
 @pytest.mark.full
 def test_page_of_the_server_types_and_the_newest_request_wins(server, browser):
-    from kbert.show.explorer.writing import FOLDER, recording_script
+    from kbert.show.explorer.writing import live_scripts
 
-    scripts = [recording_script()]
-    scripts += [(FOLDER / "live" / name).read_text() for name in ("served.js", "client.js")]
     live = json.dumps({"place": "served", "config": {"L": 3, "activation": "gelu"}})
     server.page = (
-        f"<!doctype html><script>{''.join(scripts)}; const live = {live};</script>".encode()
+        f"<!doctype html><script>{''.join(live_scripts())}; const live = {live};</script>".encode()
     )
     page = browser.new_page()
     page.goto(server.url)

@@ -135,6 +135,26 @@ def test_prompt_comes_before_the_text(berts, include):
     assert (start, end) == (4, 7)
 
 
+def test_do_lower_case_of_sentence_transformers_leaves_special_tokens(berts):
+    """A cased tokenizer gets texts lowercased, by kbert and by the page's own tokenizer."""
+    pytest.importorskip("py_mini_racer")
+    from helpers.live_pages import Page
+
+    from kbert.checkpoints.sentence_settings import SentenceSettings
+
+    encoder = berts["bert", "encoder"]
+    cased = kbert.Tokenizer.from_vocab(encoder.tokenizer.tokens, lowercase=False)
+    settings = SentenceSettings("mean", True, lowercase=True)
+    bert = dataclasses.replace(encoder, tokenizer=cased, sentence=settings)
+    text = "The DOG [MASK] İ Mat"
+    expected = kbert.embed(bert, text)
+    trace = tracer_of(bert).trace({"text": text})
+    assert_allclose(trace.outputs["vector"], expected, atol=1e-5)
+    assert "[MASK]" in [one["text"] for one in trace.tokens]
+    page = Page(kbert.explore(bert, weights="float32").html)
+    assert_allclose(page.run(text)["outputs"]["vector"], expected, atol=1e-5)
+
+
 def change_model(bert: kbert.Bert, change) -> kbert.Bert:
     """A copy of a `Bert` whose weights `change` has changed, given a layer and its weights."""
     model = kbert.build_bert(bert.config, head=bert.head, seq_len=None, num_labels=5)

@@ -231,6 +231,16 @@ def test_a_long_text_continues_in_bands_of_a_page(tmp_path):
     assert wide.width / wide.height == pytest.approx(16 / 9, abs=0.001)
 
 
+@pytest.mark.parametrize("ending", ["png", "pdf"])
+def test_letters_that_no_font_has_are_said(tmp_path, caplog, ending):
+    source = save_vocabulary(tmp_path, tokens=["\N{EGYPTIAN HIEROGLYPH A001}"])
+    kbert.plot(source, tmp_path / f"a.{ending}", text="my dog")
+    assert not caplog.records
+    kbert.plot(source, tmp_path / f"a.{ending}", text="my \N{EGYPTIAN HIEROGLYPH A001}")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "font" in caplog.text
+
+
 NO_VOCABULARY = {
     "preset": lambda folder: "base",
     "configuration": lambda folder: kbert.base,

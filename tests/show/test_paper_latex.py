@@ -9,7 +9,7 @@ from helpers.command_line import kbert as run
 from helpers.diagram_readers import DOCUMENT
 
 import kbert
-from kbert.io.latex import to_latex
+from kbert.io.latex import has_other_letters, to_latex
 
 LATEX = shutil.which("pdflatex") and shutil.which("pdftotext")
 needs_latex = pytest.mark.skipif(not LATEX, reason="needs pdflatex and pdftotext")
@@ -81,6 +81,18 @@ def test_input_figure_prints_special_characters(tmp_path, source):
         assert sign in words, sign
 
 
+@needs_latex
+@pytest.mark.full
+def test_input_figure_compiles_with_letters_that_latex_lacks_at_first(tmp_path):
+    kbert.Tokenizer.from_vocab(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "zażółć", "gęślą", "þorn"],
+        lowercase=False,
+    ).save(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text('{"vocab_size": 8}')
+    path = kbert.plot(tmp_path / "model", tmp_path / "b.tex", text="zażółć gęślą þorn")
+    assert "þorn" in compile_text(tmp_path, path.read_text(encoding="utf-8"))
+
+
 def read_rows(table: str) -> list[list[str]]:
     """The cells of a LaTeX table, by a reader of its own."""
     assert table.startswith("% written by kbert")
@@ -127,6 +139,31 @@ def test_special_characters_of_names_are_escaped():
     assert r"50\% \& \#1 \textasciicircum{} & 1 \\" in table
     assert "\n{}[x & 2,345 \\\\\n{}*y & 6.7\\% \\\\\n" in table
     assert r"\{\} & \\" in table and "{@{}lr@{}}" in table
+
+
+@pytest.mark.parametrize("count", range(2, 6))
+def test_hyphens_become_no_dash(count):
+    cell = to_latex(("a",), [("-" * count,)]).split("\\midrule\n")[1]
+    assert "--" not in cell and cell.count("-") == count
+
+
+@needs_latex
+@pytest.mark.full
+def test_a_table_says_what_its_latin_letters_need(tmp_path):
+    """With T1, as a table says; without it, and without a warning, in LaTeX's own encoding."""
+    letters = [chr(code) for code in range(0xA1, 0x180) if chr(code).isalpha() or chr(code) in "«»"]
+    tables = {letter: to_latex(("a",), [(letter,)]) for letter in letters}
+    for needed in ("", r"\usepackage[T1]{fontenc}"):
+        rows = [
+            letter
+            for letter, table in tables.items()
+            if ("[T1]" in table) == bool(needed) and not has_other_letters(letter)
+        ]
+        table = to_latex(("a",), [(letter,) for letter in rows])
+        text = article(table).replace("{article}", "{article}" + needed, 1)
+        compile_text(tmp_path, text)
+    assert {letter for letter in "ąđþ«" if "[T1]" in tables[letter]} == set("ąđþ«")
+    assert "[T1]" not in "".join(tables[letter] for letter in "éüßłøçñ")
 
 
 @needs_latex

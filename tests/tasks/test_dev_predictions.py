@@ -15,6 +15,7 @@ from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.training import MULTI_LABEL, REGRESSION, TASK
 from kbert.tasks.embedding.predictions import describe_similarities
 from kbert.tasks.embedding.tables import TextRecord
+from kbert.tasks.finetuning.dev_predictions import count_confusions
 from kbert.tasks.tagging import training as tagging
 from kbert.tasks.tagging.reading import Sentence
 from kbert.tasks.tagging.windows import Window
@@ -51,6 +52,19 @@ def test_matrix_and_scores_of_labels_are_scikit_learns():
     predicted = LOGITS.argmax(1)
     assert found.matrix == metrics.confusion_matrix(GOLD, predicted).tolist()
     assert_scores(found, metrics.precision_recall_fscore_support(GOLD, predicted))
+
+
+def test_thousands_of_labels_are_counted_in_little_memory():
+    """A matrix of all pairs would be 7 GB."""
+    import tracemalloc
+
+    gold = np.arange(30_000)
+    tracemalloc.start()
+    counts = count_confusions(gold, np.roll(gold, 1), [f"{number}" for number in gold])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
+    assert "matrix" not in counts and len(counts["label_scores"]) == len(gold)
 
 
 @pytest.mark.full

@@ -1,18 +1,29 @@
 """The report page shows what the run's files hold, each curve once, in one file."""
 
+import dataclasses
 import html
 import math
 import re
+import shlex
 import statistics
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from helpers.run_pages import COMMIT, PEAK, PREDICTIONS, SPEC, lines_of, make_run, plan_of
 
 import kbert
+from kbert.io.wording import naming_commands
 from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves
 from kbert.training.run.live_report import LiveReport
+from kbert.training.run.predictions import (
+    AnswerProb,
+    LabelScores,
+    PredictedExample,
+    Predictions,
+    TextPiece,
+)
 from kbert.training.run.record_summary import RecordSummary
 from kbert.training.run.report_page import write_report
 from kbert.training.run.run_folder import RunFolder
@@ -215,7 +226,7 @@ def test_resumed_page_keeps_the_last_predictions(tmp_path):
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert page.count("Confusion matrix") == 1 and "dev.tsv, line 2" in page
     run.report_examples = False  # from now on
-    resumed.write(31, [], due=True)
+    resumed.write(31, [], interrupted=True)
     assert "dev.tsv" not in (tmp_path / "run/report.html").read_text(encoding="utf-8")
 
 
@@ -249,6 +260,81 @@ def test_page_is_written_when_due_or_old_and_not_at_each_step(tmp_path, monkeypa
     assert writes(3, due=True)
     now[0] = 11.0
     assert writes(4) and not writes(5)
+
+
+def test_evaluations_after_each_step_do_not_write_a_page_each(tmp_path, monkeypatch):
+    """A page of 10 milliseconds is written at most each 2 seconds: 0.5 % of the time."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    writes = []
+
+    def write_slowly(*_, **__):
+        writes.append(now[0])
+        now[0] += 0.01
+
+    monkeypatch.setattr("kbert.training.run.report_page.write_report", write_slowly)
+    run = make_run(tmp_path / "run", "finetune", [])
+    report = LiveReport(run, plan_of("finetune"), lambda: None)
+    for done in range(1000):
+        report.write(done, [{"step": done, "val_loss": 1.0}] * done, due=True)
+        now[0] += 0.01
+    assert 4 <= len(writes) <= 7 and len(writes) * 0.01 < 0.01 * now[0]
+    report.write(1000, [], interrupted=True)  # the last page says so
+    assert writes[-1] > 10.0
+
+
+def test_page_stays_small_however_much_is_evaluated_and_labelled(tmp_path):
+    lines = [{"step": step, "loss": 1.0, "val_accuracy": step / 9999} for step in range(1, 5001)]
+    names = [f"label {number}" for number in range(5000)]
+    scores = [
+        LabelScores(name, 0.5, 0.5, 0.5, 10_000 + number) for number, name in enumerate(names)
+    ]
+    run = make_run(tmp_path / "run", "finetune", lines)
+    run.settings["labels"] = names
+    done = {"steps": 5000, "asked": 9000, "stopped": None, "weights_of_update": 7}
+    predictions = Predictions(9, label_scores=scores)
+    records = RecordSummary(run.read_records())
+    write_report(run, records, done, plan_of("finetune"), predictions=(predictions, 5000))
+    file = tmp_path / "run" / "report.html"
+    assert file.stat().st_size < 200_000
+    page = Page(file.read_text(encoding="utf-8"))
+    assert "label 4999" in page.texts["th"] and "label 17" not in page.texts["th"]
+    assert {"7", "5,000", "4,901"} <= set(page.texts["td"])  # the best one, and the last hundred
+    assert "4,900" not in page.texts["td"]
+    assert "5,000" in " ".join(page.texts["p"])
+
+
+def test_numbers_that_are_not_finite_spoil_no_page(tmp_path):
+    nan = math.nan
+    example = PredictedExample("dev.tsv", ((TextPiece("a"),),), (), (AnswerProb("b", nan),), nan)
+    predictions = Predictions(2, points=[(1.0, nan), (math.inf, 2.0), (2.0, 3.0)])
+    predictions = dataclasses.replace(predictions, examples=[example])
+    lines = [{"step": 1, "loss": nan, "val_accuracy": nan, "val_loss": math.inf}]
+    metrics = {"loss": math.inf, "accuracy": nan}
+    page = page_of(tmp_path / "run", "finetune", lines, (predictions, 1), metrics=metrics)
+    assert not re.search(r"\b(nan|inf)\b", page.text, re.IGNORECASE)
+    circles = [circle for circle in page.all("circle") if "point" in circle["class"]]
+    assert len(circles) == 1
+    page_of(tmp_path / "2", "finetune", lines, (Predictions(1, points=[(nan, 1.0)]), 1))
+
+
+@pytest.mark.parametrize("folder", ["my run", "it's & <b>", "-x", "täg"])
+def test_a_resumed_run_is_named_as_a_shell_takes_it(tmp_path, folder):
+    run = make_run(tmp_path / folder, "finetune", [], data_paths={"source": "a", "train": "b"})
+    with naming_commands():
+        page = live_page(run, interrupted=True)
+    (command,) = re.findall(r"To resume the run: <code>(.*?)</code>", page)
+    assert shlex.split(html.unescape(command)) == ["kbert", "finetune", "--resume", folder]
+    assert str(tmp_path) not in page
+
+
+def test_the_current_folder_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    run = make_run(Path(), "finetune", [], data_paths={"source": "a", "train": "b"})
+    page = Page(live_page(run, interrupted=True))
+    assert page.texts["h1"] == ["run"] and page.texts["title"][0].startswith("run:")
+    assert "kbert.resume('run')" in page.texts["code"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a bug")])

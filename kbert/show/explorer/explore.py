@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.checkpoints.bert import Bert
+    from kbert.show.explorer.live.attention_weights import AttentionWeights
+    from kbert.show.explorer.live.contents import LiveModel
     from kbert.show.explorer.live.live_part import LivePart
     from kbert.show.explorer.live.packing import PackedWeights
     from kbert.show.explorer.live.tracing import Tracer
@@ -66,7 +68,9 @@ class Explorer:
 @printable.escape_errors()
 @accept_old_names(path="output")
 def explore(
-    source: "keras.Model | Bert | GraphSpec | BertConfig | str | os.PathLike" = "base",
+    source: "keras.Model | Bert | GraphSpec | BertConfig | AttentionWeights | str | os.PathLike" = (
+        "base"
+    ),
     output: str | os.PathLike | None = None,
     *,
     batch_size: int = 1,
@@ -74,6 +78,7 @@ def explore(
     title: str | None = None,
     weights: str | None = None,
     beside: bool = False,
+    start: str = "",
 ) -> Explorer:
     """Make one self-contained interactive page of a model's graph.
 
@@ -84,6 +89,7 @@ def explore(
             A checkpoint's path or name: with statistics of every tensor.
             A `Bert` or a functional `keras.Model`: with statistics of its weights. A model that is
             not a kbert graph is drawn layer by layer, without formulas.
+            An `AttentionMap`, or a list of them: with the tensors that they hold.
         output: the page to write, .html; None: no file.
         batch_size: the initial number of sequences in a batch; it can be changed in the page.
         sentences: texts for the page of a checkpoint or a `Bert`, each a str, or a pair of two. A
@@ -97,6 +103,8 @@ def explore(
             none.
         beside: whether the weights are written into a file next to the page, PAGE.weights.js.
             Keep both together.
+        start: what the page shows first: the part of its address behind the #, such as
+            "Encoder-3-MultiHeadSelfAttention/head-5".
 
     Returns:
         An `Explorer`, which a notebook shows.
@@ -114,6 +122,10 @@ def explore(
     spec: GraphSpec | None
     facts: dict = {}
     live: LivePart | None = None
+    if maps := _read_maps(source):
+        if sentences or weights or beside:
+            raise ValueError("sentences, weights and beside go with a model, got an AttentionMap")
+        return _explore_maps(maps, path, title, start)
     options = _choose_weights(source, path, weights, beside)
     make_live = _choose_live(options, sentences)
     if isinstance(source, GraphSpec):
@@ -127,9 +139,9 @@ def explore(
 
         if isinstance(source, (str, os.PathLike)):
             spec, facts, live = read_checkpoint(source, make_live)
-            name = Path(source).name
+            name = _name_checkpoint(Path(source))
         elif hasattr(source, "tokenizer"):
-            spec, facts, live = read_bert(source, make_live)
+            spec, facts, live = read_bert(cast("Bert", source), make_live)
             name = facts["name"]
         else:
             spec, facts = read_model(source)
@@ -142,11 +154,12 @@ def explore(
     name = title or name
     if spec is None:
         title = f"{name}: not a graph of kbert's"
-        page = Explorer(title, write_page(title, facts | {"title": name}, []))
+        data = facts | {"title": name, "start": start}
+        page = Explorer(title, write_page(title, data, []))
     else:
         if live is not None and beside and path is not None:
             live[0].update(_describe_file(path, live[1]))
-        page = _explore_spec(spec, batch_size, name, facts, live)
+        page = _explore_spec(spec, batch_size, name, facts | {"start": start}, live)
     if path is not None:
         packed = live[1] if live and beside else None
         _write(path, page, packed.data if packed else None)
@@ -174,6 +187,11 @@ def _choose_weights(
     return weight_options.WeightOptions(weights, beside)
 
 
+def _name_checkpoint(path: Path) -> str:
+    """Return the last name of a path; RUN/model, as a run names its folder, has the run's too."""
+    return "/".join(path.absolute().parts[-2:]) if path.name == "model" else path.name
+
+
 def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
     """Return what a page must know of the weights beside it."""
     from kbert.show.explorer.live import weight_options
@@ -197,6 +215,72 @@ def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
         write_atomically(path, page.html.encode())
 
 
+def explore_recorded(
+    bert: "Bert",
+    sentences: Sequence[str | Sequence[str]],
+    path: Path,
+    *,
+    title: str,
+    start: str = "",
+    **data,
+) -> Explorer:
+    """Write the page of a loaded model with recordings of sentences, as its tasks read them.
+
+    The sentences have no prompt, and are truncated to the positions of the model. `data` are
+    further entries of DATA.live, `start` is as for `explore`.
+    """
+    from kbert.show.explorer.live import recording
+    from kbert.show.explorer.weights import read_bert
+
+    def make_live(model: "LiveModel") -> "LivePart":
+        plain, most = read_plainly(model), recording.MOST_VIEW_BYTES
+        return recording.record_model(plain, sentences, most, for_view=True) | data, None
+
+    spec, facts, live = read_bert(bert, make_live)
+    assert spec is not None
+    page = _explore_spec(spec, 1, title, facts | {"start": start}, live)
+    _write(path, page, None)
+    return replace(page, path=path)
+
+
+def read_plainly(model: "LiveModel") -> "LiveModel":
+    """Return a model that reads texts as they are, not as its sentence embeddings need them."""
+    if model.sentence is None:
+        return model
+    sentence = replace(model.sentence, max_length=None, lowercase=False, default_prompt_name=None)
+    return replace(model, sentence=sentence)
+
+
+def _read_maps(source: Any) -> "list[AttentionWeights]":
+    """Return attention maps as a list; an empty list: the source is something else."""
+    from kbert.show.explorer.live.attention_weights import AttentionWeights
+
+    maps = source if isinstance(source, list) else [source]
+    return maps if all(isinstance(one, AttentionWeights) for one in maps) else []
+
+
+def _explore_maps(
+    maps: "list[AttentionWeights]", path: Path | None, title: str | None, start: str
+) -> Explorer:
+    """Make the page of attention maps: their model's figure, if it is known, and their weights."""
+    from kbert.show.explorer.live import attention_weights
+    from kbert.show.explorer.live.contents import LiveModel, describe_model
+
+    attention_weights.check_maps(maps)
+    known = maps[0].spec
+    spec = known or GraphSpec(attention_weights.find_config(maps[0]), "encoder")
+    live = describe_model(LiveModel(spec, None, {})) | attention_weights.record_maps(maps)
+    live |= {"isSized": known is not None}
+    facts = {"start": start}
+    page = _explore_spec(spec, 1, title or "attention", facts, (live, None))
+    tokens = f"{len(maps[0].tokens)} tokens" if len(maps) == 1 else f"{len(maps)} texts"
+    page = replace(page, title=f"Attention of {tokens}", note="")
+    if path is not None:
+        _write(path, page, None)
+        page = replace(page, path=path)
+    return page
+
+
 def explore_served(
     source: str | os.PathLike, sentences: Sequence[str | Sequence[str]]
 ) -> "tuple[Explorer, Tracer]":
@@ -214,7 +298,7 @@ def explore_served(
     live = recording.describe_served(model, examples)
     spec, facts, _ = read_checkpoint(source)
     assert spec is not None
-    page = _explore_spec(spec, 1, Path(source).name, facts, (live, None))
+    page = _explore_spec(spec, 1, _name_checkpoint(Path(source)), facts, (live, None))
     return page, tracing.Tracer(model)
 
 

@@ -1,6 +1,7 @@
 """A figure as PDF or PNG, by matplotlib: always the same bytes."""
 
 import io
+import logging
 import warnings
 
 from kbert.io import printable
@@ -25,6 +26,7 @@ from kbert.show.paper.shapes import (
     round_corners,
 )
 
+_logger = logging.getLogger("kbert")
 _DOTS_PER_INCH = 600  # of one column, as journals ask; a slide has its pixels at 144
 _SLIDE_DOTS_PER_INCH = 144
 _MOST_PIXELS = 16_000  # a side of a PNG
@@ -54,8 +56,11 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
     wanted = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
     file = io.BytesIO()
     fonts = {"font.family": ["DejaVu Sans", *_list_other_fonts(drawing)]}
-    with matplotlib.rc_context(_SETTINGS | fonts), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
+    with (
+        matplotlib.rc_context(_SETTINGS | fonts),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", UserWarning)
         figure = Figure(size)
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0, 0, 1, 1))
@@ -66,6 +71,11 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
         metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
         dpi = min(wanted, _MOST_PIXELS / max(size))
         figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+    if any("missing from font" in str(warning.message) for warning in caught):
+        _logger.warning(
+            "no font of this machine has all letters of the text: those without one are boxes in "
+            "the picture. A .svg has the letters, in the fonts of its reader"
+        )
     return file.getvalue()
 
 

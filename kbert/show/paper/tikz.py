@@ -1,7 +1,7 @@
 r"""A figure in TikZ: a file that LaTeX compiles alone, and that a paper can \input."""
 
 from kbert.io import printable
-from kbert.io.latex import LATEX_MARK, escape_latex, has_other_letters
+from kbert.io.latex import LATEX_MARK, escape_latex, has_other_letters, needs_t1
 from kbert.show.paper.shapes import (
     ARROW,
     CORNER,
@@ -23,11 +23,12 @@ from kbert.show.paper.shapes import (
 )
 
 _HEAD = r"""
-%% In a paper: \usepackage{tikz} in the preamble, and \input{this file} where the figure belongs.
+%% In a paper: \usepackage{tikz}%(and_t1)s in the preamble, and \input{this file} where the figure
+%% belongs.
 %% Alone: pdflatex compiles this file to a page of the figure's size.
 \makeatletter
 \ifx\@nodocument\relax\let\kbertend\relax\else
-\documentclass{article}
+\documentclass{article}%(t1)s
 \usepackage{fix-cm,tikz}
 \usepackage[papersize={%(width)sbp,%(height)sbp},margin=0pt]{geometry}
 \pagestyle{empty}
@@ -59,6 +60,7 @@ _ANCHORS = {
 def to_tikz(drawing: Drawing) -> bytes:
     """Return a drawing as a .tex file."""
     scale = drawing.scale
+    encoding = r"\usepackage[T1]{fontenc}" if needs_t1(list_letters(drawing)) else ""
     sizes = {
         "width": drawing.width * scale,
         "height": drawing.height * scale,
@@ -70,11 +72,12 @@ def to_tikz(drawing: Drawing) -> bytes:
         "depth": _DEPTH * scale,
         "strut": (_CAPITAL + 2 * _DEPTH) * scale,
     }
+    texts = {"t1": encoding, "and_t1": f" and {encoding}" if encoding else ""}
     colours = {**FILLS, "ink": INK}
     lines = [
         f"{LATEX_MARK}: {printable.line(drawing.title)}",
         *_warn_of_letters(drawing),
-        (_HEAD % {name: _number(size) for name, size in sizes.items()}).strip(),
+        (_HEAD % (texts | {name: _number(size) for name, size in sizes.items()})).strip(),
         *(
             f"\\definecolor{{{_colour(kind)}}}{{HTML}}{{{colour[1:].upper()}}}"
             for kind, colour in colours.items()

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
+import kbert
 from kbert.data.tokenization.encodings import abbreviate_tokens
+from kbert.graph import names
+from kbert.graph.spec import GraphSpec
 from kbert.io import printable
-from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
+from kbert.io.atomic_write import atomic_file, check_new_file
 from kbert.io.wording import check_choice
 from kbert.tasks.attention import SPECIAL
-from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistics, index_of
+from kbert.tasks.attention.head_statistics import (
+    HeadStatistics,
+    find_telling_head,
+    head_statistics,
+    index_of,
+)
 from kbert.tasks.pictures import PICTURES
 
 PAGE, NUMBERS = ".html", ".npz"
@@ -35,6 +43,7 @@ class AttentionMap:
         truncated: whether the text was longer than the model can read.
         queries, keys: float32 (layers, heads, S, D), D = H/A; `weights` is the softmax of q·k/√D
             over the keys. None if they were not requested.
+        spec: the graph of the model, which the page draws; None: unknown.
     """
 
     tokens: list[str]
@@ -47,6 +56,7 @@ class AttentionMap:
     truncated: bool = False
     queries: np.ndarray | None = field(default=None, repr=False)
     keys: np.ndarray | None = field(default=None, repr=False)
+    spec: GraphSpec | None = field(default=None, repr=False)
 
     def mean(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """Return float32 (S, S) of one layer or head, counted from 1; None: the mean over all."""
@@ -141,18 +151,16 @@ class AttentionMap:
     ) -> Path:
         """Write an interactive page of the attention, or the numbers.
 
-        The page is one self-contained file: lines between the tokens, every head as a thumbnail,
-        one as a heat map, its queries and keys, a table of `statistics()`. Up to 2^20 weights are
-        all on the page, with a precision of 1/65,535; of more, the 16 largest per row. It has up to
-        2^21 numbers of queries and keys, or none. It says what was left out. For base with 512
-        tokens the file has 8 MB.
+        The page is that of `kbert.explore`, with the tensors that the map has. Up to 2^20 weights
+        are all on the page, with a precision of 1/65,535; of more, the 16 largest per row. It has
+        up to 2^20 numbers of queries and keys, or none. It says what was left out.
 
         Args:
             path: .html for the page; .npz for `tokens`, `weights`, `layers`, `heads`, `special`,
                 `segments` and, if there are any, `queries` and `keys`, as NumPy arrays. Written
                 atomically.
-            layer, head: the ones that the page shows first, from 1. None: the page chooses a head
-                where words attend most to distant words.
+            layer, head: the ones that the page shows first, from 1. None: the head with the
+                clearest target: the next token, the previous one or the token itself.
             special: whether the page shows [CLS] and [SEP] at first: "hidden" if not.
 
         Returns:
@@ -172,16 +180,33 @@ class AttentionMap:
             with atomic_file(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
         else:
-            from kbert.tasks.attention.page.writing import write_page
-
-            page = write_page(self, layer, head, special != "hidden")
-            write_atomically(path, page.encode())
+            kbert.explore(self, path, start=self.address(layer, head, special))
         return path
 
-    def _repr_html_(self) -> str:
-        from kbert.tasks.attention.page.writing import write_frame
+    def address(
+        self, layer: int | None = None, head: int | None = None, special: str = "hidden"
+    ) -> str:
+        """Return where a page of `kbert.explore` shows a head: its address behind the #.
 
-        return write_frame(self)
+        The arguments are those of `save`.
+        """
+        check_choice(special, SPECIAL, "special")
+        for numbers, number, name in ((self.layers, layer, "layer"), (self.heads, head, "head")):
+            if number is not None:
+                index_of(numbers, number, name)
+        one = find_telling_head(
+            [
+                one
+                for one in self.statistics()
+                if layer in (None, one.layer) and head in (None, one.head)
+            ]
+        )
+        all_special = len(self.special) == len(self.tokens)
+        hides = "&special=hidden" if special == "hidden" and not all_special else ""
+        return f"{names.encoder(one.layer, names.ATTENTION)}/head-{one.head}{hides}&heads=all"
+
+    def _repr_html_(self) -> str:
+        return kbert.explore(self, start=self.address())._repr_html_()
 
     def __repr__(self) -> str:
         tokens = printable.line(abbreviate_tokens(self.tokens))

@@ -13,6 +13,7 @@ import numpy as np
 
 LOOKS = 0.5  # of a token's attention, on average; more than that marks a head
 TARGETS = ("next", "previous", "itself", "[SEP]", "[CLS]")
+_NEAR = TARGETS[:3]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,21 @@ def head_statistics(
             distance = float((one * distances).sum(-1).mean())
             results.append(HeadStatistics(layer, head, entropy, distance, shares))
     return results
+
+
+def find_telling_head(statistics: Sequence[HeadStatistics]) -> HeadStatistics:
+    """Return the head with the clearest target: the next or previous token, or the token itself.
+
+    Heads whose target is [SEP] or [CLS], as of many, come last. It is the rule of
+    `page/stage/head_kinds.js`.
+    """
+
+    def measure_clarity(one: HeadStatistics) -> float:
+        target = max(TARGETS, key=lambda name: one.shares[name])
+        bonus = 0 if one.shares[target] <= LOOKS else 1 if target in _NEAR else -1
+        return max(one.shares[name] for name in _NEAR) + bonus
+
+    return max(statistics, key=measure_clarity)
 
 
 def index_of(numbers: tuple[int, ...], number, name: str) -> int:

@@ -91,6 +91,7 @@ def attention(
             truncated=encoding.truncated,
             queries=queries,
             keys=keys,
+            spec=bert.spec,
         )
 
     function = get_function(

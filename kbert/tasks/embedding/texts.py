@@ -1,9 +1,8 @@
 """Prepare texts for the tokenizer: the prompt, and do_lower_case."""
 
-import re
 from collections.abc import Sequence
 
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import SentenceSettings, lowercase_text
 from kbert.data.tokenization.tokenizer import Tokenizer
 
 
@@ -23,8 +22,8 @@ def prepare_texts(
 ) -> list[str]:
     """Return texts as the tokenizer gets them: behind the prompt, lowercased where that is set."""
     if settings.lowercase and not tokenizer.lowercase:
-        special = "|".join(map(re.escape, tokenizer.vocabulary.special_tokens.values()))
-        return [_lowercase(prompt + text, special) for text in texts]
+        special = tokenizer.vocabulary.special_tokens.values()
+        return [lowercase_text(prompt + text, special) for text in texts]
     return [prompt + text for text in texts] if prompt else list(texts)
 
 
@@ -33,10 +32,3 @@ def count_prompt_tokens(tokenizer: Tokenizer, settings: SentenceSettings, prompt
     if settings.include_prompt or not prompt:
         return 0
     return len(tokenizer.encode(*prepare_texts(tokenizer, settings, [""], prompt))) - 1
-
-
-def _lowercase(text: str, special: str) -> str:
-    """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
-    pieces = re.split(f"({special})", text)
-    pieces[::2] = [piece.replace("Σ", "σ").lower() for piece in pieces[::2]]
-    return "".join(pieces)

@@ -31,11 +31,17 @@ def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[s
     There is no matrix of too many labels.
     """
     size = len(labels)
-    matrix = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
-    counts = np.stack([matrix.diagonal(), matrix.sum(1), matrix.sum(0)], 1).tolist()
-    fields: dict = {"label_scores": score_labels(labels, counts)}
+    counts = np.stack(
+        [
+            np.bincount(numbers, minlength=size)
+            for numbers in (gold[gold == predicted], gold, predicted)
+        ],
+        1,
+    )
+    fields: dict = {"label_scores": score_labels(labels, counts.tolist())}
     if size <= MOST_LABELS:
-        fields |= {"labels": tuple(labels), "matrix": matrix.tolist()}
+        pairs = np.bincount(gold * size + predicted, minlength=size * size)
+        fields |= {"labels": tuple(labels), "matrix": pairs.reshape(size, size).tolist()}
     return fields
 
 

@@ -11,6 +11,7 @@ from kbert.training.run.record_summary import Points, RecordSummary
 
 WIDTH, HEIGHT = 340, 200
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 8, 34  # what surrounds the axes' rectangle
+_LONGEST_TICK = 6  # characters beside the axis; more are narrower
 _SCORES = (
     *("f1", "macro_f1", "matthews", "precision", "recall", "exact_match", "map"),
     *("spearman", "pearson", "recall@1", "recall@10", "mrr@10"),
@@ -46,7 +47,10 @@ class Axes:
         for value in ticks(*self._up):
             y = self.y(value)
             elements.append(f'<path class="grid" d="M{LEFT} {y}H{right}"/>')
-            elements.append(f'<text class="end" x="{LEFT - 6}" y="{y}" dy="4">{value:g}</text>')
+            text = f"{value:g}"
+            fit = f' textLength="{LEFT - 8}" lengthAdjust="spacingAndGlyphs"'
+            fit = fit if len(text) > _LONGEST_TICK else ""
+            elements.append(f'<text class="end" x="{LEFT - 6}" y="{y}" dy="4"{fit}>{text}</text>')
         for value in ticks(*self._across, whole=self._whole):
             text = f"{value:,.0f}" if self._whole else f"{value:g}"
             elements.append(
@@ -106,7 +110,7 @@ def _draw_figure(
     values += [baseline.value] if baseline else []
     low, high = min(values), max(values)
     margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
-    low, high = 0.0 if 0 <= low < 0.3 * high else low - margin, high + margin
+    low, high = 0.0 if 0 <= low <= 0.3 * high else low - margin, high + margin
     axes = Axes((0.0, last), (low, high), whole=True)
 
     elements, keys, texts = [axes.draw("steps")], "", []
@@ -148,7 +152,13 @@ def frame_figure(heading: str, title: str, text: str, elements: list[str], numbe
 
 
 def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) -> str:
-    """Return a picture of pairs of numbers, the first across, the second up."""
+    """Return a picture of pairs of numbers, the first across, the second up; "" without any.
+
+    Pairs with a number that is not finite are left out.
+    """
+    points = [pair for pair in points if all(map(math.isfinite, pair))]
+    if not points:
+        return ""
     across, up = zip(*points, strict=True)
     ranges = []
     for values in (across, up):

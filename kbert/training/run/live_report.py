@@ -24,15 +24,22 @@ class LiveReport:
         self._run, self._plan, self._get_predictions = run, plan, get_predictions
         self._records, self._count = RecordSummary(), 0
         self._predictions: tuple[Predictions, int] | None = None  # and their step
-        self._next = 0.0  # when it is written again, by the monotonic clock
+        # By the monotonic clock: when it is written again, and from when on after an evaluation.
+        self._next = self._soonest = 0.0
         self._has_failed = False
 
     def write(
         self, done: int, records: Sequence[dict], *, due: bool = False, interrupted: bool = False
     ) -> None:
-        """Write the page after so many steps and their records, if it is due or old enough."""
+        """Write the page after so many steps and their records, if it is due or old enough.
+
+        It is `due` before the first step and after evaluations, unless these follow each other so
+        fast that the pages would take too much of the training's time.
+        """
         is_first = not self._count and len(records)
-        if not (due or is_first or time.monotonic() >= self._next):
+        now = time.monotonic()
+        is_time = now >= self._next or (due and now >= self._soonest)
+        if not (is_first or is_time or interrupted):
             return
         result: dict[str, Any] = {"steps": done, "asked": self._plan.steps}
         if interrupted:
@@ -66,7 +73,8 @@ class LiveReport:
                 )
             self._has_failed = True
         end = time.monotonic()
-        self._next = end + max(report_page.REFRESH, (end - begin) / _SHARE)
+        self._soonest = end + (end - begin) / _SHARE
+        self._next = max(end + report_page.REFRESH, self._soonest)
 
     def _update_predictions(self, step: int) -> None:
         """Remember new predictions, and that they are of the weights after this step."""

@@ -1,5 +1,6 @@
 """A run's predictions for its dev data as HTML: tables, a picture, the worst examples."""
 
+import math
 from html import escape
 
 from kbert.io import printable
@@ -17,6 +18,11 @@ BEGIN, END = "<!--predictions-->", "<!--end of predictions-->"
 _SHADES = 10  # of a cell of the confusion matrix
 _IN_SIGHT = 8  # examples; the others are folded
 _LONGEST_TEXT, _LONGEST_LABEL = 600, 60  # characters
+_MOST_LEVEL, _LONGEST_LEVEL = (
+    8,
+    12,
+)  # labels and characters above columns; of more they stand upright
+_MOST_SCORES = 200  # labels of the table; of more the most frequent ones
 _PRIVACY = (
     "These texts are from your dev data, and this page is a file in the run’s folder: remember it "
     "before you pass the folder on. kbert finetune --no-report-examples leaves them out."
@@ -28,7 +34,7 @@ def write_section(predictions: Predictions, step: int, with_examples: bool) -> s
     sections = [
         _write_matrix(predictions),
         _write_scores(predictions),
-        draw_points(predictions.points, predictions.axes) if predictions.points else "",
+        draw_points(predictions.points, predictions.axes),
     ]
     shown = "".join(sections)
     examples = _write_examples(predictions) if with_examples else ""
@@ -55,6 +61,7 @@ def _write_matrix(predictions: Predictions) -> str:
     if not labels:
         return ""
     heads = "".join(f'<th scope="col">{label}</th>' for label in labels)
+    is_upright = len(labels) > _MOST_LEVEL or max(map(len, predictions.labels)) > _LONGEST_LEVEL
     lines = []
     for number, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
         total = sum(counts)
@@ -66,7 +73,8 @@ def _write_matrix(predictions: Predictions) -> str:
         lines.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     return (
         "<section><h3>Confusion matrix</h3><p class=small>Rows are the labels of the data, columns "
-        'the predicted ones.</p><div class="table"><table class="matrix">'
+        'the predicted ones.</p><div class="table" tabindex="0">'
+        f'<table class="matrix{" upright" if is_upright else ""}">'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div></section>"
     )
 
@@ -79,17 +87,22 @@ def _shade(count: int, total: int) -> int:
 def _write_scores(predictions: Predictions) -> str:
     if not predictions.label_scores:
         return ""
-    name = escape(predictions.scored)
+    name, scores = escape(predictions.scored), predictions.label_scores
+    note = "Support: how often it is in the data."
+    if len(scores) > _MOST_SCORES:
+        note += f" The {_MOST_SCORES} most frequent of {len(scores):,}."
+        scores = sorted(scores, key=lambda row: -row.support)[:_MOST_SCORES]
     heads = "".join(f'<th class="n" scope="col">{each}</th>' for each in LabelScores._fields[1:])
     lines = "".join(
         f'<tr><th scope="row">{_cut_label(row.label)}</th>'
         + "".join(f'<td class="n">{value:.1%}</td>' for value in row[1:4])
         + f'<td class="n">{row.support:,}</td></tr>'
-        for row in predictions.label_scores
+        for row in scores
     )
     return (
-        f"<section><h3>Each {name}</h3><p class=small>Support: how often it is in the data.</p>"
-        f'<div class="table" tabindex="0"><table><thead><tr><th scope="col">{name}</th>{heads}</tr>'
+        f"<section><h3>Each {name}</h3><p class=small>{note}</p>"
+        '<div class="table" tabindex="0"><table class="scores">'
+        f'<thead><tr><th scope="col">{name}</th>{heads}</tr>'
         f"</thead><tbody>{lines}</tbody></table></div></section>"
     )
 
@@ -121,7 +134,8 @@ def _write_example(example: PredictedExample, error: str) -> str:
     kind = "wrong" if example.is_wrong else "right"
     answers += f'<dt>model</dt><dd class="{kind}">{_write_answers(example.predicted)}</dd>'
     where = escape(printable.line(_shorten_location(example.location)))
-    facts = f"{where} · {escape(error)} {example.error:.3g}"
+    size = f"{example.error:.3g}" if math.isfinite(example.error) else "not finite"
+    facts = f"{where} · {escape(error)} {size}"
     return f'<li><div>{texts}<p class="small">{facts}</p></div><dl>{answers}</dl></li>'
 
 
@@ -149,6 +163,8 @@ def _write_answers(answers: tuple[AnswerProb, ...]) -> str:
 
 def _write_prob(prob: float) -> str:
     """Return a probability in percent, with the digits that tell it from 0 and 1."""
+    if not math.isfinite(prob):
+        return "not finite"
     return f"{prob:.1%}" if prob < 0.01 or prob > 0.99 else f"{prob:.0%}"
 
 

@@ -6,6 +6,7 @@ run trains, the page loads itself again.
 
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,8 @@ _IN_SIGHT = (  # settings that are not folded; besides those that differ from th
 )
 _IN_DATA = ("labels", "config", "lengths")  # settings that are facts of data and model
 _RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of metrics' names
+_MOST_EVALUATIONS = 100  # of the table
+_LONGEST_VALUE = 2000  # characters of a setting, such as thousands of labels
 _LOGO = (
     '<svg class="mark" viewBox="0 0 28 28" aria-hidden="true">'
     '<rect class="k-mlm" x="4" y="2" width="20" height="6" rx="2"/>'
@@ -96,7 +99,7 @@ def write_report(
         f"<dl>{_join('<dt>{}</dt><dd>{}</dd>', facts.items())}</dl></section>"
         f"<section><h2>Settings</h2>{in_sight}</section></div>",
         section,
-        write_usage(bert, run.path.name, plan.card.pairs) if bert is not None else "",
+        write_usage(bert, run.name, plan.card.pairs) if bert is not None else "",
         _write_evaluations(records, result.get("weights_of_update")),
         *(
             f'<details data-name="{title}"><summary>{title}</summary><div class=table><table>'
@@ -105,7 +108,7 @@ def write_report(
         ),
     ]
     is_running = "stopped" not in result
-    title = f"{run.path.name}: a kbert run"
+    title = f"{run.name}: a kbert run"
     write_page(run.path / FILE, title, sections, refresh=REFRESH if is_running else 0)
 
 
@@ -166,13 +169,13 @@ def _write_head(run, title: str, result: dict, environment: dict, records: Recor
             "</button></p>"
         )
     if state != "finished":
-        way = _escape(run.resume_command.replace(str(run.path), run.path.name))
+        way = _escape(run.write_resume_command(run.name))
         resume = f"To resume the run: <code>{way}</code>"
         hidden = " hidden data-silent" if state == "running" else ""
         silent = "<span data-age></span> The run may have ended. " if state == "running" else ""
         progress += f'<p class="warning"{hidden}>{silent}{resume}</p>'
     return (
-        f'<header>{_LOGO}<div><h1>{_escape(run.path.name)}</h1><p class="dim">{_escape(title)} · '
+        f'<header>{_LOGO}<div><h1>{_escape(run.name)}</h1><p class="dim">{_escape(title)} · '
         f'{_escape(" · ".join(dates))}</p></div><p class="state {state}"><b>{word}</b> '
         f"{_describe_end(result)}</p></header>{progress}"
     )
@@ -252,6 +255,8 @@ def _is_ratio(name: str) -> bool:
 
 
 def _write_score(name: str, value: float) -> str:
+    if not math.isfinite(value):
+        return "not finite"
     return f"{value:.1%}" if _is_ratio(name) else f"{value:.3f}"
 
 
@@ -340,9 +345,13 @@ def _pick_settings(settings: dict[str, Any], run, plan) -> str:
 
 
 def _write_evaluations(records: RecordSummary, best: int | None) -> str:
-    lines = records.evaluations
-    if not lines:
+    evaluations = records.evaluations
+    if not evaluations:
         return ""
+    lines = evaluations[-_MOST_EVALUATIONS:]
+    if len(lines) < len(evaluations):
+        kept = [line for line in evaluations[: -len(lines)] if line["step"] == best]
+        lines = kept + lines
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
     titles = ["step", *(name[4:].replace("_", " ") for name in names)]
     head = _join('<th class=n scope="col">{}</th>', zip(titles))
@@ -352,7 +361,11 @@ def _write_evaluations(records: RecordSummary, best: int | None) -> str:
         + "</tr>"
         for line in lines
     )
-    note = "<p class=small>Bold: the weights that were kept.</p>" if best is not None else ""
+    note = "Bold: the weights that were kept." if best is not None else ""
+    if len(lines) < len(evaluations):
+        last = f"The last {_MOST_EVALUATIONS} of {len(evaluations):,}: all are in metrics.jsonl."
+        note = f"{last} {note}"
+    note = f"<p class=small>{note}</p>" if note else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<h2>Evaluations</h2><div class="table" tabindex="0">{table}</div>{note}'
 
@@ -371,8 +384,11 @@ def _value(value) -> str:
         return "off"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not finite"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable.cut(text, _LONGEST_VALUE)

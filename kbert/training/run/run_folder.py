@@ -180,9 +180,17 @@ class RunFolder:
         return None
 
     @property
+    def name(self) -> str:
+        """Name of the folder; also that of "." and of "..", which are not names."""
+        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
+
+    @property
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
-        folder = self.current_path or "FOLDER"
+        return self.write_resume_command(self.current_path or "FOLDER")
+
+    def write_resume_command(self, folder: str | os.PathLike) -> str:
+        """Return the command, or call in Python, that resumes the run in a folder of this name."""
         call = write_resume_call(folder, self.settings, self.list_in_memory())
         return call or way_to_resume(self.task, folder)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbert.checkpoints.checkpoint import choose_activation
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import SentenceSettings, lowercase_text
 from kbert.checkpoints.weight_names import Entry, entries_of
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.vocabulary import Vocabulary
@@ -108,7 +108,7 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
     packed = pack_weights(_read_tensors(model), precision)
     check_size(packed, precision)
     assert model.tokenizer is not None
-    tokenizer = describe_tokenizer(model.tokenizer, max_length(model))
+    tokenizer = describe_tokenizer(model.tokenizer, max_length(model), lowercases(model))
     data = describe_model(model) | {
         "tokenizer": tokenizer,
         "place": "inside",
@@ -179,7 +179,6 @@ def _describe_pooling(model: LiveModel) -> dict | None:
         "dimensions": values["dimensions"],
         "prompt": settings.default_prompt,
         "skip": count_skipped(model, settings),
-        "lowercase": settings.lowercase and not (model.tokenizer and model.tokenizer.lowercase),
         "similarity": settings.similarity,
     }
 
@@ -195,7 +194,20 @@ def count_skipped(model: LiveModel, settings: SentenceSettings) -> int:
     prompt = settings.default_prompt
     if settings.include_prompt or not prompt or model.tokenizer is None:
         return 0
-    return len(model.tokenizer.encode(prompt)) - 1
+    return len(model.tokenizer.encode(prepare_text(model, prompt))) - 1
+
+
+def lowercases(model: LiveModel) -> bool:
+    """Return whether texts are lowercased before a tokenizer that does not do it itself."""
+    is_set = model.sentence is not None and model.sentence.lowercase
+    return is_set and model.tokenizer is not None and not model.tokenizer.lowercase
+
+
+def prepare_text(model: LiveModel, text: str) -> str:
+    """Return a text as the tokenizer gets it."""
+    if not lowercases(model):
+        return text
+    return lowercase_text(text, require_tokenizer(model).vocabulary.special_tokens.values())
 
 
 def max_length(model: LiveModel) -> int:

@@ -36,6 +36,9 @@ def make_live_part(
     precision = None
     if options is not None and (options.is_requested or can_hold(model) or not sentences):
         precision = options.choose_precision(model.parameters, model.problem)
+    if options is not None and precision is not None and (name := _find_not_finite(model)):
+        problem = f"{name} has NaN or infinite numbers (kbert inspect lists all)"
+        precision = options.choose_precision(model.parameters, problem)
     if precision is not None:
         data, packed = pack_model(model, precision)
         return data | {
@@ -50,6 +53,13 @@ def make_live_part(
 def can_hold(model: LiveModel) -> bool:
     """Return whether a page gets the model's weights if nothing else is asked for."""
     return model.problem is None and model.parameters <= MOST_INSIDE
+
+
+def _find_not_finite(model: LiveModel) -> str | None:
+    """Return the name of a tensor with NaN or infinity; None: there is none."""
+    return next(
+        (name for name, read in model.readers.items() if not np.isfinite(read()).all()), None
+    )
 
 
 def _measure(model: LiveModel, packed: PackedWeights, precision: str) -> dict:

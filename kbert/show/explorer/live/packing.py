@@ -10,7 +10,7 @@ FORMATS = ("int8", "float16", "float32")
 GROUP = 32  # numbers of a row that share a scale
 _ALIGNMENT = 4  # bytes
 _LARGEST = 127
-_LARGEST_SCALE = float(np.finfo("float16").max)
+_LARGEST_HALF = float(np.finfo("float16").max)
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ def _encode(array: np.ndarray, form: str) -> list[bytes]:
     if form == "float32":
         return [array.astype("<f4").tobytes()]
     if form == "float16":
+        largest = float(np.abs(array).max())
+        if largest > _LARGEST_HALF:
+            raise ValueError(
+                f"float16 weights must be at most {_LARGEST_HALF:,.0f}, got {largest:,.0f}: choose "
+                "weights='float32' (--weights float32)"
+            )
         return [_pad(array.astype("<f2").tobytes())]
     scales, numbers = quantize(array)
     return [_pad(scales.astype("<f2").tobytes()), _pad(numbers.tobytes())]
@@ -74,7 +80,7 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return float16 scales (rows, groups) and int8 numbers (rows, columns) in units of these."""
     height, columns = array.shape
     padded = np.pad(array, ((0, 0), (0, -columns % GROUP))).reshape(height, -1, GROUP)
-    scales = np.minimum(np.abs(padded).max(axis=2) / _LARGEST, _LARGEST_SCALE).astype("float16")
+    scales = np.minimum(np.abs(padded).max(axis=2) / _LARGEST, _LARGEST_HALF).astype("float16")
     units = scales.astype("float32")[:, :, None]
     numbers = np.divide(padded, units, out=np.zeros_like(padded), where=units > 0)
     numbers = np.clip(np.rint(numbers), -_LARGEST, _LARGEST).astype("int8")

@@ -4,7 +4,8 @@ A page needs few of a trace's tensors: scores, probs, context, sums and the acti
 the others, by the same formulas in `complete_tensors` and in `page/live/recorded.js`. Stored are
 11·S·H numbers per block of S tokens instead of 18·S·H + 2·A·S²: of base and 16 tokens 1.7 million,
 4.5 MB as base64. Where sentences need more than a page may have, less is stored (`LEVELS`), and the
-page's data say what is left out.
+page's data say what is left out. At the last level a page has attention's weights alone
+(`attention_weights.py`).
 """
 
 import base64
@@ -17,6 +18,12 @@ import numpy as np
 from kbert.graph import names
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.show.explorer.live.activations import activate
+from kbert.show.explorer.live.attention_weights import (
+    ALONE,
+    count_bytes,
+    describe_left_out,
+    pack_weights,
+)
 from kbert.show.explorer.live.contents import LiveModel, describe_model, require_tokenizer
 from kbert.show.explorer.live.forward import (
     NO_CHANGES,
@@ -27,6 +34,7 @@ from kbert.show.explorer.live.tracing import Trace, Tracer, check_sentence
 
 MOST_BYTES = 24_000_000  # of all recordings in a file
 MOST_FRAME_BYTES = 3_000_000  # in a notebook, which saves its frames
+MOST_VIEW_BYTES = 8_000_000  # in the page of `kbert attention` and `kbert attribute`
 SENTENCES = ("The animal didn't cross the street because it was too tired.",)  # of a notebook
 _HALF, _SINGLE = np.dtype("<f2"), np.dtype("<f4")
 
@@ -43,6 +51,7 @@ LEVELS = (
         *(f"{_ATTENTION}-Norm", _FEED_FORWARD, f"{_FEED_FORWARD}-Norm"),
     ),
     (f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_FEED_FORWARD}-Norm"),
+    (),
 )
 _DERIVED = (
     *(f"{_ATTENTION}/scores", f"{_ATTENTION}/probs", f"{_ATTENTION}/context", f"{_ATTENTION}-Add"),
@@ -60,30 +69,41 @@ class Recordings:
         left_out: names of tensors that no recording has; {n} stands for any block.
         precision: "float16", or "float32" where a number is too large for half precision.
         difference: the largest difference of a hidden state and of an attention probability, and
-            the smallest cosine of the sentence vector.
+            the smallest cosine of the sentence vector; None: there is no hidden state.
+        note: what a page says of attention's weights.
     """
 
     recordings: list[dict]
     left_out: list[str]
     precision: str
-    difference: dict
+    difference: dict | None
+    note: str = ""
 
 
 def record_sentences(
-    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+    model: LiveModel,
+    sentences: Sequence[str | Sequence[str]],
+    most_bytes: int = MOST_BYTES,
+    *,
+    for_view: bool = False,
 ) -> Recordings:
     """Record sentences; each is a text, or a text and its pair.
+
+    With `for_view`, as `kbert attention` and `kbert attribute` read texts, a sentence that is too
+    long is truncated, one without a token is recorded, and the last of `LEVELS` is a level.
 
     Raises:
         ValueError: a sentence that is no text, has no token or too many; recordings that are larger
             than `most_bytes`.
     """
     requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
-    for request in requests:
+    for request in [] if for_view else requests:
         check_sentence(model, request)
     tracer = Tracer(model)
     traces = [tracer.trace(request) for request in requests]
-    level = _choose_level(traces, most_bytes)
+    level = _choose_level(traces, most_bytes, LEVELS if for_view else LEVELS[:-1])
+    if not LEVELS[level]:
+        return _record_weights(model.spec.config, traces)
     stored = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
     largest = max(float(np.abs(x).max()) for tensors in stored for x in tensors.values())
     dtype = _HALF if largest <= np.finfo(_HALF).max else _SINGLE
@@ -95,17 +115,38 @@ def record_sentences(
     )
 
 
+def _record_weights(config: BertConfig, traces: Sequence[Trace]) -> Recordings:
+    """Return recordings that have no tensor but attention's weights."""
+    blocks = tuple(range(1, config.num_hidden_layers + 1))
+    heads = tuple(range(1, config.num_attention_heads + 1))
+    recordings, weights = [], []
+    for trace in traces:
+        weights.append(
+            np.stack(
+                [trace.tensors[f"{names.encoder(block, _ATTENTION)}/probs"] for block in blocks]
+            )
+        )
+        packed = {"attention": pack_weights(weights[-1], blocks, heads)}
+        recordings.append(_write_recording(trace, {}, _HALF) | packed)
+    return Recordings(recordings, [ALONE], "float16", None, describe_left_out(weights))
+
+
 def record_model(
-    model: LiveModel, sentences: Sequence[str | Sequence[str]], most_bytes: int = MOST_BYTES
+    model: LiveModel,
+    sentences: Sequence[str | Sequence[str]],
+    most_bytes: int = MOST_BYTES,
+    *,
+    for_view: bool = False,
 ) -> dict:
     """Return DATA.live of a page with recordings; errors as in `record_sentences`."""
-    recorded = record_sentences(model, sentences, most_bytes)
+    recorded = record_sentences(model, sentences, most_bytes, for_view=for_view)
     return describe_without_vocabulary(model) | {
         "place": "recorded",
         "precision": recorded.precision,
         "difference": recorded.difference,
         "recordings": recorded.recordings,
         "leftOut": recorded.left_out,
+        "note": recorded.note,
         "sentences": list_examples(sentences),
     }
 
@@ -138,18 +179,28 @@ def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
 def make_request(sentence: str | Sequence[str], number: int) -> dict:
     """Return the request of a sentence, a text or a pair; raise a ValueError for another value."""
     if isinstance(sentence, str):
-        return {"text": sentence, "pair": None}
+        return {"text": _replace_tabs(sentence), "pair": None}
     if isinstance(sentence, (list, tuple)) and len(sentence) == 2:
         text, pair = sentence
         if isinstance(text, str) and isinstance(pair, str):
-            return {"text": text, "pair": pair}
+            return {"text": _replace_tabs(text), "pair": _replace_tabs(pair)}
     raise ValueError(
         f"sentences[{number}] must be a str or a pair of two, got {type(sentence).__name__}"
     )
 
 
+def _replace_tabs(text: str) -> str:
+    """Replace tabs by blanks, which are the same token: on a page a tab divides two texts."""
+    return text.replace("\t", " ")
+
+
 def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the tensors that are stored: of blocks those of a level, of others all but sums."""
+    """Return the tensors that are stored: of blocks those of a level, of others all but sums.
+
+    The last level has none at all.
+    """
+    if not level:
+        return {}
     return {
         name: tensor
         for name, tensor in tensors.items()
@@ -214,16 +265,17 @@ def complete_tensors(
     return tensors
 
 
-def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
+def _choose_level(traces: Sequence[Trace], most_bytes: int, levels: Sequence) -> int:
     """Return the first level at which all recordings fit."""
     sizes = []
-    for number, level in enumerate(LEVELS):
+    for number, level in enumerate(levels):
         numbers = sum(
             tensor.size
             for trace in traces
             for tensor in keep_tensors(trace.tensors, level).values()
         )
-        sizes.append(math.ceil(numbers * _HALF.itemsize / 3) * 4)  # base64
+        size = numbers * _HALF.itemsize if level else sum(map(_count_weights, traces))
+        sizes.append(math.ceil(size / 3) * 4)  # base64
         if sizes[-1] <= most_bytes:
             return number
     raise ValueError(
@@ -232,9 +284,16 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int) -> int:
     )
 
 
+def _count_weights(trace: Trace) -> int:
+    """Return the bytes of a trace's attention weights."""
+    maps = [tensor for name, tensor in trace.tensors.items() if name.endswith("/probs")]
+    return count_bytes(len(maps) * len(maps[0]), maps[0].shape[-1])
+
+
 def _write_recording(trace: Trace, stored: dict[str, np.ndarray], dtype: np.dtype) -> dict:
     """Return a trace for a page's data: names and shapes, and all numbers in one text."""
-    numbers = np.concatenate([tensor.ravel() for tensor in stored.values()]).astype(dtype)
+    tensors = [tensor.ravel() for tensor in stored.values()]
+    numbers = np.concatenate([np.zeros(0, "float32"), *tensors]).astype(dtype)
     return write_header(trace, stored) | {"data": base64.b64encode(numbers.tobytes()).decode()}
 
 

@@ -17,12 +17,16 @@ _BETWEEN = "0"  # in no other code point's replacement
 _LAST_MARK = "\u0345"  # the one of the highest combining class
 
 
-def describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict:
-    """Return the data that page/live/tokenizer.js computes with; texts are cut to `max_length`."""
+def describe_tokenizer(tokenizer: Tokenizer, max_length: int, lowercases: bool = False) -> dict:
+    """Return the data that page/live/tokenizer.js computes with.
+
+    Texts are cut to `max_length` tokens; with `lowercases` a cased tokenizer gets them lowercased.
+    """
     vocabulary = tokenizer.vocabulary
     assert isinstance(vocabulary, Vocabulary)
     strip = vocabulary.strip_accents
     strip = vocabulary.lowercase if strip is None else strip
+    lowercase = vocabulary.lowercase or lowercases
     runs = describe_code_points()
     if not vocabulary.tokenize_chinese_chars:
         runs = runs | {"ideographs": ""}
@@ -31,14 +35,14 @@ def describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict:
         "added": [_describe_added(vocabulary, entry) for entry in vocabulary.added],
         "special": vocabulary.special_tokens,
         "maskId": tokenizer.mask_id,
-        "lowercase": vocabulary.lowercase,
+        "lowercase": lowercase,
         "stripAccents": strip,
         "maxWordChars": vocabulary.max_word_chars,
         "maxLength": max_length,
         "truncationSide": vocabulary.truncation_side,
         "secondSegment": tokenizer.second_segment,
         "runs": runs,
-        "lowercaseRuns": describe_lowercase() if vocabulary.lowercase else "",
+        "lowercaseRuns": describe_lowercase() if lowercase else "",
         "classes": list_classes() if strip else [],
     }
 

@@ -9,7 +9,12 @@ from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
-from kbert.show.explorer.live.contents import LiveModel, max_length, require_tokenizer
+from kbert.show.explorer.live.contents import (
+    LiveModel,
+    max_length,
+    prepare_text,
+    require_tokenizer,
+)
 from kbert.show.explorer.live.forward import Changes, compute_tensors
 from kbert.show.explorer.live.outputs import compute_outputs, count_units
 
@@ -93,10 +98,8 @@ class Tracer:
                 "a sentence with a second text needs a model with two segments, got "
                 f"type_vocab_size = {segments}"
             )
-        texts = [read_prompt(self.model) + text]
-        if self.model.sentence is not None and self.model.sentence.lowercase:
-            texts = [texts[0].lower()]
-        pairs = None if pair is None else [pair]
+        texts = [prepare_text(self.model, read_prompt(self.model) + text)]
+        pairs = None if pair is None else [prepare_text(self.model, pair)]
         (encoding,) = tokenizer.encode_batch(texts, pairs, max_length=max_length(self.model))
         if max(encoding.ids) >= config.vocab_size:
             raise ValueError(
@@ -106,7 +109,8 @@ class Tracer:
         return encoding
 
     def _describe(self, encoding: Encoding, request: dict) -> list[dict]:
-        special = set(require_tokenizer(self.model).vocabulary.special_tokens.values())
+        tokenizer = require_tokenizer(self.model)
+        special = set(tokenizer.vocabulary.special_tokens.values())
         prompt = len(read_prompt(self.model)), 0  # offsets are in the texts that were typed
         units = [count_units(text) for text in (request["text"], request["pair"] or "")]
 
@@ -114,9 +118,8 @@ class Tracer:
             index = min(max(0, offset - prompt[segment]), len(units[segment]) - 1)
             return units[segment][index]
 
-        encoded = zip(
-            encoding.tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True
-        )
+        tokens = [tokenizer.token_of(number) for number in encoding.ids]
+        encoded = zip(tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True)
         return [
             {
                 "text": token,

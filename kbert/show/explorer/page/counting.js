@@ -1,13 +1,18 @@
 // Counts of a configuration, in BigInts, by the formulas of the closed forms (FORMULAS).
 
 const LETTER = /\(H\/A\)|[A-Za-z]+/g;
+const NOTATION = /\(H\/A\)|[A-Za-z]+|\d+|[+·()]/g;
+
+const ATTENTION_LAYER = "Encoder-{n}-MultiHeadSelfAttention";
+const MEASURES = ["params", "flops", "bytes", "kept"];
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0n);
 
+// Whether a head reads all positions, or those of the predictions.
+const graphKind = ({ M }) => (M === null || M === undefined ? "all" : "gathered");
+
 // The rows of the configuration's graph: before the encoder, of a block, after the encoder.
-function graphOf(config) {
-  return DATA.graphs[config.M === null || config.M === undefined ? "all" : "gathered"];
-}
+const graphOf = (config) => DATA.graphs[graphKind(config)];
 
 // The tokens of the longest sequence: RoBERTa leaves the first positions unused.
 const positionsOf = (config) => config.P - (DATA.firstPosition || 0);
@@ -35,6 +40,24 @@ function inNumbers(formula, config) {
     letter === "(H/A)" ? String(letters.H / letters.A) : String(letters[letter]));
 }
 
+// The same as MathML, which browsers set without a script.
+function mathml(formula, config, inNumbersToo) {
+  const letters = lettersOf(config);
+  const number = (value) => `<mn>${value.toLocaleString("en-US")}</mn>`;
+  const text = formula.replace(NOTATION, (sign) => {
+    if (/\d/.test(sign)) return `<mn>${sign}</mn>`;
+    if (sign === "(") return "<mrow><mo>(</mo>";
+    if (sign === ")") return "<mo>)</mo></mrow>";
+    if (sign === "+" || sign === "·") return `<mo>${sign}</mo>`;
+    if (sign === "(H/A)") {
+      return inNumbersToo ? number(letters.H / letters.A) : "<mfrac><mi>H</mi><mi>A</mi></mfrac>";
+    }
+    return inNumbersToo || sign === "G" || sign === "K" ? number(letters[sign])
+      : `<mi>${sign}</mi>`;
+  });
+  return `<math>${text.replaceAll(" ", "")}</math>`;
+}
+
 function shapeOf(shape, config) {
   const sizes = { ...lettersOf(config), N: "None" };
   if (DATA.anyLength && config.S === DATA.values.S) sizes.S = "None";
@@ -52,15 +75,10 @@ function costsOf(row, letters) {
   };
 }
 
-const MEASURES = ["params", "flops", "bytes", "kept"];
-
-function added(costs) {
-  return Object.fromEntries(MEASURES.map((name) => [name, sum(costs.map((one) => one[name]))]));
-}
-
-function times(costs, number) {
-  return Object.fromEntries(MEASURES.map((name) => [name, costs[name] * number]));
-}
+const byMeasure = (amountOf) =>
+  Object.fromEntries(MEASURES.map((measure) => [measure, amountOf(measure)]));
+const added = (costs) => byMeasure((measure) => sum(costs.map((one) => one[measure])));
+const times = (costs, number) => byMeasure((measure) => costs[measure] * number);
 
 // What a configuration comes to: by row, by group, in all, and the memory of a training step.
 function count(config) {
@@ -77,7 +95,7 @@ function count(config) {
     }
   }
   for (const part of DATA.parts) {
-    byRow[attentionLayer() + "/" + part.name] = costsOf(part, letters);
+    byRow[`${ATTENTION_LAYER}/${part.name}`] = costsOf(part, letters);
   }
   const block = added(graph.block.map((row) => byRow[row.name]));
   const total = added(Object.values(byGroup));
@@ -98,8 +116,4 @@ function memoryOf(config, total) {
     activations: total.kept,
   };
   return { ...parts, total: sum(Object.values(parts)) };
-}
-
-function attentionLayer() {
-  return "Encoder-{n}-MultiHeadSelfAttention";
 }

@@ -1,9 +1,10 @@
-// Elements, numbers as text, formulas as MathML.
+// Elements, and numbers as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 
-function fill(element, attributes, children) {
+// Sets attributes and listeners ("onclick"), and appends children; null and false are left out.
+function fill(element, attributes, children = []) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) {
@@ -14,27 +15,38 @@ function fill(element, attributes, children) {
   return element;
 }
 
-const h = (tag, attributes, ...children) =>
-  fill(document.createElement(tag), attributes, children);
-const s = (tag, attributes, ...children) =>
-  fill(document.createElementNS(SVG, tag), attributes, children);
+// An element of HTML or SVG; classes stand behind the tag, as in "p.big".
+const h = (selector, attributes, ...children) =>
+  make((tag) => document.createElement(tag), selector, attributes, children);
+const s = (selector, attributes, ...children) =>
+  make((tag) => document.createElementNS(SVG, tag), selector, attributes, children);
 
-// A formula in letters, or with a configuration's numbers in it.
-function formulaMath(formula, config, inNumbersToo) {
-  const letters = lettersOf(config);
-  const number = (letter) => `<mn>${grouped(letters[letter])}</mn>`;
-  let text = MATHML[formula].replace(/<mi>([GK])<\/mi>/g, (_, letter) => number(letter));
-  if (inNumbersToo) {
-    text = text
-      .replace(/<mfrac>.*?<\/mfrac>/g, `<mn>${grouped(letters.H / letters.A)}</mn>`)
-      .replace(/<mi>([A-Za-z]+)<\/mi>/g, (_, letter) => number(letter));
-  }
-  const holder = document.createElement("template");
-  holder.innerHTML = text;
-  const math = holder.content.firstChild;
-  math.setAttribute("aria-label", inNumbersToo
-    ? inNumbers(formula, config) : formulaText(formula, config));
-  return math;
+function make(create, selector, attributes, children) {
+  const [tag, ...classes] = selector.split(".");
+  const element = create(tag);
+  if (classes.length) element.classList.add(...classes);
+  return fill(element, attributes, children);
+}
+
+// A choice of one by radio buttons.
+function segments(name, told, titles) {
+  return h("fieldset.segments", {}, h("legend.hidden", {}, told),
+    Object.entries(titles).map(([value, title]) => h("label", {},
+      h("input", { type: "radio", name, value, autocomplete: "off" }), h("span", {}, title))));
+}
+
+// A table with titles of columns, if there are any; a row is its title and its cells.
+function tableOf(attributes, titles, rows) {
+  const head = titles.map((title) => h("th", { scope: "col" }, title));
+  return h("table", attributes,
+    titles.length ? h("thead", {}, h("tr", {}, h("td"), head)) : null,
+    h("tbody", {}, rows.map(([title, ...cells]) => h("tr", {},
+      h("th", { scope: "row" }, title),
+      cells.map((cell) => (cell.nodeType ? cell : h("td", {}, cell)))))));
+}
+
+function button(label, act, attributes = {}) {
+  return h("button", { type: "button", onclick: act, ...attributes }, label);
 }
 
 const grouped = (number) => number.toLocaleString("en-US");
@@ -57,26 +69,33 @@ const bytes = (number) =>
 
 const flops = (number) => `${short(number)}FLOPs`.replace(/^([\d.e+]+)FLOPs$/, "$1 FLOPs");
 
-// How each measure is written; `alone` and `unit` where no title stands beside the number.
+// How each measure is written: in a box, where there is little room, and alone, before its unit.
 const UNITS = {
-  params: { title: "Parameters", noun: "parameters", unit: "parameters", alone: grouped, text: grouped, short: (n) => short(n) },
+  params: {
+    title: "Parameters", noun: "parameters", unit: "parameters",
+    text: grouped, short: (number) => short(number), alone: grouped,
+  },
   flops: {
-    title: "FLOPs", noun: "FLOPs, forward", unit: "forward", alone: flops,
-    text: (n) => short(n), short: (n) => short(n),
+    title: "FLOPs", noun: "FLOPs, forward", unit: "forward",
+    text: (number) => short(number), short: (number) => short(number), alone: flops,
   },
   bytes: {
-    title: "Bytes", noun: "bytes of weights", unit: "of weights", alone: bytes, text: bytes, short: bytes,
+    title: "Bytes", noun: "bytes of weights", unit: "of weights",
+    text: bytes, short: bytes, alone: bytes,
   },
   kept: {
-    title: "Activations", noun: "bytes of activations, kept for the backward pass",
-    unit: "of activations", alone: bytes,
-    text: bytes, short: bytes,
+    title: "Activations", noun: "bytes of activations", unit: "of activations",
+    text: bytes, short: bytes, alone: bytes,
   },
 };
 
-function share(part, whole) {
-  return whole ? Number(part) / Number(whole) : 0;
+// An amount of the chosen measure, for screen readers.
+function toldAmount(amount) {
+  if (!amount && state.measure === "params") return "nothing learned";
+  return `${grouped(amount)} ${UNITS[state.measure].noun}`;
 }
+
+const share = (part, whole) => (whole ? Number(part) / Number(whole) : 0);
 
 function percent(fraction) {
   const value = fraction * 100;
@@ -85,8 +104,14 @@ function percent(fraction) {
   return `${value < 0.01 ? "< 0.01" : value.toFixed(value < 1 ? 2 : 1)} %`;
 }
 
-function button(label, act, attributes = {}) {
-  return h("button", { type: "button", onclick: act, ...attributes }, label);
+// A formula as MathML, in letters or with a configuration's numbers in it.
+function formulaMath(formula, config, inNumbersToo) {
+  const holder = h("template");
+  holder.innerHTML = mathml(formula, config, inNumbersToo);
+  const math = holder.content.firstChild;
+  const text = inNumbersToo ? inNumbers(formula, config) : formulaText(formula, config);
+  math.setAttribute("aria-label", text);
+  return math;
 }
 
 // Says to screen readers what others see in the figure and in the panel.

@@ -1,16 +1,15 @@
 // The figure as SVG and PNG, the table as CSV, the configuration as JSON.
 
-const INLINED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-family",
-  "font-size", "font-weight", "text-anchor", "letter-spacing", "display", "visibility"];
+const INLINED = [
+  "fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-family",
+  "font-size", "font-weight", "text-anchor", "letter-spacing", "display", "visibility",
+];
 
 const fileName = () => modelName().replace(/[^\w.-]+/g, "_").slice(0, 60) || "model";
 
-function save(name, content, type) {
-  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
-  const link = h("a", { href: url, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
+function save(ending, content, type, name = `${fileName()}.${ending}`) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
@@ -19,74 +18,59 @@ function standalone() {
   const source = drawing();
   const copy = source.cloneNode(true);
   const [originals, copies] = [source, copy].map((root) => [root, ...root.querySelectorAll("*")]);
-  originals.forEach((element, place) => inlined(element, copies[place]));
-  const [x, y, width, height] = source.getAttribute("viewBox").split(" ").map(Number);
-  for (const name of ["style", "class", "id"]) copy.removeAttribute(name);
+  originals.forEach((element, place) => inlineStyle(element, copies[place]));
+  copy.removeAttribute("style");
+  copy.removeAttribute("id");
+
   const images = live ? stripImages() : [];
   const below = images.length ? TOKEN_ROOM : 0;  // room for the tokens' names
-  fill(copy, { xmlns: SVG, width, height: height + below, viewBox: `${x} ${y} ${width} ${height + below}` }, []);
+  const [x, y, width, shown] = source.getAttribute("viewBox").split(" ").map(Number);
+  const height = shown + below;
   const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
-  copy.prepend(s("rect", { x, y, width, height: height + below, fill: paper }));
-  copy.append(...images);
+  fill(copy, { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` }, images);
+  copy.prepend(s("rect", { x, y, width, height, fill: paper }));
   return copy;
 }
 
-function inlined(element, copy) {
+function inlineStyle(element, copy) {
+  for (const name of copy.getAttributeNames()) {
+    if (/^(data-|aria-(?!label)|role|tabindex|class)/.test(name)) copy.removeAttribute(name);
+  }
   const style = getComputedStyle(element);
   for (const name of INLINED) {
-    const value = style.getPropertyValue(name);
-    if (value && !(name === "opacity" && value === "1")) copy.setAttribute(name, value.replaceAll('"', "'"));
-  }
-  for (const name of [...copy.getAttributeNames()]) {
-    if (/^(data-|aria-|role|tabindex|class)/.test(name) && name !== "aria-label") copy.removeAttribute(name);
+    const value = style.getPropertyValue(name).replaceAll('"', "'");
+    if (value && !(name === "opacity" && value === "1")) copy.setAttribute(name, value);
   }
 }
 
-const svgText = () => `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(standalone())}\n`;
+const svgText = (svg) => new XMLSerializer().serializeToString(svg);
 
 async function png() {
   const svg = standalone();
   const [width, height] = ["width", "height"].map((name) => Number(svg.getAttribute(name)));
-  const font = [...document.styleSheets[0].cssRules].find((rule) => rule instanceof CSSFontFaceRule);
-  svg.prepend(s("style", {}, font ? font.cssText : ""));
+  const [font] = document.styleSheets[0].cssRules;  // @font-face, where there are no others
+  svg.prepend(s("style", {}, font.cssText));
   const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(svg))}`;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(svg))}`;
   await image.decode();
   const scale = Math.min(2, 16000 / Math.max(width, height));
-  const canvas = h("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) });
-  const context = canvas.getContext("2d");
-  context.scale(scale, scale);
-  context.drawImage(image, 0, 0, width, height);
+  const canvas = h("canvas", {
+    width: Math.round(width * scale), height: Math.round(height * scale),
+  });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
 function genericCsv() {
-  const quoted = (text) => (/[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text);
-  const lines = DATA.generic.rows.map((row) => [row.name, row.type, row.shape, row.params, row.connected_to]);
-  return [["layer", "type", "output_shape", "params", "connected_to"], ...lines]
-    .map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+  const columns = ["name", "type", "shape", "params", "connected_to"];
+  return toCsv([["layer", "type", "output_shape", "params", "connected_to"],
+    ...DATA.generic.rows.map((row) => columns.map((column) => row[column]))]);
 }
 
 const DOWNLOADS = {
-  svg: () => save(`${fileName()}.svg`, svgText(), "image/svg+xml"),
-  png: async () => save(`${fileName()}.png`, await png(), "image/png"),
-  csv: () => save(`${fileName()}.csv`, generic ? genericCsv() : csv(current()), "text/csv"),
-  config: () => save(DATA.configFile, configJson(current()), "application/json"),
+  svg: () => save("svg", `<?xml version="1.0" encoding="UTF-8"?>\n${svgText(standalone())}\n`,
+    "image/svg+xml"),
+  png: async () => save("png", await png(), "image/png"),
+  csv: () => save("csv", generic ? genericCsv() : csv(current()), "text/csv"),
+  config: () => save("", configJson(current()), "application/json", DATA.configFile),
 };
-
-// Copies a text; the button that was pressed says so.
-async function copyText(text, told, pressed) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = h("textarea", { class: "hidden" }, text);
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-  announce(told);
-  const label = pressed.textContent;
-  pressed.textContent = "Copied";
-  setTimeout(() => (pressed.textContent = label), 2000);
-}

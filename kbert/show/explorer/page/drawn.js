@@ -1,7 +1,7 @@
 // The figure as SVG, from the geometry that Graphviz gave it and the numbers of a configuration.
 
 const ENCODER = "encoder";
-const MOST_MARKS = 128;  // of blocks or heads in a box; where there are more, a mark stands for several
+const MOST_MARKS = 128;  // of blocks or heads in a box; of more, a mark stands for several
 const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
 // The geometry: Graphviz' own, or with a sentence the same boxes in one column.
@@ -12,16 +12,13 @@ function figureNow(config) {
 
 function graphvizFigure(config) {
   if (generic) return DATA.generic.figure.model;
-  const kind = config.M === null || config.M === undefined ? "all" : "gathered";
-  if (!state.open) return DATA.figure[`${kind}/closed`];
   const flags = [state.open > 1, state.open < config.L, state.attention];
-  return DATA.figure[`${kind}/${flags.map(Number).join("")}`];
+  const key = state.open ? flags.map(Number).join("") : "closed";
+  return DATA.figure[`${graphKind(config)}/${key}`];
 }
 
-// The layer that a box stands for: of the block that is open, or the last of the blocks beside it.
-function idOf(box, config) {
-  return generic ? box : filled(box, state.open, config);
-}
+// The layer that a box stands for: of the block that is open.
+const idOf = (box, config) => (generic ? box : filled(box, state.open, config));
 
 function drawFigure(svg) {
   const config = current();
@@ -29,21 +26,71 @@ function drawFigure(svg) {
   const counted = generic ? null : count(config);
   const [width, height] = figure.size;
   const margin = live && sentenceShown() ? 0 : 10;
-  svg.setAttribute("viewBox",
-    `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
+  const view = [-margin, -margin, width + 2 * margin, height + 2 * margin];
   const edges = figure.edges.map(([from, to, tensor, points]) =>
     edge(idOf(from, config), idOf(to, config), tensor, points));
   const boxes = Object.entries(figure.nodes)
     .map(([box, place]) => boxOf(box, place, config, counted));
   const frames = Object.entries(figure.frames || {})
     .map(([name, place]) => frame(name, place, config, counted));
+
+  svg.setAttribute("viewBox", view.join(" "));
   svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
     ...frames.map(([, header]) => header));
   narrow(svg);
   light(svg);
 }
 
-// A text that is narrowed where it would not fit: in some room, less what the text beside it takes.
+// What a layer or a part of the attention shows, in a box and in a row of the list.
+function describeLayer(id, config, counted) {
+  if (generic) return describeGeneric(DATA.generic.rows.find((row) => row.name === id));
+  const layer = layerOf(id, config);
+  const { row, part } = layer;
+  const amount = counted.byRow[layer.partTemplate || layer.template][state.measure];
+  const shape = shapeOf((part || row).output_shape, config);
+  const attention = id.split("/")[0];
+  const name = part ? partTitle(layer, config) : id.replace(/^Encoder-\d+-/, "");
+  return {
+    id, name, shape, facts: shape, kind: row.kind, type: row.type, layer,
+    label: amount ? UNITS[state.measure].text(amount) : "",
+    fraction: share(amount, counted.total[state.measure]),
+    told: `${part ? `${name} of ${attention}` : `${id}, ${row.type}`}, output ${shape}, ` +
+      toldAmount(amount),
+  };
+}
+
+function describeGeneric({ name, type, shape, kind, params }) {
+  return {
+    id: name, name, shape, kind, type, facts: `${type} ${shape}`, fraction: 0,
+    label: params ? grouped(params) : "",
+    told: `${name}, ${type}, output ${shape}, ${toldAmount(params)}`,
+  };
+}
+
+// The same of blocks that are alike.
+function describeBlocks([first, last], config, counted) {
+  const number = last - first + 1;
+  const { text, short: shorten, noun } = UNITS[state.measure];
+  const each = counted.block[state.measure];
+  const all = each * BigInt(number);
+  const isWhole = number === config.L;
+  const name = isWhole && !state.open ? "Encoder" : `Encoder ${rangeText(first, last)}`;
+  return {
+    name, kind: "encoder", label: `× ${grouped(number)}`, sum: shorten(all),
+    facts: `${text(each)} each, ${text(all)} in all`,
+    fraction: share(all, counted.total[state.measure]),
+    told: `${name}, ${number} blocks alike, ${text(all)} ${noun} in all`,
+  };
+}
+
+// The blocks that a box stands for; null: it is a layer.
+function blockRange(box, config) {
+  if (box === ENCODER) return [1, config.L];
+  if (box === "blocks-before") return [1, state.open - 1];
+  return box === "blocks-after" ? [state.open + 1, config.L] : null;
+}
+
+// A text that is narrowed where it would not fit in its room, less what the text beside it takes.
 function fitted(text, room, attributes, beside = null) {
   return Object.assign(s("text", attributes, text), { room, beside });
 }
@@ -52,83 +99,60 @@ function fitted(text, room, attributes, beside = null) {
 function narrow(svg) {
   const texts = [...svg.querySelectorAll("text")].filter((one) => one.room);
   texts.forEach((one) => one.removeAttribute("textLength"));
-  const rooms = texts.map(({ room, beside }) => Math.max(room - (beside ? beside.getComputedTextLength() + 6 : 0), 30));
+  const taken = ({ beside }) => (beside ? beside.getComputedTextLength() + 6 : 0);
+  const rooms = texts.map((one) => Math.max(one.room - taken(one), 30));
   const widths = texts.map((one) => one.getComputedTextLength());
   texts.forEach((one, place) => {
-    if (widths[place] > rooms[place]) fill(one, { textLength: rooms[place].toFixed(1), lengthAdjust: "spacingAndGlyphs" }, []);
+    if (widths[place] <= rooms[place]) return;
+    fill(one, { textLength: rooms[place].toFixed(1), lengthAdjust: "spacingAndGlyphs" });
   });
 }
 
 function boxOf(box, place, config, counted) {
-  if (generic) return layerBox(box, place, DATA.generic.rows.find((row) => row.name === box));
   if (live && sentenceShown()) return rowOfBox(box, place, config, counted);
-  if ([ENCODER, "blocks-before", "blocks-after"].includes(box)) {
-    return blocksBox(box, place, config, counted);
-  }
-  const id = idOf(box, config);
-  const layer = layerOf(id, config);
-  if (layer.part) return partBox(layer, place, config, counted);
-  const row = {
-    ...layer.row,
-    name: id,
-    shape: shapeOf(layer.row.output_shape, config),
-    costs: counted.byRow[layer.template],
-    share: share(counted.byRow[layer.template][state.measure], counted.total[state.measure]),
-    formula: layer.row.params,
-    opens: layer.template === NAMES.attention,
-  };
-  return layerBox(id, place, row);
+  if (!generic && blockRange(box, config)) return blocksBox(box, place, config, counted);
+  return layerBox(idOf(box, config), place, config, counted);
 }
 
-function layerBox(id, [x, y, width, height], row) {
-  const amount = generic ? BigInt(row.params) : row.costs[state.measure];
-  const label = amount ? UNITS[state.measure].text(amount) : "";
-  const low = height < 40;
-  const shownName = row.name.replace(/^Encoder-\d+-/, "");
-  const right = label || (low && SHAPED.includes(row.type) ? row.shape : "");
-  const amountText = s("text", { class: label ? "amount" : "shape", x: width - 11, y: low ? 18.5 : 19 }, right);
+function layerBox(id, [x, y, width, height], config, counted) {
+  const { name, shape, facts, label, kind, type, fraction, told, layer } =
+    describeLayer(id, config, counted);
+  const [low, slim] = [height < 40, width < 120];
+  const base = low ? 18.5 : 19;
+  const heads = layer?.part?.name === "heads";
+  const opens = layer && !layer.part && layer.template === NAMES.attention;
+  const right = label || (low && SHAPED.includes(type) ? shape : "");
+  const amount = slim ? fitted(label, width - 24, { class: "amount left", x: 12, y: 34 })
+    : s("text", { class: label ? "amount" : "shape", x: width - 11, y: base }, right);
   const parts = [
-    s("rect", { class: "box", width, height, rx: low ? 6 : 8 }),
-    fitted(shownName, width - 23, { class: "name", x: 12, y: low ? 18.5 : 19 }, amountText),
-    amountText,
+    s("rect.box", { width, height, rx: low ? 6 : 8 }),
+    fitted(name, width - 23, { class: "name", x: 12, y: base }, slim ? null : amount),
+    amount,
+    low || slim || heads ? null
+      : fitted(facts, width - (opens ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
+    !low && fraction > 0.009 ? shareBar(fraction, width, height) : null,
+    ...(heads ? headMarks(layer, config, width) : []),
   ];
-  if (!low) {
-    const facts = generic ? `${row.type} ${row.shape}` : row.shape;
-    const limit = width - (row.opens ? 62 : 24);
-    parts.push(fitted(facts, limit, { class: "shape left", x: 12, y: 35 }));
-    if (row.share > 0.009) parts.push(shareBar(row.share, width, height));
-  }
-  const told = `${row.name}, ${row.type}, output ${row.shape}, ` +
-    toldAmount(amount);
-  const opener = row.opens ? openerOf(width, height) : null;
-  return node(id, row.kind, [x, y], told, parts, opener);
+  return node(id, kind, [x, y], told, parts, opens ? openerOf(width, height) : null);
 }
 
-// An amount of the chosen measure, for screen readers.
-function toldAmount(amount) {
-  if (!amount && state.measure === "params") return "nothing learned";
-  return `${grouped(amount)} ${UNITS[state.measure].noun}`;
-}
-
-function shareBar(part, width, height) {
-  return s("rect", {
-    class: "share", x: 12, y: height - 5.5, height: 2.5, rx: 1.2,
-    width: Math.max(2, part * (width - 24)).toFixed(1),
-  });
+function shareBar(fraction, width, height) {
+  const wide = Math.max(2, fraction * (width - 24)).toFixed(1);
+  return s("rect.share", { x: 12, y: height - 5.5, width: wide, height: 2.5, rx: 1.2 });
 }
 
 function node(id, kind, [x, y], told, parts, opener) {
-  const main = s("g", {
-    class: "main", role: "button", tabindex: -1, "aria-label": told,
+  const main = s("g.main", {
+    role: "button", tabindex: -1, "aria-label": told,
     "aria-pressed": String(state.chosen === id), "data-id": id,
   }, parts);
-  return s("g", { class: `node k-${kind}`, "data-layer": id, transform: `translate(${x} ${y})` },
-    main, opener);
+  const at = { "data-layer": id, transform: `translate(${x} ${y})` };
+  return s(`g.node.k-${kind}`, at, main, opener);
 }
 
 function openerOf(width, height) {
-  return s("g", {
-    class: "opener", role: "button", tabindex: -1, "data-act": "attention",
+  return s("g.opener", {
+    role: "button", tabindex: -1, "data-act": "attention",
     "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
     transform: `translate(${width - 48} ${height - 20})`,
   }, s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
@@ -136,34 +160,30 @@ function openerOf(width, height) {
 
 // The encoder as a whole, or the blocks before or after the one that is open.
 function blocksBox(box, [x, y, width, height], config, counted) {
-  const first = box === "blocks-after" ? state.open + 1 : 1;
-  const last = box === "blocks-before" ? state.open - 1 : config.L;
-  const number = last - first + 1;
+  const [first, last] = blockRange(box, config);
+  const { name, facts, sum, label, told } = describeBlocks([first, last], config, counted);
   const closed = box === ENCODER;
-  const measure = state.measure;
-  const each = UNITS[measure].text(counted.block[measure]);
-  const all = UNITS[measure].text(counted.block[measure] * BigInt(number));
-  const range = number > 1 ? `${first} … ${last}` : String(first);
-  const title = closed ? "Encoder" : `Encoder ${range}`;
-  const deck = (closed ? [8, 4] : number > 1 ? [4] : [])
-    .map((by) => s("rect", { class: "deck", x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
-  const sum = closed ? "" : `${UNITS[measure].short(counted.block[measure] * BigInt(number))}  `;
-  const times = s("text", { class: "sum-of", x: width - 13, y: closed ? 24 : 20 },
-    s("tspan", { class: "shape" }, sum), s("tspan", { class: "times" }, `× ${grouped(number)}`));
+  const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
+    s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
+  const times = s("text.times", { x: width - 13, y: closed ? 24 : 20 },
+    closed ? null : s("tspan.shape", {}, `${sum}  `), label);
+  const room = closed ? [13, 46, width - 26, 36] : [13, 30, width - 26, 16];
   const parts = [
-    ...deck,
-    s("rect", { class: "box", width, height, rx: 10 }),
-    fitted(title, width - 26, { class: "name", x: 13, y: 20 }, times),
+    ...decks,
+    s("rect.box", { width, height, rx: 10 }),
+    fitted(name, width - 26, { class: "name", x: 13, y: 20 }, times),
     times,
-    closed ? fitted(`${each} each, ${all} in all`, width - 26, { class: "shape left", x: 13, y: 36 }, times) : null,
-    ...stripes(first, last, closed ? 46 : 30, width - 26, closed ? 36 : 16),
-  ].filter(Boolean);
-  const told = `${title}, ${number} blocks alike, ${all} ${UNITS[measure].noun} in all`;
+    closed ? fitted(facts, width - 26, { class: "shape left", x: 13, y: 36 }, times) : null,
+    ...blockMarks(first, last, room),
+  ];
   return node(box, "encoder", [x, y], told, parts, null);
 }
 
-// Where marks stand that are drawn for the numbers from first to last, in rows; each for its own
-// number, or for that and the next ones: [{number, last, x, y, wide, high}].
+const rangeText = (first, last) =>
+  (last > first ? `${grouped(first)} … ${grouped(last)}` : grouped(first));
+
+// Where marks stand for the numbers from first to last, in rows; each for its own number, or for
+// that and the next ones: [{number, last, x, y, wide, high}].
 function marks(first, last, width, height) {
   const step = Math.ceil((last - first + 1) / MOST_MARKS);
   const count = Math.ceil((last - first + 1) / step);
@@ -179,90 +199,60 @@ function marks(first, last, width, height) {
   });
 }
 
-const rangeText = (first, last) => (last > first ? `${grouped(first)} … ${grouped(last)}` : grouped(first));
-
-// A small mark per block, that opens it; of a mark for several, the first.
-function stripes(first, last, top, width, height) {
-  return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => s("g", {
-    class: "stripe", "data-open": number, "aria-hidden": "true",
-    transform: `translate(${(13 + x).toFixed(1)} ${(top + y).toFixed(1)})`,
-  }, s("title", {}, `Block ${rangeText(number, end)}`),
-  ...[["feedforward", 0, 0.62], ["attention", 0.62, 0.38]].map(([kind, from, part]) => s("rect", {
-    class: `k-${kind}`, y: ((high - 2) * from).toFixed(1), width: (wide - 2).toFixed(1),
-    height: ((high - 2) * part).toFixed(1),
-  })), s("rect", { class: "outline", width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: 2 }),
-  high > 10 && wide > 12
-    ? s("text", { x: (wide / 2 - 1).toFixed(1), y: ((high - 2) / 2 + 3.4).toFixed(1) }, number) : null));
-}
-
-function partBox(layer, [x, y, width, height], config, counted) {
-  const { part, partTemplate } = layer;
-  const costs = counted.byRow[partTemplate];
-  const chosen = layerOf(state.chosen, config);
-  const head = chosen && chosen.n === layer.n ? chosen.head : 0;
-  const amount = costs[state.measure];
-  const label = amount ? UNITS[state.measure].text(amount) : "";
-  const heads = part.name === "heads";
-  const wide = width > 120;
-  const titles = heads
-    ? `${grouped(config.A)} ${config.A > 1 ? "heads" : "head"} of ${config.H / config.A}` : part.title;
-  const text = wide ? [
-    s("text", { class: "name", x: 12, y: 19 }, titles),
-    s("text", { class: "amount", x: width - 11, y: 19 }, label),
-    heads ? null : s("text", { class: "shape left", x: 12, y: 35 }, shapeOf(part.output_shape, config)),
-  ] : [
-    s("text", { class: "name", x: 12, y: 19 }, titles),
-    fitted(label, width - 24, { class: "amount left", x: 12, y: 34 }),
-  ];
-  const band = head && !heads ? s("rect", {
-    class: "band", x: (12 + ((width - 24) * (head - 1)) / config.A).toFixed(1), y: height - 8,
-    width: Math.max(1.5, (width - 24) / config.A).toFixed(1), height: 5,
-  }) : null;
-  const track = heads ? null : s("rect", {
-    class: "track", x: 12, y: height - 7, width: width - 24, height: 3, rx: 1,
+// Small marks to choose by: of a mark for several, the first. Others reach the same in the panel.
+function drawMarks(first, last, [left, top, width, height], attributesOf, title, layers) {
+  return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => {
+    const rects = layers.map(([kind, from, part]) => s("rect", {
+      class: `k-${kind}`, y: (high - 2) * from, width: wide - 2, height: (high - 2) * part,
+    }));
+    const text = high > 10 && wide > 12
+      ? s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number) : null;
+    return s("g", {
+      "aria-hidden": "true", transform: `translate(${left + x} ${top + y})`,
+      ...attributesOf(number, end),
+    }, s("title", {}, `${title} ${rangeText(number, end)}`), rects, text);
   });
-  const parts = [
-    s("rect", { class: "box", width, height, rx: 8 }), ...text, track, band,
-    heads ? headCells(layer, config, width, head) : null,
-  ].filter(Boolean);
-  const told = `${titles} of ${layer.row.name.replace("{n}", layer.n)}, ` +
-    toldAmount(amount);
-  return node(`${layer.id}`, "attention", [x, y], told, parts, null);
 }
 
-function headCells(layer, config, width, head) {
-  return s("g", {}, marks(1, config.A, width - 24, 32).map(({ number, last, x, y, wide, high }) => s("g", {
-    class: number <= head && head <= last ? "cell on" : "cell", "aria-hidden": "true",
+function blockMarks(first, last, room) {
+  const attributesOf = (number) => ({ class: "stripe", "data-open": number });
+  const layers = [["feedforward", 0, 0.62], ["attention", 0.62, 0.38]];
+  return drawMarks(first, last, room, attributesOf, "Block", layers);
+}
+
+function headMarks(layer, config, width) {
+  const chosen = layerOf(state.chosen, config);
+  const head = chosen?.n === layer.n ? chosen.head : 0;
+  const attributesOf = (number, last) => ({
+    class: number <= head && head <= last ? "cell on" : "cell",
     "data-head": `${layer.id.split("/")[0]}/head-${number}`,
-    transform: `translate(${(12 + x).toFixed(1)} ${(27 + y).toFixed(1)})`,
-  }, s("title", {}, `Head ${rangeText(number, last)}`),
-  s("rect", { width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: Math.min(3, high / 4) }),
-  high > 13 ? s("text", { x: ((wide - 2) / 2).toFixed(1), y: (high / 2 + 2.6).toFixed(1) }, number) : null)));
+  });
+  const room = [12, 27, width - 24, 32];
+  return drawMarks(1, config.A, room, attributesOf, "Head", [["attention", 0, 1]]);
 }
 
+// The frame around an open block or attention, and its header, which lies over the edges.
 function frame(name, [x, y, width, height], config, counted) {
   const block = name === "block";
-  const template = block ? null : NAMES.attention;
-  const costs = block ? counted.block : counted.byRow[template];
-  const title = block ? `Encoder ${state.open}` : "Self-attention";
-  const id = block ? ENCODER : filled(template, state.open, config);
+  const costs = block ? counted.block : counted.byRow[NAMES.attention];
+  const title = block ? `Encoder ${state.open} of ${config.L}` : "Self-attention";
+  const id = block ? ENCODER : filled(NAMES.attention, state.open, config);
   const label = UNITS[state.measure].text(costs[state.measure]);
-  const text = block ? `Encoder ${state.open} of ${config.L}` : title;
-  const parts = [
-    s("g", { class: "main", role: "button", tabindex: -1, "data-id": id, "aria-pressed": String(state.chosen === id),
-      "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}` },
-    s("rect", { class: "grip", x: 6, y: 3, width: text.length * 7.7 + 14, height: 24, rx: 5 }),
-    s("text", { class: "name", x: 13, y: 20 }, text)),
-    s("text", { class: "amount", x: width - 38, y: 20 }, label),
-    closer(block ? "Close the encoder" : "Close the attention", block ? "close" : "attention", width - 28),
-  ];
+  const main = s("g.main", {
+    role: "button", tabindex: -1, "data-id": id,
+    "aria-pressed": String(state.chosen === id),
+    "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}`,
+  }, s("rect.grip", { x: 6, y: 3, width: title.length * 7.7 + 14, height: 24, rx: 5 }),
+  s("text.name", { x: 13, y: 20 }, title));
+  const closer = s("g.closer", {
+    role: "button", tabindex: -1, "data-act": block ? "close" : "attention",
+    "aria-label": block ? "Close the encoder" : "Close the attention",
+    transform: `translate(${width - 28} 6)`,
+  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }),
+  s("path", { d: "M6 6L14 14M14 6L6 14" }));
   const at = { class: `frame f-${name}`, transform: `translate(${x} ${y})` };
-  return [s("g", { ...at, "data-layer": id }, s("rect", { class: "box", width, height, rx: 12 })), s("g", at, parts)];
-}
-
-function closer(label, act, x) {
-  return s("g", {
-    class: "closer", role: "button", tabindex: -1, "aria-label": label, "data-act": act,
-    transform: `translate(${x} 6)`,
-  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }), s("path", { d: "M6 6L14 14M14 6L6 14" }));
+  return [
+    s("g", { ...at, "data-layer": id }, s("rect.box", { width, height, rx: 12 })),
+    s("g", at, main, s("text.amount", { x: width - 38, y: 20 }, label), closer),
+  ];
 }

@@ -1,28 +1,22 @@
 // The figure's edges, and which of them and of the boxes are lit.
 
-const HALF_ARROW = 3.4;
-
 function edge(from, to, tensor, points) {
-  const curved = generic;
   const tip = points.slice(-2);
-  const line = curved ? curve(points) : rounded(points);
-  const before = points.slice(-4, -2);
-  const label = tensor
-    ? s("text", { class: "edge-label", x: tip[0] + 6, y: tip[1] + 26 },
-      from === "Embedding-Token" ? "table" : `output ${tensor}`)
-    : null;
-  return s("g", { class: "edge", "data-from": from, "data-to": to },
-    s("path", { d: line }), s("path", { class: "tip", d: arrow(before, tip) }), label);
+  const label = from === "Embedding-Token" ? "table" : `output ${tensor}`;
+  return s("g.edge", { "data-from": from, "data-to": to },
+    s("path", { d: generic ? curve(points) : rounded(points) }),
+    s("path.tip", { d: arrow(points.slice(-4, -2), tip) }),
+    tensor ? s("text.edge-label", { x: tip[0] + 6, y: tip[1] + 26 }, label) : null);
 }
 
 function arrow([x1, y1], [x2, y2]) {
   const length = Math.hypot(x2 - x1, y2 - y1) || 1;
   const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
-  const [bx, by] = [x2 - dx * 7, y2 - dy * 7];
-  const side = (sign) => `${bx - sign * dy * HALF_ARROW} ${by + sign * dx * HALF_ARROW}`;
-  return `M${x2} ${y2}L${side(1)}L${side(-1)}Z`;
+  const corner = (side) => `${x2 - dx * 7 - side * dy} ${y2 - dy * 7 + side * dx}`;
+  return `M${x2} ${y2}L${corner(3.4)}L${corner(-3.4)}Z`;
 }
 
+// Graphviz' splines, of a model that is drawn as it is; the end is straight.
 function curve(points) {
   const pairs = [];
   for (let place = 0; place < points.length; place += 2) {
@@ -36,20 +30,19 @@ function rounded(points) {
   let path = `M${points[0]} ${points[1]}`;
   for (let place = 2; place < points.length - 2; place += 2) {
     const [x0, y0, x, y, x2, y2] = points.slice(place - 2, place + 4);
-    const towards = (a, b) => {
+    const near = (a, b) => {
       const length = Math.hypot(a - x, b - y) || 1;
       const radius = Math.min(8, length / 2);
       return `${x + ((a - x) * radius) / length} ${y + ((b - y) * radius) / length}`;
     };
-    path += `L${towards(x0, y0)}Q${x} ${y} ${towards(x2, y2)}`;
+    path += `L${near(x0, y0)}Q${x} ${y} ${near(x2, y2)}`;
   }
   return `${path}L${points.at(-2)} ${points.at(-1)}`;
 }
 
-// What is chosen, or else pointed at, its inputs and its outputs.
+// Lights the layer that is pointed at, or else chosen, with its inputs and its outputs.
 function light(svg, pointed) {
-  const id = pointed || state.chosen;
-  const own = boxNow(id);
+  const own = boxNow(pointed || state.chosen);
   const inputs = new Set();
   const outputs = new Set();
   for (const one of svg.querySelectorAll(".edge")) {
@@ -60,9 +53,8 @@ function light(svg, pointed) {
     if (from === own) outputs.add(to);
   }
   for (const one of svg.querySelectorAll("[data-layer]")) {
-    const layer = one.dataset.layer;
+    const { layer } = one.dataset;
     one.classList.toggle("chosen", Boolean(state.chosen) && layer === boxNow(state.chosen));
-    one.classList.toggle("pointed", Boolean(pointed) && layer === own);
     one.classList.toggle("in", inputs.has(layer));
     one.classList.toggle("out", outputs.has(layer));
   }
@@ -70,6 +62,4 @@ function light(svg, pointed) {
 }
 
 // The box that a layer is drawn in: a head is one of the heads.
-function boxNow(id) {
-  return id ? id.replace(/\/head-\d+$/, "/heads") : "";
-}
+const boxNow = (id) => (id || "").replace(/\/head-\d+$/, "/heads");

@@ -1,7 +1,7 @@
 // Layers by name: what a name means, what a layer reads, and what reads it.
 
 const NAMES = {
-  attention: attentionLayer(),
+  attention: ATTENTION_LAYER,
   output: (n) => (n ? `Encoder-${n}-FeedForward-Norm` : "Embedding-Norm"),
 };
 
@@ -60,14 +60,16 @@ function inputsOf(text) {
 
 // What a layer reads and what reads it: [{name, tensor}], looked for where it can be.
 function connections(layer, config) {
-  const near = layer.n
-    ? [...instances(config, 0), ...instances(config, layer.n),
-      ...(layer.n < config.L ? instances(config, layer.n + 1) : [])]
-    : [...instances(config, 0), ...instances(config, 1)];
-  const own = near.find((one) => one.name === layer.id);
-  const outputs = near.flatMap((one) => inputsOf(one.inputs)
-    .filter((input) => input.name === layer.id)
-    .map((input) => ({ name: one.name, tensor: input.tensor })));
+  const blocks = layer.n ? [layer.n, layer.n + 1].filter((n) => n <= config.L) : [1];
+  const near = [0, ...blocks].flatMap((n) => instances(config, n));
+  return connectionsAmong(near, layer.id);
+}
+
+function connectionsAmong(rows, name) {
+  const outputs = rows.flatMap((row) => inputsOf(row.inputs)
+    .filter((input) => input.name === name)
+    .map(({ tensor }) => ({ name: row.name, tensor })));
+  const own = rows.find((row) => row.name === name);
   return { inputs: own ? inputsOf(own.inputs) : [], outputs };
 }
 
@@ -90,16 +92,21 @@ const CSV_COLUMNS = ["layer", "type", "output_shape", "connected_to", "group", "
 
 function csv(config) {
   const counted = count(config);
-  const quoted = (value) => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
-  const lines = [CSV_COLUMNS];
-  for (const { row, name, inputs } of everyLayer(config)) {
+  const text = (formula) => formulaText(formula, config);
+  const lines = [...everyLayer(config)].map(({ row, name, inputs }) => {
     const costs = counted.byRow[row.name];
-    const text = (formula) => formulaText(formula, config);
-    lines.push([name, row.type, shapeOf(row.output_shape, config), inputs, row.group,
-      costs.params, text(row.params), inNumbers(row.params, config), costs.flops, text(row.flops),
-      costs.kept, text(row.kept)]);
-  }
-  return lines.map((line) => line.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
+    return [
+      name, row.type, shapeOf(row.output_shape, config), inputs, row.group,
+      costs.params, text(row.params), inNumbers(row.params, config),
+      costs.flops, text(row.flops), costs.kept, text(row.kept),
+    ];
+  });
+  return toCsv([CSV_COLUMNS, ...lines]);
+}
+
+function toCsv(lines) {
+  const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return lines.map((line) => `${line.map((cell) => quote(String(cell))).join(",")}\n`).join("");
 }
 
 const SIZES = ["L", "H", "A", "FFD", "T", "P", "G"];  // what makes two models differ
@@ -127,6 +134,5 @@ function configJson(config) {
   for (const letter of SIZES.filter((one) => DATA.letters[one])) {
     values[DATA.letters[letter].key] = config[letter];
   }
-  const sorted = Object.keys(values).sort();
-  return JSON.stringify(Object.fromEntries(sorted.map((key) => [key, values[key]])), null, 2) + "\n";
+  return `${JSON.stringify(values, Object.keys(values).sort(), 2)}\n`;
 }

@@ -3,34 +3,38 @@
 // Draws anew what hangs on a change: of "values", of what is open and chosen ("layer"), or all.
 function render(change = "all") {
   settle();
-  const focused = document.activeElement?.closest?.("#drawing")
-    ? document.activeElement.dataset.id : null;
-  const reading = Boolean(document.activeElement?.closest?.("#panel > *"));
-  const key = drawing().dataset.key;
+  const { activeElement } = document;
+  const focused = activeElement?.closest?.("#drawing") ? activeElement.dataset.id : null;
+  const reading = Boolean(activeElement?.closest?.("#panel > *"));
+  const { dataset } = drawing();
+  const before = dataset.key;
   drawFigure(drawing());
-  const now = `${figureNow(current()).size} ${state.open} ${state.attention}`;
-  drawing().dataset.key = now;
+  dataset.key = `${figureNow(current()).size} ${state.open} ${state.attention}`;
   rove(focused);
   renewPanel(reading);
-  if (!generic && change !== "layer") {
-    drawFields();
-    drawTotals();
-  }
-  if (!generic) {
-    const { total } = count(current());
-    $("total").textContent = UNITS[state.measure].alone(total[state.measure]);
-    $("total-unit").textContent = UNITS[state.measure].unit;
-    $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
-    document.title = `${modelName()}: ${DATA.family} with head ${DATA.head}, ${grouped(total.params)} parameters`;
-  }
+  if (!generic && live?.isSized !== false) drawSizes(change);
   drawTable();
   drawScale();
   drawList();
   drawGuide();
   if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
-  if (key !== now && view.fitted) fitAll();
+  if (before !== dataset.key && view.fitted) fitAll();
   else place();
+}
+
+// The header, and where sizes changed the fields and totals.
+function drawSizes(change) {
+  const { total } = count(current());
+  const { alone, unit } = UNITS[state.measure];
+  const params = `${grouped(total.params)} parameters`;
+  $("total").textContent = alone(total[state.measure]);
+  $("total-unit").textContent = unit;
+  $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
+  document.title = `${modelName()}: ${DATA.family} with head ${DATA.head}, ${params}`;
+  if (change === "layer") return;
+  drawFields();
+  drawTotals();
 }
 
 // Another choice is read from its title on; who followed a link in the panel stays there.
@@ -44,14 +48,15 @@ function renewPanel(reading) {
 }
 
 function go(id) {
-  const opened = state.open;
-  const attention = state.attention;
+  const { open, attention } = state;
   choose(id);
-  const fresh = state.open !== opened || state.attention !== attention;
   render("layer");
   if (id && !(live && besideStage())) openSheet("panel");
-  if (fresh && state.open) bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
-  else bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+  if (state.open && (state.open !== open || state.attention !== attention)) {
+    bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
+  } else {
+    bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+  }
   bringRow(id, "nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
 }
@@ -86,23 +91,19 @@ const act = (name, value) => ACTS[name](value);
 function watchFigure() {
   const svg = drawing();
   svg.addEventListener("click", (event) => {
-    const head = event.target.closest("[data-head]");
-    const stripe = event.target.closest("[data-open]");
-    const other = event.target.closest("[data-act]");
-    const box = event.target.closest("[data-id]");
-    if (head) go(head.dataset.head);
-    else if (stripe) act("open", Number(stripe.dataset.open));
-    else if (other) act(other.dataset.act);
-    else if (box) chooseBox(box.dataset.id);
+    const { head, open, act: name, id } =
+      event.target.closest("[data-head], [data-open], [data-act], [data-id]")?.dataset || {};
+    if (head) go(head);
+    else if (open) act("open", Number(open));
+    else if (name) act(name);
+    else if (id) chooseBox(id);
   });
-  svg.addEventListener("dblclick", (event) => {
-    const box = event.target.closest("[data-id]");
-    if (!generic && box && layerOf(box.dataset.id, current())?.template === NAMES.attention) act("attention");
-  });
-  svg.addEventListener("pointerover", (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer));
+  const point = (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer);
+  svg.addEventListener("pointerover", point);
   svg.addEventListener("pointerleave", () => light(svg));
   // not on the SVG: with such a listener it would be a stop of Tab itself
-  pane().addEventListener("focusin", (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer));
+  pane().addEventListener("focusin", point);
+  pane().addEventListener("keydown", figureKey);
 }
 
 // A box of several blocks opens the one nearest to what is open, the encoder shows its panel.
@@ -112,87 +113,77 @@ function chooseBox(id) {
   else go(id);
 }
 
+const boxButtons = () => [...drawing().querySelectorAll("[role=button]")];
+
 // One box at a time can be reached by Tab; arrows go on from it.
 function rove(id) {
-  const all = [...drawing().querySelectorAll("[role=button]")];
-  const own = all.find((one) => one.dataset.id && one.dataset.id === (id || boxNow(state.chosen))) ||
+  const all = boxButtons();
+  const wanted = id || boxNow(state.chosen);
+  const own = all.find((one) => wanted && one.dataset.id === wanted) ||
     all.find((one) => one.closest(".node"));
-  if (own) own.setAttribute("tabindex", 0);
-  if (own && id) own.focus({ preventScroll: true });
+  own?.setAttribute("tabindex", 0);
+  if (id) own?.focus({ preventScroll: true });
 }
 
-function towards(from, [dx, dy]) {
-  const middle = (one) => {
-    const box = one.getBoundingClientRect();
-    return [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
-  };
-  const [x, y] = middle(from);
-  let best = null;
-  for (const one of drawing().querySelectorAll("[role=button]")) {
-    const [a, b] = middle(one);
-    const along = (a - x) * dx + (b - y) * dy;
-    const aside = Math.abs((a - x) * dy) + Math.abs((b - y) * dx);
-    const far = along + 2 * aside;
-    if (one !== from && along > 2 && (!best || far < best.far)) best = { one, far };
-  }
-  return best?.one;
-}
-
+// Arrows lead from box to box, from the inputs up; Enter chooses, and opens what is chosen.
 function figureKey(event) {
-  const direction = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
   const from = event.target.closest("[role=button]");
-  if (direction && from) {
-    const next = towards(from, direction);
-    if (next) {
-      from.setAttribute("tabindex", -1);
-      next.setAttribute("tabindex", 0);
-      next.focus({ preventScroll: true });
-      keepInPane(next);
-    }
-    event.preventDefault();
-  } else if ((event.key === "Enter" || event.key === " ") && from) {
-    if (from.dataset.act) act(from.dataset.act);
-    else if (from.dataset.id === state.chosen && layerOf(state.chosen, current() || {})?.template === NAMES.attention) act("attention");
-    else chooseBox(from.dataset.id);
-    event.preventDefault();
+  const step = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+  if (!from || !(step || event.key === "Enter" || event.key === " ")) return;
+  event.preventDefault();
+  const all = boxButtons();
+  const next = all[all.indexOf(from) + step];
+  const { act: name, id } = from.dataset;
+  if (next) {
+    from.setAttribute("tabindex", -1);
+    next.setAttribute("tabindex", 0);
+    next.focus({ preventScroll: true });
+    bringElement(next);
+  } else if (!step) {
+    const isOpener = !generic && id === state.chosen &&
+      layerOf(id, current())?.template === NAMES.attention;
+    if (name || isOpener) act(name || "attention");
+    else chooseBox(id);
   }
-}
-
-function keepInPane(element) {
-  const box = element.getBoundingClientRect();
-  const room = pane().getBoundingClientRect();
-  const over = (low, high, least, most) => Math.max(0, least + 12 - low) + Math.min(0, most - 12 - high);
-  const [dx, dy] = [over(box.left, box.right, room.left, room.right), over(box.top, box.bottom, room.top, room.bottom)];
-  if (dx || dy) pan(dx, dy);
 }
 
 function pageKey(event) {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "Escape") {
     if (closeSheet()) return;
     if (state.chosen) go("");
     else if (state.open) act("close");
     return;
   }
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (live && scrubKey(event)) return;
   const keys = {
-    "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fitAll,
+    "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25),
+    "-": () => zoom(0.8), 0: fitAll,
   };
-  if (keys[event.key]) {
-    keys[event.key]();
-    event.preventDefault();
-  }
+  if (!keys[event.key]) return;
+  keys[event.key]();
+  event.preventDefault();
 }
 
+const { dataset: page } = document.documentElement;
+
+// Light or dark; undefined: as the reader's system is.
 function setTheme(name) {
-  document.documentElement.dataset.theme = name;
+  if (name) page.theme = name;
+  else delete page.theme;
   $("theme").setAttribute("aria-pressed", String(name === "dark"));
   if (live) repaintHeat();
 }
 
-// The theme that the reader chose before, on any of these pages; null: none, or nothing is stored here.
-function stored(theme) {
+function toggleTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  setTheme((page.theme || system) === "dark" ? "light" : "dark");
+  storedTheme(page.theme);
+}
+
+// The theme that the reader chose before, on any of these pages; some frames store nothing.
+function storedTheme(theme) {
   try {
     if (theme) localStorage.setItem("kbert-theme", theme);
     return localStorage.getItem("kbert-theme");
@@ -201,80 +192,82 @@ function stored(theme) {
   }
 }
 
-function watchPage() {
-  $("zoom-in").addEventListener("click", () => zoom(1.25));
-  $("zoom-out").addEventListener("click", () => zoom(0.8));
-  $("fit").addEventListener("click", fitAll);
-  $("theme").addEventListener("click", () => {
-    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-    const theme = (document.documentElement.dataset.theme || system) === "dark" ? "light" : "dark";
-    setTheme(theme);
-    stored(theme);
-  });
-  $("table").addEventListener("toggle", () => {
-    drawTable();
-    if ($("table").open) $("table").scrollIntoView({ block: "start" });
-  });
-  document.querySelectorAll("[data-download]").forEach((one) => one.addEventListener("click", () => {
-    DOWNLOADS[one.dataset.download]();
-    $("downloads").open = false;
-  }));
-  document.addEventListener("click", (event) => {
-    if (!event.target.closest("#downloads")) $("downloads").open = false;
-  });
-  document.addEventListener("keydown", pageKey);
-  drawing().addEventListener("keydown", figureKey);
-  for (const name of ["hashchange", "popstate"]) {
-    addEventListener(name, () => {
-      if (location.hash === toFragment()) return;
-      follow();
-    });
-  }
+function watchPrint() {
   let theme;
   addEventListener("beforeprint", () => {
-    theme = document.documentElement.dataset.theme;
+    ({ theme } = page);
     setTheme("light");
     $("table").open = true;
     drawTable();
     if (live) printStrips(true);
   });
   addEventListener("afterprint", () => {
-    if (theme) setTheme(theme);
-    else delete document.documentElement.dataset.theme;
+    setTheme(theme);
     if (live) printStrips(false);
   });
-  if (generic) return;
-  document.querySelectorAll("[name=measure]").forEach((one) => one.addEventListener("change", () => {
-    state.measure = one.value;
+}
+
+function watchPage() {
+  const clicks = {
+    "zoom-in": () => zoom(1.25), "zoom-out": () => zoom(0.8), fit: fitAll, theme: toggleTheme,
+    compare: toggleCompare, reset: resetFields,
+  };
+  for (const [id, click] of Object.entries(clicks)) $(id).addEventListener("click", click);
+  $("table").addEventListener("toggle", () => {
+    drawTable();
+    if ($("table").open) $("table").scrollIntoView({ block: "start" });
+  });
+  document.addEventListener("click", (event) => {
+    const { download } = event.target.dataset;
+    if (download) DOWNLOADS[download]();
+    if (download || !event.target.closest("#downloads")) $("downloads").open = false;
+  });
+  document.addEventListener("keydown", pageKey);
+  for (const name of ["hashchange", "popstate"]) {
+    addEventListener(name, () => {
+      if (location.hash !== toFragment()) follow();
+    });
+  }
+}
+
+function buildMeasures() {
+  const titles = MEASURES.map((measure) => [measure, UNITS[measure].title]);
+  const choices = segments("measure", "Numbers in the figure", Object.fromEntries(titles));
+  choices.addEventListener("change", (event) => {
+    state.measure = event.target.value;
     render("layer");
-  }));
-  $("compare").addEventListener("click", toggleCompare);
-  $("reset").addEventListener("click", resetFields);
-  $("copy-config").addEventListener("click", (event) =>
-    copyText(configJson(current()), `${DATA.configFile} is copied.`, event.currentTarget));
-  $("copy-config").textContent = `Copy ${DATA.configFile}`;
-  document.querySelector("[data-download=config]").textContent = DATA.configFile;
+  });
+  document.querySelector(".toolbar").prepend(choices);
 }
 
 // Goes where the address says.
 function follow() {
-  fromFragment(location.hash);
-  if (!generic) buildFields();
-  document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
+  fromFragment(location.hash || DATA.start || "");
+  if (!generic) {
+    buildFields();
+    document.querySelector(`[name=measure][value=${state.measure}]`).checked = true;
+  }
   render("url");
   if (live) followSentence();
-  if (state.chosen && !state.chapter && !(live && besideStage())) openSheet("panel", false);
-  if (state.chosen && state.open) bring(".f-block", true);
-  if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
-  if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
-  if (state.chosen) bringRow(state.chosen);
+  if (!state.chosen) return;
+  if (!state.chapter && !(live && besideStage())) openSheet("panel", false);
+  if (state.open) bring(".f-block", true);
+  if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
+  bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
+  bringRow(state.chosen);
 }
 
-document.documentElement.classList.toggle("generic", generic);
+if (generic) {
+  document.documentElement.classList.add("generic");
+  $("subtitle").textContent = DATA.origin;
+} else {
+  buildMeasures();
+  document.querySelector("[data-download=config]").textContent = DATA.configFile;
+}
 if (live) buildSentence();
-if (generic) $("subtitle").textContent = DATA.origin;
-if (["light", "dark"].includes(stored())) setTheme(stored());
+if (storedTheme()) setTheme(storedTheme());
 watchPage();
+watchPrint();
 watchPane();
 watchFigure();
 watchSearch();

@@ -23,13 +23,14 @@ function wholeNumber(letter, value) {
     const shown = Number.isNaN(value) ? "nothing that is a number" : value;
     return `${name} must be a whole number of at least 1, got ${shown}`;
   }
-  return value > MOST ? `${name} must be at most ${MOST.toLocaleString("en-US")}, got ${value}` : "";
+  if (value <= MOST) return "";
+  return `${name} must be at most ${MOST.toLocaleString("en-US")}, got ${value}`;
 }
 
 function sizes(config, found) {
   if (!found.H && !found.A && config.H % config.A) {
     found.A = `hidden_size must be a multiple of num_attention_heads, got ${config.H} and ` +
-      `${config.A}: ${nearestHeads(config.H, config.A)}`;
+      `${config.A}: heads that divide it: ${nearestHeads(config)}`;
   }
   if (!found.T && DATA.pad >= config.T) {
     found.T = "pad_token_id must be a token of the vocabulary, 0 … " +
@@ -40,7 +41,8 @@ function sizes(config, found) {
 function limit(letter, config, found) {
   if (letter === "S" && !found.P && config.S > positionsOf(config)) {
     const unused = DATA.firstPosition ? ` - ${DATA.firstPosition}` : "";
-    return `seq_len must be at most max_position_embeddings${unused} = ${positionsOf(config)}, got ${config.S}`;
+    return `seq_len must be at most max_position_embeddings${unused} = ` +
+      `${positionsOf(config)}, got ${config.S}`;
   }
   if (letter === "M" && !found.S && config.M > config.S) {
     return `max_predictions must be at most seq_len = ${config.S}, got ${config.M}`;
@@ -48,14 +50,13 @@ function limit(letter, config, found) {
   return "";
 }
 
-function divisors(number) {
+// The numbers that divide another, those nearest to a value first.
+function nearestDivisors(number, value) {
   const small = [];
   for (let n = 1; n * n <= number; n += 1) if (number % n === 0) small.push(n);
-  return [...new Set([...small, ...small.map((n) => number / n)])].sort((a, b) => a - b);
+  const all = new Set([...small, ...small.map((n) => number / n)]);
+  return [...all].sort((a, b) => Math.abs(a - value) - Math.abs(b - value) || a - b);
 }
 
-function nearestHeads(hidden, heads) {
-  const fits = divisors(hidden);
-  const nearest = [...fits].sort((a, b) => Math.abs(a - heads) - Math.abs(b - heads)).slice(0, 3);
-  return `heads that divide it: ${nearest.sort((a, b) => a - b).join(", ")}`;
-}
+const nearestHeads = ({ H, A }) =>
+  nearestDivisors(H, A).slice(0, 3).sort((a, b) => a - b).join(", ");

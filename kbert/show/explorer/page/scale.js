@@ -1,5 +1,5 @@
-// Beside the figure, the model to scale: every layer as high as its part of the chosen measure, from
-// the inputs at the bottom. Two models that are compared share one scale.
+// Beside the figure, the model to scale: every layer as high as its part of the chosen measure,
+// from the inputs at the bottom. Two models that are compared share one scale.
 
 const MOST_DRAWN_BLOCKS = 48;  // of more, the kinds of layers are drawn together
 const PART_OF_LABEL = 0.035;   // of the height, that a label needs
@@ -7,69 +7,83 @@ const PART_OF_LABEL = 0.035;   // of the height, that a label needs
 function drawScale() {
   if (generic) return;
   const all = sensible.map((config) => ({ config, counted: count(config) }));
-  const most = all.reduce((found, { counted }) => (counted.total[state.measure] > found ? counted.total[state.measure] : found), 1n);
-  $("scale").classList.toggle("two", all.length > 1);
+  const wholes = all.map(({ counted }) => counted.total[state.measure]);
+  const most = wholes.reduce((found, one) => (one > found ? one : found), 1n);
+  $("scale").classList.toggle("two", comparing());
   $("scale").replaceChildren(
-    h("h2", { class: "scale-title" }, "To scale"),
-    h("div", { class: "towers" }, all.map(({ config, counted }, place) =>
-      tower(config, counted, place, share(counted.total[state.measure], most)))));
+    h("h2.scale-title", {}, "To scale"),
+    h("div.towers", {}, all.map(({ config, counted }, place) =>
+      tower(config, counted, COLUMNS[place], share(wholes[place], most)))));
 }
 
 // One model: its layers as pieces, and the parts of it that are large enough with their names.
-function tower(config, counted, place, height) {
-  const parts = groupsOf(config, counted);
-  const told = parts.map(({ name, amount, part }) => `${name} ${percent(part)}, ${UNITS[state.measure].short(amount)}`);
-  const whose = comparing() ? `${COLUMNS[place]}: ${nameOf(config)}, ` : "";
-  return h("div", { class: "tower", "data-tower": COLUMNS[place] },
-    h("div", {
-      class: "pieces-up", role: "img", style: `height:${(height * 100).toFixed(2)}%`,
-      "aria-label": `${whose}to scale by ${UNITS[state.measure].title}: ${told.join("; ")}`,
-    }, parts.map(({ name: group, part, pieces }) => h("div", { class: "group", style: growing(part) },
-      pieces.map(pieceOf), part * height > PART_OF_LABEL
-        ? h("span", { class: "group-name" }, group, h("br"), percent(part)) : null))),
-    h("p", { class: "tower-name" }, comparing() ? h("b", {}, `${COLUMNS[place]} ${presetOf(config) || ""} `) : null,
-      UNITS[state.measure].short(counted.total[state.measure])));
+function tower(config, counted, column, height) {
+  const { title, short: shorten } = UNITS[state.measure];
+  const groups = groupsOf(config, counted);
+  const told = groups.map(({ name, part, amount }) =>
+    `${name} ${percent(part)}, ${shorten(amount)}`).join("; ");
+  const whose = comparing() ? `${column}: ${nameOf(config)}, ` : "";
+  const drawn = groups.map(({ name, part, pieces }) => h("div",
+    { class: "group", style: growing(part) }, pieces.map(pieceOf),
+    part * height > PART_OF_LABEL
+      ? h("span.group-name", {}, name, h("br"), percent(part)) : null));
+  return h("div.tower", { "data-tower": column },
+    h("div.pieces-up", {
+      role: "img", style: `height:${(height * 100).toFixed(2)}%`,
+      "aria-label": `${whose}to scale by ${title}: ${told}`,
+    }, drawn),
+    h("p.tower-name", {},
+      comparing() ? h("b", {}, `${column} ${presetOf(config) || ""} `) : null,
+      shorten(counted.total[state.measure])));
 }
 
 // Factors with a sum below 1 would leave room empty.
 const growing = (part) => `flex-grow:${(part * 1e4).toFixed(3)}`;
 
-const pieceOf = ({ id, kind, part, text }) => h("span", {
-  class: `piece-up k-${kind}${boxNow(state.chosen).split("/")[0] === id ? " chosen" : ""}`,
-  style: growing(part), "data-piece": id, title: `${id}: ${percent(part)}, ${text}`,
+const pieceOf = ({ id, kind, part, amount }) => h("span", {
+  class: `piece-up k-${kind}${state.chosen.split("/")[0] === id ? " chosen" : ""}`,
+  style: growing(part), "data-piece": id,
+  title: `${id}: ${percent(part)}, ${UNITS[state.measure].short(amount)}`,
 });
 
 // The groups of a model from the inputs on, each with its pieces.
 function groupsOf(config, counted) {
-  const whole = counted.total[state.measure];
-  const piece = (id, kind, amount) => ({ id, kind, part: share(amount, whole), text: UNITS[state.measure].short(amount) });
-  const amountOf = (row) => counted.byRow[row.name][state.measure];
   const { before, block, after } = graphOf(config);
-  const outside = (rows) => rows.filter((row) => amountOf(row)).map((row) => piece(row.name, row.kind, amountOf(row)));
-  const inside = (n, times) => ["attention", "feedforward", "joint"].map((kind) => {
-    const rows = block.filter((row) => (["attention", "feedforward"].includes(row.kind) ? row.kind : "joint") === kind);
-    const amount = sum(rows.map(amountOf)) * times;
-    return piece(n ? filled(rows[0].name, n, config) : ENCODER, kind, amount);
+  const amountOf = (row) => counted.byRow[row.name][state.measure];
+  const groups = {};
+  const add = (group, id, kind, amount) => {
+    const part = share(amount, counted.total[state.measure]);
+    if (part) (groups[group] ||= []).push({ id, kind, amount, part });
+  };
+  const addBlocks = (n, number) => {
+    for (const kind of ["attention", "feedforward", "joint"]) {
+      const rows = block.filter((row) => kindInBlock(row) === kind);
+      const id = n ? filled(rows[0].name, n, config) : ENCODER;
+      add("encoder", id, kind, sum(rows.map(amountOf)) * BigInt(number));
+    }
+  };
+  for (const row of before) add(row.group, row.name, row.kind, amountOf(row));
+  if (config.L > MOST_DRAWN_BLOCKS) addBlocks(0, config.L);
+  else for (let n = 1; n <= config.L; n += 1) addBlocks(n, 1);
+  for (const row of after) add(row.group, row.name, row.kind, amountOf(row));
+  return Object.entries(groups).map(([name, pieces]) => {
+    const amount = sum(pieces.map((one) => one.amount));
+    return { name, pieces, amount, part: share(amount, counted.total[state.measure]) };
   });
-  const blocks = config.L > MOST_DRAWN_BLOCKS ? inside(0, BigInt(config.L))
-    : Array.from({ length: config.L }, (_, place) => inside(place + 1, 1n)).flat();
-  const groups = new Map([["embeddings", outside(before)], ["encoder", blocks]]);
-  for (const row of after) groups.set(row.group, [...(groups.get(row.group) || []), ...outside([row])]);
-  return [...groups].map(([name, pieces]) => ({
-    name, pieces: pieces.filter(({ part }) => part), amount: counted.byGroup[name][state.measure],
-    part: share(counted.byGroup[name][state.measure], whole),
-  })).filter(({ part }) => part);
 }
+
+const kindInBlock = ({ kind }) => (["attention", "feedforward"].includes(kind) ? kind : "joint");
 
 // A pointer's shortcut: the figure has the same layers as boxes, which the keyboard reaches.
 function watchScale() {
+  const pieceAt = (event) => event.target.closest("[data-piece]");
   $("scale").addEventListener("click", (event) => {
-    const piece = event.target.closest("[data-piece]");
+    const piece = pieceAt(event);
     if (!piece) return;
-    state.active = COLUMNS.indexOf(piece.closest("[data-tower]").dataset.tower);
-    render("values");
+    drawColumnOf(COLUMNS.indexOf(piece.closest("[data-tower]").dataset.tower));
     go(piece.dataset.piece);
   });
-  $("scale").addEventListener("pointerover", (event) => light(drawing(), event.target.closest("[data-piece]")?.dataset.piece));
+  $("scale").addEventListener("pointerover", (event) =>
+    light(drawing(), pieceAt(event)?.dataset.piece));
   $("scale").addEventListener("pointerleave", () => light(drawing()));
 }

@@ -10,55 +10,51 @@ function* searchable() {
     return;
   }
   const config = current();
-  yield { id: ENCODER, text: "Encoder", under: config.L === 1 ? "1 block" : `${config.L} blocks` };
+  yield { id: ENCODER, text: "Encoder", under: `blocks: ${config.L}` };
   for (const { row, name, n } of everyLayer(config)) {
     yield { id: name, text: name, under: row.type };
-    for (const one of variablesOf({ template: row.name, n }, config)) {
-      for (const [format, title] of Object.entries(FORMATS)) {
-        const known = one.names[format];
-        const part = row.name === NAMES.attention ? `/${one.variable.split("/")[0]}` : "";
-        if (known && format !== "kbert") yield { id: name + part, text: known, under: `${title} · ${name}` };
-        else if (known) yield { id: name + part, text: known, under: "variable" };
+    for (const { variable, names } of variablesOf({ template: row.name, n }, config)) {
+      const part = row.name === NAMES.attention ? `/${variable.split("/")[0]}` : "";
+      for (const [format, text] of Object.entries(names)) {
+        if (text) yield { id: name + part, text, under: `${FORMATS[format]} · ${name}` };
       }
     }
   }
 }
 
+// The layers that have all words of a query; first those that are called like it.
 function search(query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const typedText = query.trim().toLowerCase();
+  if (!typedText) return [];
   const hits = [];
-  if (!words.length) return hits;
   for (const entry of searchable()) {
-    const text = `${entry.text} ${entry.under}`.toLowerCase();
-    if (words.every((word) => text.includes(word))) {
-      hits.push({ ...entry, rank: rankOf(entry.text.toLowerCase(), query.trim().toLowerCase()) });
-      if (hits.length > 2000) break;
-    }
+    const name = entry.text.toLowerCase();
+    const text = `${name} ${entry.under.toLowerCase()}`;
+    if (!typedText.split(/\s+/).every((word) => text.includes(word))) continue;
+    const ranks = [name === typedText, name.startsWith(typedText), name.includes(typedText), true];
+    hits.push({ ...entry, rank: ranks.indexOf(true) });
   }
   return hits.sort((a, b) => a.rank - b.rank).slice(0, MOST_FOUND);
 }
 
-function rankOf(text, query) {
-  if (text === query) return 0;
-  if (text.startsWith(query)) return 1;
-  return text.includes(query) ? 2 : 3;
-}
-
 function drawFound() {
-  const list = $("found");
-  list.replaceChildren(...found.map((entry, place) => h("li", {
+  const input = $("search");
+  const open = input.value.trim() !== "";
+  const none = h("li.dim", {
+    role: "option", "aria-disabled": "true", "aria-selected": "false",
+  }, "Nothing of that name");
+  const options = found.map(({ text, under }, place) => h("li", {
     role: "option", id: `found-${place}`, "aria-selected": String(place === marked),
     onpointerdown: (event) => {
       event.preventDefault();
       pick(place);
     },
-  }, h("code", {}, broken(entry.text)), h("span", { class: "dim" }, entry.under))));
-  const open = found.length > 0 || $("search").value.trim() !== "";
-  if (open && !found.length) list.append(h("li", { class: "dim none", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "Nothing of that name"));
-  list.hidden = !open;
-  $("search").setAttribute("aria-expanded", String(open));
-  $("search").setAttribute("aria-activedescendant", marked >= 0 ? `found-${marked}` : "");
-  if (marked >= 0) $(`found-${marked}`).scrollIntoView({ block: "nearest" });
+  }, h("code", {}, broken(text)), h("span.dim", {}, under)));
+  $("found").replaceChildren(...(options.length ? options : [none]));
+  $("found").hidden = !open;
+  input.setAttribute("aria-expanded", String(open));
+  input.setAttribute("aria-activedescendant", marked >= 0 ? `found-${marked}` : "");
+  if (marked >= 0) options[marked].scrollIntoView({ block: "nearest" });
 }
 
 function pick(place) {
@@ -69,18 +65,23 @@ function pick(place) {
 }
 
 function closeSearch() {
-  found = [];
-  marked = -1;
   $("search").value = "";
+  findLayers();
+}
+
+function findLayers() {
+  found = search($("search").value);
+  marked = found.length ? 0 : -1;
   drawFound();
 }
 
 function watchSearch() {
   const input = $("search");
-  input.addEventListener("input", () => {
-    found = search(input.value);
-    marked = found.length ? 0 : -1;
-    drawFound();
+  input.addEventListener("input", findLayers);
+  input.addEventListener("focus", drawFound);
+  input.addEventListener("blur", () => {
+    $("found").hidden = true;
+    input.setAttribute("aria-expanded", "false");
   });
   input.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -95,9 +96,4 @@ function watchSearch() {
       event.stopPropagation();
     }
   });
-  input.addEventListener("blur", () => {
-    $("found").hidden = true;
-    input.setAttribute("aria-expanded", "false");
-  });
-  input.addEventListener("focus", () => input.value && drawFound());
 }

@@ -1,5 +1,5 @@
-// What is shown: one or two configurations, what is open and chosen, the numbers in the figure; kept
-// in the URL's fragment.
+// What is shown: one or two configurations, what is open and chosen, the numbers in the figure;
+// kept in the URL's fragment.
 
 const generic = Boolean(DATA.generic);
 const live = DATA.live || null;  // a sentence and the model that it goes through
@@ -30,66 +30,70 @@ function settle() {
   sensible.length = state.configs.length;
   if (generic) return;
   if (state.open > current().L) state.open = 0;
-  const layer = layerOf(state.chosen, current());
-  if (state.chosen !== "encoder" && !layer) state.chosen = "";
+  if (!isKnown(state.chosen)) state.chosen = "";
+}
+
+function isKnown(id) {
+  if (generic) return DATA.generic.rows.some((row) => row.name === id);
+  return id === "encoder" || Boolean(layerOf(id, current()));
 }
 
 // Opens what a chosen layer is in.
 function choose(id) {
   state.chosen = id;
   const layer = generic || id === "encoder" ? null : layerOf(id, current());
-  if (layer && layer.n) state.open = layer.n;
-  if (layer && layer.part) state.attention = true;
+  if (layer?.n) state.open = layer.n;
+  if (layer?.part) state.attention = true;
 }
 
 function toFragment() {
   const parts = [encodeURIComponent(state.chosen)];
   state.configs.forEach((config, place) => {
-    const start = place ? DATA.values : {};
-    for (const letter of LETTERS) {
-      const base = place ? start[letter] : DATA.values[letter];
-      if (config[letter] !== base && !Number.isNaN(config[letter])) {
-        parts.push(`${place ? "b." : ""}${letter}=${config[letter] ?? "none"}`);
-      }
-    }
-    if (place && parts.every((part) => !part.startsWith("b."))) parts.push("b.=");
+    const changed = LETTERS.filter((letter) =>
+      config[letter] !== DATA.values[letter] && !Number.isNaN(config[letter]));
+    const prefix = place ? "b." : "";
+    parts.push(...changed.map((letter) => `${prefix}${letter}=${config[letter] ?? "none"}`));
+    if (place && !changed.length) parts.push("b.=");
   });
+
   const within = state.chosen.startsWith(`Encoder-${state.open}-`);
+  const part = within && state.chosen.includes("/");
   if (state.open && !within) parts.push(`open=${state.open}`);
-  if (state.open && state.attention && !(within && state.chosen.includes("/"))) parts.push("attention=open");
+  if (state.open && state.attention && !part) parts.push("attention=open");
   if (state.active) parts.push("drawn=B");
   if (state.measure !== "params") parts.push(`measure=${state.measure}`);
   if (state.chapter) parts.push(`chapter=${state.chapter}`);
   if (live) parts.push(...sentenceSettings());
-  const text = parts.join("&");
-  return text === "" ? "" : `#${text}`;
+  // nothing chosen is more than nothing where the page begins with something
+  const text = parts.join("&") || (DATA.start ? "-" : "");
+  return text && `#${text}`;
 }
 
 function fromFragment(fragment) {
   const [id, ...settings] = fragment.replace(/^#/, "").split("&");
+  const view = Object.fromEntries(settings.map((one) => one.split("=")));
   if (!generic) {
-    const configs = [{ ...DATA.values }];
-    const view = Object.fromEntries(settings.map((one) => one.split("=")));
-    for (const [name, value] of Object.entries(view)) readSetting(configs, name, value);
-    state.configs = configs;
+    state.configs = [{ ...DATA.values }];
+    for (const [name, value] of Object.entries(view)) readSetting(state.configs, name, value);
     state.open = Number(view.open) || 0;
     state.attention = view.attention === "open";
-    state.active = view.drawn === "B" && configs[1] ? 1 : 0;
+    state.active = view.drawn === "B" && state.configs[1] ? 1 : 0;
     state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
     state.chapter = Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "";
     if (live) readSentence(view);
   }
   settle();
-  let name = id;
-  try {
-    name = decodeURIComponent(id);
-  } catch {
-    // not of this page's making: looked for as it stands
-  }
-  const known = generic ? DATA.generic.rows.some((row) => row.name === name)
-    : name === "encoder" || layerOf(name, current());
-  if (known) choose(name);
+  const name = decodeName(id);
+  if (isKnown(name)) choose(name);
   else state.chosen = "";
+}
+
+function decodeName(id) {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;  // not of this page's making: looked for as it stands
+  }
 }
 
 function readSetting(configs, name, value) {
@@ -98,10 +102,10 @@ function readSetting(configs, name, value) {
   if (second && !configs[1]) configs[1] = { ...DATA.values };
   if (!LETTERS.includes(letter) || value === undefined) return;
   const config = configs[second ? 1 : 0];
-  if (letter === "dtype") {
-    if (Object.hasOwn(DATA.dtypes, value)) config.dtype = value;
-  } else {
+  if (letter !== "dtype") {
     config[letter] = letter === "M" && value === "none" ? null : Number(value);
+  } else if (Object.hasOwn(DATA.dtypes, value)) {
+    config.dtype = value;
   }
 }
 
@@ -109,10 +113,9 @@ function readSetting(configs, name, value) {
 function keepInUrl(step) {
   const fragment = toFragment();
   if (fragment === location.hash) return;
-  const framed = window.self !== window.top;
+  const url = fragment || location.href.split("#")[0];
   try {
-    const url = fragment || location.href.split("#")[0];
-    if (step && !framed) history.pushState(null, "", url);
+    if (step && window.self === window.top) history.pushState(null, "", url);
     else history.replaceState(null, "", url);
   } catch {
     // some frames have no address of their own: nothing to keep

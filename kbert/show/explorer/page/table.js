@@ -1,34 +1,30 @@
 // Every layer as a table: for reading, for screen readers, for print.
 
 const MOST_ROWS = 2000;
+const TABLE_COLUMNS = [
+  "Type", "Output shape", "Parameters", "FLOPs, forward", "Activation bytes",
+];
 
 function drawTable() {
-  const details = $("table");
-  if (!details.open) return;
-  const [columns, rows] = generic ? genericRows() : countedRows();
-  const shown = rows.slice(0, MOST_ROWS);
-  const body = shown.map(({ id, cells }) => h("tr", { "aria-current": id === state.chosen ? "true" : null },
-    h("th", { scope: "row" }, button(id, () => go(id), { class: "plain" })),
-    cells.map((cell) => h("td", { class: typeof cell === "string" ? "" : "number" }, typeof cell === "string" ? cell : grouped(cell)))));
-  $("rows").replaceChildren(h("table", { class: "layers" },
-    h("thead", {}, h("tr", {}, columns.map((title) => h("th", { scope: "col" }, title)))), h("tbody", {}, body)));
-  if (rows.length > MOST_ROWS) {
-    $("rows").append(h("p", {}, `The first ${grouped(MOST_ROWS)} of ${grouped(rows.length)} layers; the CSV has all.`));
-  }
+  if (!$("table").open) return;
+  const rows = generic ? genericRows() : countedRows(current());
+  const lines = rows.slice(0, MOST_ROWS).map(([id, type, shape, ...numbers]) => [
+    button(id, () => go(id), { class: "plain" }), type, shape,
+    ...numbers.map((number) => h("td.number", {}, grouped(number))),
+  ]);
+  const left = `The first ${MOST_ROWS} of ${grouped(rows.length)} layers; the CSV has all.`;
+  $("rows").replaceChildren(
+    tableOf({ class: "layers" }, TABLE_COLUMNS.slice(0, rows[0].length - 1), lines),
+    rows.length > MOST_ROWS ? h("p", {}, left) : "");
 }
 
-function countedRows() {
-  const config = current();
-  const counted = count(config);
-  const rows = [];
-  for (const { row, name } of everyLayer(config)) {
-    const costs = counted.byRow[row.name];
-    rows.push({ id: name, cells: [row.type, shapeOf(row.output_shape, config), costs.params, costs.flops, costs.kept] });
-  }
-  return [["Layer", "Type", "Output shape", "Parameters", "FLOPs, forward", "Activation bytes"], rows];
+function countedRows(config) {
+  const { byRow } = count(config);
+  return [...everyLayer(config)].map(({ row, name }) => {
+    const { params, flops: operations, kept } = byRow[row.name];
+    return [name, row.type, shapeOf(row.output_shape, config), params, operations, kept];
+  });
 }
 
-function genericRows() {
-  return [["Layer", "Type", "Output shape", "Parameters"], DATA.generic.rows
-    .map((row) => ({ id: row.name, cells: [row.type, row.shape, BigInt(row.params)] }))];
-}
+const genericRows = () =>
+  DATA.generic.rows.map((row) => [row.name, row.type, row.shape, row.params]);

@@ -48,13 +48,16 @@ function activate(values, name) {
 }
 
 // Of each row of `width` numbers.
-function softmax(values, width) {
+function softmax(values, width, temperature = 1) {
   const probs = new Float32Array(values.length);
   for (let row = 0; row < values.length; row += width) {
     let largest = -Infinity;
     for (let place = row; place < row + width; place += 1) largest = Math.max(largest, values[place]);
     let sum = 0;
-    for (let place = row; place < row + width; place += 1) sum += probs[place] = Math.exp(values[place] - largest);
+    for (let place = row; place < row + width; place += 1) {
+      probs[place] = Math.exp((values[place] - largest) / temperature);
+      sum += probs[place];
+    }
     for (let place = row; place < row + width; place += 1) probs[place] /= sum;
   }
   return probs;

@@ -11,31 +11,31 @@
 //   `start` and `end` of a token are in the text or pair that it is of, in UTF-16 units.
 //   outputs = {vector?, mlm?: [{position, candidates: [{token, prob}], blocks}], nsp?: {isNext},
 //   classes?: [{label, prob}], tags?: [[{label, prob}]], answer?: {text, start, end, prob}}
+//   Labels stand with the highest first; the tensors have their logits in the order of DATA.live.labels.
 //
 // Tensors have the names of kbert's layers, and of their parts: forward.js has them all.
 
 async function openModel(live) {
   const { run, ...facts } = await openPlace(live);
-  return { ...facts, run: (request) => run(splitRequest(request)) };
+  return { ...facts, run: async (request) => run(splitRequest(request)) };
 }
 
 // In an example, a tab is between the two texts of a pair.
 function splitRequest(request) {
-  const [text, pair] = request.text.split("\t");
-  return pair === undefined || request.pair ? request : { ...request, text, pair };
+  const [text, ...rest] = request.text.split("\t");
+  return !rest.length || request.pair ? request : { ...request, text, pair: rest.join(" ") };
 }
 
 async function openPlace(live) {
-  if (live.place === "recorded") return openRecordings(live);
-  if (live.place === "served") return openServed(live);
-  const bytes = await readWeights(live);
-  const engine = await startWorker(live, bytes) ?? startHere(live, bytes);
-  return { ...engine, canType: true };
+  const engine = makeEngine();
+  if (live.place === "recorded") return { run: (request) => engine.findRecording(live, request), canType: false };
+  if (live.place === "served") return { run: openServed(live, engine), canType: true };
+  const bytes = await readWeights(live, engine);
+  return { ...(await startWorker(live, bytes) ?? engine.openEngine(live, bytes)), canType: true };
 }
 
 // The weights' bytes; their text is let go of as it is decoded.
-async function readWeights(live) {
-  const { decodeBase64 } = makeEngine();
+async function readWeights(live, { decodeBase64 }) {
   if (live.place === "beside") return joinParts(await loadParts(live), decodeBase64);
   const holder = $("weights");
   const text = holder.textContent;
@@ -72,8 +72,7 @@ function joinParts(parts, decode) {
 // A worker made of the engine's own source: a page in a file has no other address for it.
 // Null where workers are refused.
 async function startWorker(live, bytes) {
-  const source = `(${makeEngine})().serveRequests(self);`;
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const url = URL.createObjectURL(new Blob([`(${makeEngine})().serveRequests(self);`], { type: "text/javascript" }));
   let worker;
   try {
     worker = new Worker(url);
@@ -105,9 +104,4 @@ async function startWorker(live, bytes) {
   if (!isRunning) return null;
   const { isFast } = await post({ live, bytes }, [bytes.buffer]);
   return { isFast, run: async (request) => (await post({ request }, [])).trace };
-}
-
-function startHere(live, bytes) {
-  const engine = makeEngine().openEngine(live, bytes);
-  return { isFast: engine.isFast, run: async (request) => engine.run(request) };
 }

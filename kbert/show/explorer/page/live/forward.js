@@ -1,22 +1,23 @@
 // BERT's forward pass. Every tensor stays in a Map by the name of its layer, and of its part there.
 
+const nameAttention = (block) => `Encoder-${block}-MultiHeadSelfAttention`;
+const nameFeedForward = (block) => `Encoder-${block}-FeedForward`;
+
 // Everything that is computed once: the weights, decoded and prepared for products.
 function makeBert(config, weights, products) {
-  const matrix = (layer, part = "") => {
-    const name = part ? `${layer}/${part}` : layer;
+  const matrix = (name) => {
     const [outputs, inputs] = weights.shapeOf(`${name}/kernel`);
     const bias = weights.has(`${name}/bias`) ? weights.read(`${name}/bias`) : null;
-    return products.prepare({ kernel: weights.read(`${name}/kernel`), bias, inputs, outputs });
+    return prepareKernel(products, weights.read(`${name}/kernel`), outputs, inputs, bias);
   };
   const norm = (layer) => ({ gamma: weights.read(`${layer}/gamma`), beta: weights.read(`${layer}/beta`) });
   const blocks = Array.from({ length: config.L }, (_, index) => {
-    const attention = `Encoder-${index + 1}-MultiHeadSelfAttention`;
-    const feedForward = `Encoder-${index + 1}-FeedForward`;
+    const attention = nameAttention(index + 1);
+    const feedForward = nameFeedForward(index + 1);
     return {
-      attention, feedForward,
-      query: matrix(attention, "query"), key: matrix(attention, "key"), value: matrix(attention, "value"),
-      output: matrix(attention, "attention_output"), attentionNorm: norm(`${attention}-Norm`),
-      intermediate: matrix(feedForward, "intermediate"), dense: matrix(feedForward, "output"),
+      query: matrix(`${attention}/query`), key: matrix(`${attention}/key`), value: matrix(`${attention}/value`),
+      attention: matrix(`${attention}/attention_output`), attentionNorm: norm(`${attention}-Norm`),
+      intermediate: matrix(`${feedForward}/intermediate`), feedForward: matrix(`${feedForward}/output`),
       feedForwardNorm: norm(`${feedForward}-Norm`),
     };
   });
@@ -28,100 +29,85 @@ function makeBert(config, weights, products) {
   };
 }
 
-// The tensors of some tokens. `off` names what is switched off, see client.js.
-function computeTensors(bert, tokens, { off = {}, temperature = 1 }) {
+const prepareKernel = (products, kernel, outputs, inputs, bias) =>
+  products.prepare({ data: kernel, start: 0, outputs, inputs, outputStride: inputs, inputStride: 1, bias });
+
+const makeKeeper = (tensors) => (name, shape, data) => {
+  tensors.set(name, { shape, data });
+  return data;
+};
+
+// The tensors of some tokens; the request names what is switched off, see client.js.
+function computeTensors(bert, tokens, request) {
   const tensors = new Map();
-  const { L, H, A, padId } = bert.config;
-  const run = {
-    bert, tensors, temperature, length: tokens.length, off,
-    keep: (name, shape, data) => {
-      tensors.set(name, { shape, data });
-      return data;
-    },
-    headsOff: new Set((off.heads || []).map(([block, head]) => `${block} ${head}`)),
-    isPadding: tokens.map((token) => token.id === padId),
-    sizes: { H, A, D: H / A },
-  };
+  const run = { bert, tensors, request, length: tokens.length, keep: makeKeeper(tensors) };
   let hidden = embed(run, tokens);
-  for (let block = 1; block <= L; block += 1) hidden = applyBlock(run, block, hidden);
+  for (let block = 1; block <= bert.config.L; block += 1) {
+    hidden = addAndNorm(run, nameAttention(block), hidden, attend(run, block, hidden), bert.blocks[block - 1].attentionNorm);
+    hidden = addAndNorm(run, nameFeedForward(block), hidden, feed(run, block, hidden), bert.blocks[block - 1].feedForwardNorm);
+  }
   return tensors;
 }
 
-function embed(run, tokens) {
-  const { bert, keep, length } = run;
-  const { H } = bert.config;
+function embed({ bert, request, keep, length }, tokens) {
+  const { config: { H }, weights, segments, positions } = bert;
   const shape = [length, H];
   const token = keep("Embedding-Token", shape, new Float32Array(length * H));
   const segment = keep("Embedding-Segment", shape, new Float32Array(length * H));
   const position = keep("Embedding-Position/position", shape, new Float32Array(length * H));
   tokens.forEach(({ id, segment: number }, index) => {
-    token.set(bert.weights.readRow("Embedding-Token/embeddings", id), index * H);
-    segment.set(bert.segments.subarray(number * H, (number + 1) * H), index * H);
+    token.set(weights.readRow("Embedding-Token/embeddings", id), index * H);
+    segment.set(segments.subarray(number * H, (number + 1) * H), index * H);
   });
-  if (!run.off.positions) position.set(bert.positions.subarray(0, length * H));
+  if (!request.off.positions) position.set(positions.subarray(0, length * H));
   const both = keep("Embedding-Token-Segment", shape, add(token, segment));
   const sum = keep("Embedding-Position", shape, add(both, position));
   return keep("Embedding-Norm", shape, normalizeLayer(sum, bert.embeddingNorm, bert.config));
 }
 
-function applyBlock(run, number, hidden) {
-  const { bert, keep, length } = run;
-  const { H } = bert.config;
-  const block = bert.blocks[number - 1];
-  const shape = [length, H];
-  const attended = keep(block.attention, shape, attend(run, number, hidden));
-  const mixed = addAndNorm(run, block.attention, hidden, attended, block.attentionNorm);
-  const fed = keep(block.feedForward, shape, feed(run, block, mixed));
-  return addAndNorm(run, block.feedForward, mixed, fed, block.feedForwardNorm);
+function attend({ bert: { config, products, blocks }, tensors, request, keep, length }, block, hidden) {
+  const { H, A } = config;
+  const matrices = blocks[block - 1];
+  for (const part of ["query", "key", "value"]) {
+    keep(`${nameAttention(block)}/${part}`, [length, A, H / A], project(products, hidden, length, matrices[part]));
+  }
+  attendHeads(products, tensors, block, request);
+  if (request.off.attention.includes(block)) return new Float32Array(length * H);
+  return project(products, tensors.get(`${nameAttention(block)}/context`).data, length, matrices.attention);
 }
 
-// softmax(query · keyᵀ / √D) · value, of each head, and the output projection.
-function attend(run, number, hidden) {
-  const { bert: { products, blocks }, keep, length, sizes: { H, A, D } } = run;
-  const block = blocks[number - 1];
-  const name = block.attention;
-  const project = (part) => keep(`${name}/${part}`, [length, A, D], products.multiply(hidden, length, block[part]));
-  const query = project("query");
-  const key = project("key");
-  const value = project("value");
-  const scores = keep(`${name}/scores`, [A, length, length], products.score(query, key, length, A, D));
-  for (let place = 0; place < scores.length; place += 1) scores[place] /= Math.sqrt(D);
-  const probs = keep(`${name}/probs`, [A, length, length], computeProbs(run, scores));
-  const context = keep(`${name}/context`, [length, A, D], products.mix(probs, value, length, A, D));
-  switchHeadsOff(run, number, context);
-  if (run.off.attention?.includes(number)) return new Float32Array(length * H);
-  return products.multiply(context, length, block.output);
-}
-
-// Padding gets no attention.
-function computeProbs({ temperature, length, isPadding }, scores) {
-  const logits = scores.map((score, place) => (isPadding[place % length] ? -Infinity : score / temperature));
-  return softmax(logits, length);
-}
-
-function switchHeadsOff({ headsOff, length, sizes: { H, A, D } }, number, context) {
-  for (let head = 0; head < A; head += 1) {
-    if (!headsOff.has(`${number} ${head + 1}`)) continue;
+// softmax(query · keyᵀ / √D) · value of each head. A recording may be without them, or without values.
+function attendHeads(products, tensors, block, { off, temperature }) {
+  const name = nameAttention(block);
+  const [query, key, value] = ["query", "key", "value"].map((part) => tensors.get(`${name}/${part}`));
+  if (!query || !key) return;
+  const keep = makeKeeper(tensors);
+  const [length, heads, size] = query.shape;
+  const scores = keep(`${name}/scores`, [heads, length, length], scoreHeads(products, query.data, key.data, query.shape));
+  const probs = keep(`${name}/probs`, [heads, length, length], softmax(scores, length, temperature));
+  if (!value) return;
+  const context = keep(`${name}/context`, query.shape, mixHeads(products, probs, value.data, query.shape));
+  for (const [, head] of off.heads.filter(([of]) => of === block)) {
     for (let token = 0; token < length; token += 1) {
-      context.fill(0, token * H + head * D, token * H + (head + 1) * D);
+      const end = (token * heads + head) * size;
+      context.fill(0, end - size, end);
     }
   }
 }
 
-function feed(run, block, hidden) {
-  const { bert: { products, config }, keep, length } = run;
-  const name = block.feedForward;
-  const wide = [length, config.F];
-  const intermediate = keep(`${name}/intermediate`, wide, products.multiply(hidden, length, block.intermediate));
-  const activation = keep(`${name}/activation`, wide, activate(intermediate, config.activation));
-  return products.multiply(activation, length, block.dense);
+function feed({ bert: { products, config, blocks }, keep, length }, block, hidden) {
+  const name = nameFeedForward(block);
+  const { intermediate, feedForward } = blocks[block - 1];
+  const wide = keep(`${name}/intermediate`, [length, config.F], project(products, hidden, length, intermediate));
+  const activated = keep(`${name}/activation`, [length, config.F], activate(wide, config.activation));
+  return project(products, activated, length, feedForward);
 }
 
 // The sublayer's input is added to its output, then each token's vector is normalized.
-function addAndNorm(run, name, input, output, norm) {
-  const { bert: { config }, keep, length } = run;
+function addAndNorm({ bert: { config }, request, keep, length }, name, input, output, norm) {
   const shape = [length, config.H];
-  const isOff = run.off.residuals?.includes(`${name}-Add`);
+  keep(name, shape, output);
+  const isOff = request.off.residuals.includes(`${name}-Add`);
   const sum = keep(`${name}-Add`, shape, isOff ? output.slice() : add(input, output));
   return keep(`${name}-Norm`, shape, normalizeLayer(sum, norm, config));
 }

@@ -179,18 +179,15 @@ function splitPieces(rules, word) {
   return pieces;
 }
 
-const startOf = (characters) => Math.min(...characters.map(([, start]) => start));
-const endOf = (characters) => Math.max(...characters.map(([, , end]) => end));
+const startOf = (characters) => characters.reduce((least, [, start]) => Math.min(least, start), Infinity);
+const endOf = (characters) => characters.reduce((most, [, , end]) => Math.max(most, end), 0);
 
 // The pieces of a text. Added tokens ("[MASK]") are found first in the text as it stands, then those
 // that are looked for in what is normalized.
 function splitText(rules, text) {
-  const pieces = [];
-  for (const { token, start, end } of findAdded(rules.addedAsWritten, text)) {
-    if (token) pieces.push({ id: token.id, start, end });
-    else pieces.push(...splitNormalized(rules, normalize(rules, text.slice(start, end), start)));
-  }
-  return pieces;
+  return findAdded(rules.addedAsWritten, text).flatMap(({ token, start, end }) => (
+    token ? [{ id: token.id, start, end }] : splitNormalized(rules, normalize(rules, text.slice(start, end), start))
+  ));
 }
 
 function splitNormalized(rules, characters) {
@@ -206,7 +203,7 @@ function splitNormalized(rules, characters) {
 // Tokens to look for, the longest of those that begin at a place.
 function prepareAdded(tokens) {
   const sorted = tokens.filter(({ pattern }) => pattern).sort((a, b) => b.pattern.length - a.pattern.length);
-  const escape = (pattern) => pattern.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+  const escape = (pattern) => pattern.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
   return {
     tokens: new Map(sorted.map((token) => [token.pattern, token])),
     search: sorted.length ? new RegExp(sorted.map(({ pattern }) => escape(pattern)).join("|"), "gu") : null,
@@ -214,6 +211,8 @@ function prepareAdded(tokens) {
 }
 
 const ENDS_WITH_WORD = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
+const BLANKS_BEFORE = /\p{White_Space}*$/u;
+const BLANKS_AFTER = /^\p{White_Space}*/u;
 const BEGINS_WITH_WORD = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
 
 // The text in parts: an added token, with the blanks that it takes along, or what is between two.
@@ -225,8 +224,8 @@ function findAdded({ tokens, search }, text) {
     const before = text.slice(0, match.index);
     const after = text.slice(match.index + match[0].length);
     if (token.single_word && (ENDS_WITH_WORD.test(before) || BEGINS_WITH_WORD.test(after))) continue;
-    const start = Math.max(last, token.lstrip ? before.trimEnd().length : match.index);
-    const end = text.length - (token.rstrip ? after.trimStart() : after).length;
+    const start = Math.max(last, token.lstrip ? before.search(BLANKS_BEFORE) : match.index);
+    const end = match.index + match[0].length + (token.rstrip ? after.match(BLANKS_AFTER)[0].length : 0);
     if (last < start) parts.push({ start: last, end: start });
     parts.push({ token, start, end });
     last = end;
@@ -238,17 +237,17 @@ function findAdded({ tokens, search }, text) {
 // [CLS] text [SEP], or [CLS] text [SEP] pair [SEP], cut to the model's length.
 function encode(rules, tokens, text, pair) {
   const first = splitText(rules, text);
-  const second = pair === null || pair === undefined ? null : splitText(rules, pair);
-  const room = rules.maxLength - (second ? 3 : 2);
-  const [firstLength, secondLength] = chooseLengths(first.length, second ? second.length : 0, room);
-  const isCut = firstLength < first.length || (second && secondLength < second.length);
+  const second = pair === null ? [] : splitText(rules, pair);
+  const least = pair === null ? 2 : 3;  // [CLS] and one or two [SEP]
+  if (rules.maxLength < least) throw new Error(`the model must take at least ${least} tokens, got ${rules.maxLength}`);
+  const [firstLength, secondLength] = chooseLengths(first.length, second.length, rules.maxLength - least);
   const special = (role, segment) => ({ id: rules.added.get(rules.special[role]).id, start: 0, end: 0, segment });
   const take = (pieces, length, segment) => cut(rules, pieces, length).map((piece) => ({ ...piece, segment }));
   const sequence = [special("cls", 0), ...take(first, firstLength, 0), special("sep", 0)];
-  if (second) sequence.push(...take(second, secondLength, rules.secondSegment), special("sep", rules.secondSegment));
+  if (pair !== null) sequence.push(...take(second, secondLength, rules.secondSegment), special("sep", rules.secondSegment));
   const specialIds = new Set(Object.values(rules.special).map((token) => rules.added.get(token).id));
   return {
-    truncated: Boolean(isCut),
+    truncated: firstLength < first.length || secondLength < second.length,
     tokens: sequence.map((token) => ({ ...token, text: tokens[token.id], special: specialIds.has(token.id) })),
   };
 }

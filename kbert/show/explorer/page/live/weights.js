@@ -56,6 +56,7 @@ function readFloat16(buffer, start, count) {
     const sign = bits & 0x8000 ? -1 : 1;
     const exponent = (bits >> 10) & 31;
     const fraction = (bits & 1023) / 1024;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
     return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
   });
   const bits = new Uint16Array(buffer, start, count);

@@ -1,47 +1,41 @@
-// The sentence's part of the state, and of the address: text, pair, what is off, temperature, frozen text.
+// The sentence's part of the state, and of the address.
 
 const SENTENCE_STATE = () => ({
-  ...firstSentence(),  // text, and pair: the second sentence; null: there is none
+  ...exampleSentences()[0],  // text, and pair: the second sentence; null: there is none
   off: { heads: [], attention: [], residuals: [], positions: false },
   temperature: 1,      // the scores are divided by it before the softmax
   frozen: null,        // a text to compare with
   frozenPair: null,
   token: -1,           // the column that is kept lit
-  colours: "numbers",  // what the strips show
+  ...ATTENTION_STATE,
 });
 
-function firstSentence() {
-  const recorded = live.place === "recorded" && live.recordings?.[0]?.request;
-  if (recorded) return { text: recorded.text, pair: recorded.pair ?? null };
-  return splitPair((live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder)[0]);
+// The sentences to choose from: what was recorded, given to the page, or some for its head.
+function exampleSentences() {
+  const recorded = live.recordings || [];
+  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder;
+  const typed = live.place === "recorded" && recorded.length ? [] : given.map((sentence) => {
+    const [text, pair] = sentence.split("\t");  // between the texts of a pair
+    return { text, pair };
+  });
+  return [...recorded.map(({ request }) => request), ...typed]
+    .map(({ text, pair }) => ({ text, pair: pair ?? null }));
 }
 
-// A sentence as it is written into the page: a tab is between the texts of a pair.
-function splitPair(sentence) {
-  const [text, pair] = sentence.split("\t");
-  return { text, pair: pair ?? null };
-}
-
-// Sentences by the head, for a page that was written without.
 const EXAMPLES = {
   encoder: [
-    "The animal did not cross the street because it was too tired.", "She sat on the bank of the river.",
-    "The bank raised its interest rates.", "Dog bites man.", "Man bites dog.",
+    "The animal did not cross the street because it was too tired.",
+    "She sat on the bank of the river.",
   ],
-  pretraining: [
-    "The capital of France is [MASK].", "The animal did not cross the street because it was too [MASK].",
-    "She sat on the bank of the [MASK].", "Where do you live?\tI live in Paris.",
-  ],
-  classifier: ["What a wonderful film.", "The food was cold and the service slow."],
-  tokens: ["Angela Merkel met Emmanuel Macron in Paris.", "The company was founded in Seattle by Bill Gates."],
-  qa: ["Where does the river rise?\tThe Rhine rises in the Swiss Alps and flows into the North Sea."],
+  pretraining: ["The capital of France is [MASK].", "Where do you live?\tI live in Paris."],
+  classifier: ["What a wonderful film."],
+  tokens: ["Angela Merkel met Emmanuel Macron in Paris."],
+  qa: ["Where does the river rise?\tThe Rhine rises in the Swiss Alps and flows to the North Sea."],
   choice: ["She opened the umbrella because\tit was raining."],
 };
 
-const COLOURS = ["numbers", "change", "difference"];
 const TEXTS = { text: "text", pair: "pair", frozen: "frozen", "frozen-pair": "frozenPair" };
-
-const clone = (value) => JSON.parse(JSON.stringify(value));
+const SWITCH = /^(?:head|attention)-(\d+)(?:\.(\d+))?$/;
 
 // What is off, a name each: head-2.3 (block, head), attention-4, positions, or a residual's layer.
 function listOff(off) {
@@ -54,20 +48,20 @@ function listOff(off) {
 }
 
 function readOff(names) {
-  const { L, A } = DATA.values;
   const off = SENTENCE_STATE().off;
+  const isUpTo = (number, most) => number >= 1 && number <= most;
   for (const name of names) {
-    const [, kind, block, head] = /^(head|attention)-(\d+)(?:\.(\d+))?$/.exec(name) || [];
-    const known = Number(block) >= 1 && Number(block) <= L;
-    if (kind === "head" && known && Number(head) >= 1 && Number(head) <= A) off.heads.push([Number(block), Number(head)]);
-    else if (kind === "attention" && known) off.attention.push(Number(block));
-    else if (name === "positions") off.positions = true;
-    else if (name.endsWith("-Add") && layerOf(name, DATA.values)) off.residuals.push(name);
+    const [found, block, head] = SWITCH.exec(name) || [];
+    if (name === "positions") off.positions = true;
+    else if (!found) {
+      if (name.endsWith("-Add") && layerOf(name, DATA.values)) off.residuals.push(name);
+    } else if (!isUpTo(Number(block), DATA.values.L)) continue;
+    else if (name.startsWith("attention") && !head) off.attention.push(Number(block));
+    else if (isUpTo(Number(head), DATA.values.A)) off.heads.push([Number(block), Number(head)]);
   }
   return off;
 }
 
-// The settings that differ from the page's own, as the address has them.
 function sentenceSettings() {
   const start = SENTENCE_STATE();
   const parts = Object.entries(TEXTS)
@@ -75,13 +69,12 @@ function sentenceSettings() {
     .map(([name, key]) => `${name}=${encodeURIComponent(state[key] ?? "")}`);
   const off = listOff(state.off);
   if (off.length) parts.push(`off=${off.join(",")}`);
-  for (const key of ["temperature", "token", "colours"]) {
+  for (const key of ["temperature", "token"]) {
     if (state[key] !== start[key]) parts.push(`${key}=${state[key]}`);
   }
-  return parts;
+  return [...parts, ...attentionSettings()];
 }
 
-// Reads them again; what makes no sense is as the page begins.
 function readSentence(view) {
   const read = SENTENCE_STATE();
   for (const [name, key] of Object.entries(TEXTS)) {
@@ -91,8 +84,7 @@ function readSentence(view) {
   const temperature = Number(view.temperature);
   if (temperature >= COLDEST && temperature <= HOTTEST) read.temperature = temperature;
   if (/^\d+$/.test(view.token)) read.token = Number(view.token);
-  if (COLOURS.includes(view.colours)) read.colours = view.colours;
-  Object.assign(state, read);
+  Object.assign(state, read, readAttention(view));
 }
 
 function decodeText(text) {

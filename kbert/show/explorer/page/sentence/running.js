@@ -6,17 +6,17 @@ const running = {
   wanted: null,   // the newest request that has not begun
   trace: null,    // what is shown
   frozen: null,   // {trace, matched}: the frozen sentence, by the model with nothing off
-  listeners: [],  // who hears of a new trace
 };
 
 function requestNow() {
   const { text, pair, off, temperature, token } = state;
   // the head for masked words is also asked about the token that is kept
-  return clone({ text, pair, off, temperature, positions: token >= 0 ? [token] : [] });
+  return structuredClone({ text, pair, off, temperature, positions: token >= 0 ? [token] : [] });
 }
 
 const frozenRequest = () => ({
-  text: state.frozen, pair: state.frozenPair, off: SENTENCE_STATE().off, temperature: 1, positions: [],
+  text: state.frozen, pair: state.frozenPair,
+  off: SENTENCE_STATE().off, temperature: 1, positions: [],
 });
 
 async function startModel() {
@@ -55,36 +55,39 @@ async function runNewest() {
 
 // The frozen sentence is computed once; with text that was frozen before, it is there.
 async function runFrozen() {
+  const request = frozenRequest();
+  const key = JSON.stringify(request);
   if (state.frozen === null) running.frozen = null;
-  else {
-    const request = frozenRequest();
-    const same = JSON.stringify(request) === running.frozen?.key;
-    if (!same) running.frozen = { key: JSON.stringify(request), trace: await running.model.run(request) };
+  else if (running.frozen?.key !== key) {
+    running.frozen = { key, trace: await running.model.run(request) };
   }
 }
 
-// Shows a new trace: the columns, the strips as a wave, the outputs, the stage.
 function showTrace(trace) {
   const { frozen } = running;
   running.trace = trace;
   if (frozen) frozen.matched = matchTokens(trace.tokens, frozen.trace.tokens);
   if (state.token >= trace.tokens.length) state.token = -1;
-  tellSentence(describeRun(trace));
-  heat.columns = placeColumns(trace.tokens, stack.wide);
+  showParts(true);
+}
+
+function showParts(moves) {
+  tellSentence(describeRun(running.trace));
+  heat.columns = placeColumns(running.trace.tokens, stack.wide);
   drawTokens();
   drawOutputs();
   drawLegend();
   showStage();
-  paintStrips(true);
-  running.listeners.forEach((listener) => listener(trace));
+  paintStrips(moves);
 }
 
-// How many tokens, how long it took, and what did not fit.
-function describeRun(trace) {
-  if (!sentenceShown()) return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
-  const { tokens, truncated } = trace;
-  const time = trace.milliseconds ? ` · ${trace.milliseconds.toFixed(trace.milliseconds < 10 ? 1 : 0)} ms` : "";
-  return `${tokens.length} tokens${time}${truncated ? ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out` : ""}`;
+function describeRun({ tokens, truncated, milliseconds }) {
+  if (!sentenceShown()) {
+    return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
+  }
+  const time = milliseconds ? ` · ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : "";
+  const cut = ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out`;
+  return `${tokens.length} tokens${time}${truncated ? cut : ""}`;
 }
 
 // Of the encoder as a whole, the stage shows what comes out of it, or of the open block.
@@ -93,13 +96,11 @@ function stagedLayer() {
   return outputOf(state.open || current().L);
 }
 
-// The stage of the chosen box, drawn by page/stage: large, with the figure beside it.
 function showStage() {
   const chosen = Boolean(running.trace) && sentenceShown() && state.chosen !== "";
-  const drawn = chosen && typeof drawStage === "function";
   document.documentElement.classList.toggle("staged", chosen);
   $("stage-area").hidden = !chosen;
+  if (!chosen) return;
   drawSwitches();
-  if (drawn) drawStage($("stage"), running.trace, stagedLayer(), litToken());
-  else $("stage").replaceChildren();
+  drawStage($("stage"), running.trace, stagedLayer(), litToken());
 }

@@ -1,32 +1,28 @@
-// Formulas as MathML, from a short text: words, numbers, signs, a_b, a^b, frac{a}{b}, sqrt{a}. A minus
-// sign at the beginning, or after one of ({=·, belongs to its number.
+// Formulas as MathML, from a short text: words, numbers, signs, a_b, a^b, frac{a}{b}, sqrt{a}. A
+// minus sign at the beginning, or after one of ({=·, belongs to its number.
 
-const FORMULA_PARTS = /(?<=^|[({=·] ?)−?\d[\d.,]*(?: %)?|[A-Za-zα-ωΑ-Ω]+|\d[\d.,]*(?: %)?|[{}^_]|\s+|./gu;
+const FORMULA_PARTS =
+  /(?<=^|[({=·] ?)−?\d[\d.,]*(?: %)?|[A-Za-zα-ωΑ-Ω]+|\d[\d.,]*(?: %)?|[{}^_]|\s+|./gu;
 
-// `spoken` is what a screen reader says.
-function mathOf(text, spoken) {
+function mathOf(text) {
   const parts = text.match(FORMULA_PARTS).filter((part) => part.trim());
   const holder = document.createElement("template");
   holder.innerHTML = `<math displaystyle="true">${readRow(parts)}</math>`;
-  const math = holder.content.firstChild;
-  math.setAttribute("aria-label", spoken || text.replace(/[{}]/g, " "));
-  return math;
+  return holder.content.firstChild;
 }
 
 function readRow(parts) {
   let row = "";
-  while (parts.length && parts[0] !== "}") row += readWithScripts(parts);
+  while (parts.length && parts[0] !== "}") row += readScripted(parts);
   return row;
 }
 
-function readWithScripts(parts) {
+function readScripted(parts) {
   const base = readAtom(parts);
-  const scripts = {};
-  while (parts[0] === "_" || parts[0] === "^") scripts[parts.shift()] = readAtom(parts);
-  const [below, above] = [scripts._, scripts["^"]];
-  if (below && above) return `<msubsup>${base}${below}${above}</msubsup>`;
-  if (below) return `<msub>${base}${below}</msub>`;
-  return above ? `<msup>${base}${above}</msup>` : base;
+  const script = { _: "msub", "^": "msup" }[parts[0]];
+  if (!script) return base;
+  parts.shift();
+  return `<${script}>${base}${readAtom(parts)}</${script}>`;
 }
 
 function readGroup(parts) {

@@ -15,7 +15,6 @@ function headVector(tensor, token, head) {
   return tensor.data.subarray(start, start + width);
 }
 
-// One head's map in a tensor [A, S, S].
 function headMap(tensor, head) {
   const [, from, to] = tensor.shape;
   return tensor.data.subarray(head * from * to, (head + 1) * from * to);
@@ -28,12 +27,7 @@ function dotProduct(a, b) {
 }
 
 const lengthOf = (vector) => Math.sqrt(dotProduct(vector, vector));
-
-// The angle between two vectors, in degrees.
-function angleBetween(a, b) {
-  const cosine = dotProduct(a, b) / (lengthOf(a) * lengthOf(b) || 1);
-  return (Math.acos(Math.min(1, Math.max(-1, cosine))) * 180) / Math.PI;
-}
+const cosineOf = (a, b) => dotProduct(a, b) / (lengthOf(a) * lengthOf(b) || 1);
 
 function meanAndDeviation(vector) {
   let mean = 0;
@@ -41,10 +35,9 @@ function meanAndDeviation(vector) {
   mean /= vector.length;
   let variance = 0;
   for (const value of vector) variance += (value - mean) ** 2;
-  return { mean, variance: variance / vector.length, deviation: Math.sqrt(variance / vector.length) };
+  variance /= vector.length;
+  return { mean, variance, deviation: Math.sqrt(variance) };
 }
-
-const addVectors = (a, b) => a.map((value, n) => value + b[n]);
 
 function largestIndex(vector) {
   let best = 0;
@@ -52,16 +45,16 @@ function largestIndex(vector) {
   return best;
 }
 
-// The indices of the `count` largest values, the largest first.
 function largestIndices(vector, count) {
   const order = Array.from(vector, (_, n) => n).sort((a, b) => vector[b] - vector[a]);
   return order.slice(0, count);
 }
 
-// The absolute value that a share of the values does not exceed: what saturates a colour.
+// The absolute value that a share of the numbers does not exceed: it gets the strongest colour.
 function quantile(vectors, share) {
-  const values = Float32Array.from(vectors.flatMap((vector) => Array.from(vector, Math.abs))).sort();
-  return values[Math.min(values.length - 1, Math.floor(share * values.length))] || 1e-9;
+  const sizes = Float32Array.from(vectors.flatMap((vector) => Array.from(vector, Math.abs)));
+  const sorted = sizes.filter(Number.isFinite).sort();
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] || 1e-9;
 }
 
 // A number with three digits after the point, fewer where it is large.
@@ -80,7 +73,6 @@ function tiny(value) {
   return `${value < 0 ? "−" : ""}${digits === "1.0" ? "" : `${digits}·`}10⁻${raised}`;
 }
 
-// As a term of a sum: a negative number in brackets.
 const bracketed = (text) => (text.startsWith("−") ? `(${text})` : text);
 
 // The fewest digits with which the rounded terms add up to the rounded sum.
@@ -93,15 +85,10 @@ function digitsThatAddUp(terms, total) {
   return 3;
 }
 
-// Vectors by name as a table with a row per dimension.
 const vectorTable = (vectors) => () => ({
   columns: ["dimension", ...Object.keys(vectors)],
-  rows: Array.from(Object.values(vectors)[0], (_, n) => [String(n + 1), ...Object.values(vectors).map((vector) => decimal(vector[n]))]),
+  rows: Array.from(Object.values(vectors)[0], (_, n) =>
+    [String(n + 1), ...Object.values(vectors).map((vector) => decimal(vector[n]))]),
 });
 
-// [CLS] and [SEP]: what the tokenizer adds; a [MASK] that was typed is special too, and a word here.
-const isAdded = ({ special, start, end }) => special && start === end;
-
 const quoted = (token) => `“${token.text}”`;
-
-const plural = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
