@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.heads.head import Variant as Variant
     from kbert.model.bert_model import BertModel as BertModel
     from kbert.show.explorer.explore import Explorer as Explorer
+    from kbert.show.explorer.live.attention_weights import AttentionWeights as AttentionWeights
     from kbert.show.one_projection import HeadsReport as HeadsReport
     from kbert.show.verification import Comparison as Comparison
     from kbert.show.verification import Difference as Difference
@@ -96,6 +97,7 @@ _MODULES = {
     "Answer": "kbert.tasks.answering.inference",
     "AnswerProb": "kbert.training.run.predictions",
     "AttentionMap": "kbert.tasks.attention.attention_map",
+    "AttentionWeights": "kbert.show.explorer.live.attention_weights",
     "Attribution": "kbert.tasks.attribution.attribution",
     "Backbone": "kbert.checkpoints.checkpoint",
     "Baseline": "kbert.training.run.predictions",

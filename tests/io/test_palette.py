@@ -56,8 +56,6 @@ def test_css_has_both_schemes_of_each_variable():
     "style",
     [
         files("kbert.show.explorer") / "page/style.css",
-        files("kbert.tasks.attention") / "page/style.css",
-        files("kbert.training.run") / "report.css",
         files("kbert.training.run") / "report.css",
     ],
 )

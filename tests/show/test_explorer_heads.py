@@ -29,8 +29,8 @@ def test_heads_have_the_shares_and_targets_of_kbert():
     maps = attention_maps(np.random.default_rng(3)).astype("float32")
     expected = head_statistics(maps[None], [1], range(1, 8), SPECIAL)
     context = py_mini_racer.MiniRacer()
-    for name in ("numbers.js", "head_kinds.js"):
-        context.eval((FOLDER / "stage" / name).read_text(encoding="utf-8"))
+    for name in ("sentence/columns.js", "stage/numbers.js", "stage/head_kinds.js"):
+        context.eval((FOLDER / name).read_text(encoding="utf-8"))
     tokens = [{"special": n in SPECIAL} for n in range(TOKENS)]
     probs = f"{{shape: {list(maps.shape)}, data: Float32Array.from({maps.ravel().tolist()})}}"
     call = f"headKinds({probs}, {json.dumps(tokens)})"

@@ -253,6 +253,8 @@ def read_plainly(model: "LiveModel") -> "LiveModel":
 
 def _read_maps(source: Any) -> "list[AttentionWeights]":
     """Return attention maps as a list; an empty list: the source is something else."""
+    if isinstance(source, str | os.PathLike | BertConfig | GraphSpec):
+        return []  # without NumPy, which a page of a configuration does not need
     from kbert.show.explorer.live.attention_weights import AttentionWeights
 
     maps = source if isinstance(source, list) else [source]
