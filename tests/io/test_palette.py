@@ -56,6 +56,7 @@ def test_css_has_both_schemes_of_each_variable():
     "style",
     [
         files("kbert.show.explorer") / "page/style.css",
+        files("kbert.show.explorer") / "page/attention/attention.css",
         files("kbert.training.run") / "report.css",
     ],
 )
