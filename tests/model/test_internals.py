@@ -8,8 +8,8 @@ import pytest
 from helpers.sizes import ROOT
 
 PLACE = "kbert/ops/keras_internals.py"
-# Documented for all their underscores: namedtuple's, os's, and two modules of Python's.
-DOCUMENTED = {"_asdict", "_fields", "_replace", "_exit", "_thread", "__future__"}
+# Documented for all their underscores: namedtuple's, os's, IPython's, and two modules of Python's.
+DOCUMENTED = {"_asdict", "_fields", "_replace", "_exit", "_repr_html_", "_thread", "__future__"}
 DUNDER = re.compile(r"__(?!internal)\w+__")  # Python's, and protocols'
 # KerasHub writes it into its presets, and reads it there.
 IN_FILES = {"kbert/checkpoints/keras_hub/writer.py": {"keras_hub.src.models.bert."}}

@@ -5,6 +5,7 @@ import html
 import math
 import re
 import shlex
+import signal
 import statistics
 import time
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from helpers.run_pages import COMMIT, PEAK, PREDICTIONS, SPEC, lines_of, make_ru
 
 import kbert
 from kbert.io.wording import naming_commands
+from kbert.training.loop.loop import NotFinite
 from kbert.training.run.curves import HEIGHT, WIDTH, draw_curves
 from kbert.training.run.live_report import LiveReport
 from kbert.training.run.predictions import (
@@ -27,6 +29,7 @@ from kbert.training.run.predictions import (
 from kbert.training.run.record_summary import RecordSummary
 from kbert.training.run.report_page import write_report
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.stopping import Stopped
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -226,7 +229,7 @@ def test_resumed_page_keeps_the_last_predictions(tmp_path):
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert page.count("Confusion matrix") == 1 and "dev.tsv, line 2" in page
     run.report_examples = False  # from now on
-    resumed.write(31, [], interrupted=True)
+    resumed.write(31, [], interrupted=KeyboardInterrupt())
     assert "dev.tsv" not in (tmp_path / "run/report.html").read_text(encoding="utf-8")
 
 
@@ -234,13 +237,33 @@ def test_only_a_page_of_an_unfinished_run_loads_itself_again(tmp_path):
     run = make_run(tmp_path / "run", "finetune", [])
     page = live_page(run)
     assert 'data-refresh="10"' in page and "Training" in page and "30 of 90 steps done" in page
-    page = live_page(run, interrupted=True)
+    page = live_page(run, interrupted=KeyboardInterrupt())
     assert "Interrupted" in page and "kbert.resume('run', source=…, train=…)" in html.unescape(page)
     write_report(
         run, RecordSummary(), {"steps": 90, "asked": 90, "stopped": None}, plan_of("finetune")
     )
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert 'data-refresh="0"' in page and "noscript" not in page and "Finished" in page
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (KeyboardInterrupt(), "Ctrl-C"),
+        (Stopped("stopped after step 30 of 90 and saved", signal.SIGINT), "Ctrl-C"),
+        (Stopped("stopped after step 30 of 90 and saved", signal.SIGTERM), "SIGTERM"),
+        (NotFinite("the loss of step 31 is not finite\nmore"), "the loss of step 31"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ValueError("<script>alert(1)</script>\u202e"), "<script>alert(1)</script>\\u202e"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_page_of_an_interrupted_run_says_by_what(tmp_path, error, named):
+    run = make_run(tmp_path / "run", "finetune", [])
+    page = Page(live_page(run, interrupted=error))
+    (warning,) = [text for text in page.texts["p"] if named in text]
+    assert "more" not in warning
+    assert len(page.all("script")) == 1
 
 
 def test_page_is_written_when_due_or_old_and_not_at_each_step(tmp_path, monkeypatch):
@@ -263,7 +286,7 @@ def test_page_is_written_when_due_or_old_and_not_at_each_step(tmp_path, monkeypa
 
 
 def test_evaluations_after_each_step_do_not_write_a_page_each(tmp_path, monkeypatch):
-    """A page of 10 milliseconds is written at most each 2 seconds: 0.5 % of the time."""
+    """After the first five, a page of 10 milliseconds is written each 2 seconds: 0.5 %."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     writes = []
@@ -279,7 +302,7 @@ def test_evaluations_after_each_step_do_not_write_a_page_each(tmp_path, monkeypa
         report.write(done, [{"step": done, "val_loss": 1.0}] * done, due=True)
         now[0] += 0.01
     assert 4 <= len(writes) <= 7 and len(writes) * 0.01 < 0.01 * now[0]
-    report.write(1000, [], interrupted=True)  # the last page says so
+    report.write(1000, [], interrupted=KeyboardInterrupt())  # the last page says so
     assert writes[-1] > 10.0
 
 
@@ -322,7 +345,7 @@ def test_numbers_that_are_not_finite_spoil_no_page(tmp_path):
 def test_a_resumed_run_is_named_as_a_shell_takes_it(tmp_path, folder):
     run = make_run(tmp_path / folder, "finetune", [], data_paths={"source": "a", "train": "b"})
     with naming_commands():
-        page = live_page(run, interrupted=True)
+        page = live_page(run, interrupted=KeyboardInterrupt())
     (command,) = re.findall(r"To resume the run: <code>(.*?)</code>", page)
     assert shlex.split(html.unescape(command)) == ["kbert", "finetune", "--resume", folder]
     assert str(tmp_path) not in page
@@ -332,7 +355,7 @@ def test_the_current_folder_has_its_name(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
     run = make_run(Path(), "finetune", [], data_paths={"source": "a", "train": "b"})
-    page = Page(live_page(run, interrupted=True))
+    page = Page(live_page(run, interrupted=KeyboardInterrupt()))
     assert page.texts["h1"] == ["run"] and page.texts["title"][0].startswith("run:")
     assert "kbert.resume('run')" in page.texts["code"]
 

@@ -138,7 +138,7 @@ class _Trainer:
         try:
             self._fit(sent_together)
         except Exception as error:
-            self._report(self.done, due=True, interrupted=True)
+            self._report(self.done, due=True, interrupted=error)
             if backend.is_process_failure(error):
                 lines = [*str(error).splitlines(), type(error).__name__]
                 why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
@@ -149,8 +149,8 @@ class _Trainer:
             if not isinstance(error, NotFinite):  # which all hosts have
                 backend.leave()
             raise
-        except BaseException:  # Ctrl-C
-            self._report(self.done, due=True, interrupted=True)
+        except BaseException as error:  # Ctrl-C
+            self._report(self.done, due=True, interrupted=error)
             raise
         finally:
             self.saver.close()

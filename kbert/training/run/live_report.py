@@ -1,16 +1,20 @@
 """The page of a run under way: written from before the first step on, and never in its way."""
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kbert.io import printable
 from kbert.training.run import report_page
 from kbert.training.run.predictions import Predictions
 from kbert.training.run.record_summary import RecordSummary
+from kbert.training.stopping import Stopped
 
 _logger = logging.getLogger("kbert")
-_SHARE = 0.005  # of the training's time, that writing between evaluations may take
+_FIRST_PAGES = 5  # are written whatever they take: a short run shows its first evaluations
+_SHARE = 0.005  # of the time since the start, that all pages may take from then on
 
 
 class LiveReport:
@@ -24,27 +28,43 @@ class LiveReport:
         self._run, self._plan, self._get_predictions = run, plan, get_predictions
         self._records, self._count = RecordSummary(), 0
         self._predictions: tuple[Predictions, int] | None = None  # and their step
-        # By the monotonic clock: when it is written again, and from when on after an evaluation.
-        self._next = self._soonest = 0.0
+        self._begin = time.monotonic()
+        self._next = self._begin  # when the page is old, by the same clock
+        self._pages, self._seconds = 0, 0.0  # written, and the time that they took
+        self._step: int | None = None  # of the page that is there
         self._has_failed = False
 
     def write(
-        self, done: int, records: Sequence[dict], *, due: bool = False, interrupted: bool = False
+        self,
+        done: int,
+        records: Sequence[dict],
+        *,
+        due: bool = False,
+        interrupted: BaseException | None = None,
     ) -> None:
         """Write the page after so many steps and their records, if it is due or old enough.
 
         It is `due` before the first step and after evaluations, unless these follow each other so
-        fast that the pages would take too much of the training's time.
+        fast that the pages would take too much of the training's time. A page of a run that was
+        interrupted is always written, and says by what.
         """
-        is_first = not self._count and len(records)
-        now = time.monotonic()
-        is_time = now >= self._next or (due and now >= self._soonest)
-        if not (is_first or is_time or interrupted):
+        if not (interrupted or self._is_time(done, len(records), due)):
             return
         result: dict[str, Any] = {"steps": done, "asked": self._plan.steps}
-        if interrupted:
-            result["interrupted"] = True
+        if interrupted is not None:
+            result["interrupted"] = _describe_interruption(interrupted)
         self._write(records, result)
+
+    def _is_time(self, done: int, count: int, due: bool) -> bool:
+        """Return whether a page after so many steps and records is to be written now."""
+        if done == self._step and count == self._count:
+            return False  # it is there
+
+        has_first_record = count > 0 and self._count == 0
+        now = time.monotonic()
+        seconds_allowed = _SHARE * (now - self._begin)
+        affordable = self._pages < _FIRST_PAGES or self._seconds <= seconds_allowed
+        return has_first_record or (affordable and (due or now >= self._next))
 
     def finish(self, bert, records: Sequence[dict], result: dict) -> None:
         """Write the page of a finished run, with the predictions of the weights that were kept."""
@@ -73,8 +93,10 @@ class LiveReport:
                 )
             self._has_failed = True
         end = time.monotonic()
-        self._soonest = end + (end - begin) / _SHARE
-        self._next = max(end + report_page.REFRESH, self._soonest)
+        self._step = result["steps"]
+        self._pages += 1
+        self._seconds += end - begin
+        self._next = end + report_page.REFRESH
 
     def _update_predictions(self, step: int) -> None:
         """Remember new predictions, and that they are of the weights after this step."""
@@ -82,3 +104,16 @@ class LiveReport:
         known = self._predictions and self._predictions[0]
         if predictions is not None and predictions is not known:
             self._predictions = predictions, step
+
+
+def _describe_interruption(error: BaseException) -> str:
+    """Return what stopped a run: the signal's name, or the error's first line."""
+    if isinstance(error, Stopped):
+        number = error.status - 128
+        return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+    if isinstance(error, KeyboardInterrupt):
+        return "Ctrl-C"
+    message = str(error).strip()
+    first_line = message.splitlines()[0] if message else ""
+    text = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    return printable.cut(text, 300)

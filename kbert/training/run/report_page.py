@@ -72,8 +72,8 @@ def write_report(
     """Write RUN/report.html from the lines of metrics.jsonl and a result as in result.json.
 
     Args:
-        result: without "stopped" while the run trains; with "interrupted" where it was stopped, and
-            can be resumed.
+        result: without "stopped" while the run trains; with "interrupted", which says by what,
+            where it was stopped and can be resumed.
         predictions: those for the dev data, and the step after which they were made. None: those in
             the page that is there, of an earlier start.
         bert: the run's model, once it is finished.
@@ -172,8 +172,10 @@ def _write_head(run, title: str, result: dict, environment: dict, records: Recor
         way = _escape(run.write_resume_command(run.name))
         resume = f"To resume the run: <code>{way}</code>"
         hidden = " hidden data-silent" if state == "running" else ""
-        silent = "<span data-age></span> The run may have ended. " if state == "running" else ""
-        progress += f'<p class="warning"{hidden}>{silent}{resume}</p>'
+        why = "<span data-age></span> The run may have ended. "
+        if state == "interrupted":
+            why = f"Stopped by {_escape(result['interrupted'])}. "
+        progress += f'<p class="warning"{hidden}>{why}{resume}</p>'
     return (
         f'<header>{_LOGO}<div><h1>{_escape(run.name)}</h1><p class="dim">{_escape(title)} · '
         f'{_escape(" · ".join(dates))}</p></div><p class="state {state}"><b>{word}</b> '
