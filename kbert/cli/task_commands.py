@@ -222,7 +222,7 @@ def choose(source, text, texts, start, **options):
     Choice(SPECIAL),
     "How [CLS] and [SEP] are shown. In a picture: grey if above the scale of the other tokens "
     "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
-    "page: not at first (hidden, the default), or shown.",
+    "page: not at first (hidden, the default), or with the others (clipped, whole).",
 )
 @option(
     "--sentence sentences",

@@ -36,8 +36,9 @@ def write_attention(bert, source: str, sentences: list, path: Path, start: str) 
 def write_attribution(bert, source: str, attribution, path: Path) -> None:
     """Write the page of a text in the colours of its attribution."""
     from kbert.show.explorer.explore import explore_recorded
+    from kbert.show.explorer.live.attention_weights import clean_text
 
-    text, *pair = attribution.texts
+    text, *pair = map(clean_text, attribution.texts)
     view = {
         "title": attribution.title(),
         "notes": attribution.notes(),

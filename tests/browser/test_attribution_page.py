@@ -56,7 +56,7 @@ def test_a_page_tells_what_was_attributed_and_each_score(open_page, find_violati
 def explained(tmp_path_factory):
     """An attribution, and the page of kbert explore that shows it."""
     bert = small_bert(kbert.BertConfig(**SIZES), "classifier")
-    found = kbert.attribute(bert, "the red cat", "it was <big>", steps=5)
+    found = kbert.attribute(bert, "the\tred cat", "it was\n<big>", steps=5)
     path = tmp_path_factory.mktemp("page") / "why.html"
     write_attribution(bert, "small", found, path)
     return found, path
@@ -68,7 +68,9 @@ def test_the_explorer_shows_what_counts(open_page, find_violations, explained, w
     page = open_page(path, width=width, scheme=scheme)
     page.wait_for_selector(".attribution")
     texts = page.locator(".attribution p").all_inner_texts()
-    assert texts[:3] == [found.title(), *found.texts] and texts[-2:] == found.notes()
+    assert (
+        texts[:3] == [found.title(), "the red cat", "it was <big>"] and texts[-2:] == found.notes()
+    )
     page.locator(".scores summary").click()
     shown = page.locator(".scores tr").evaluate_all(
         "all => all.map(one => [one.children[0].textContent, one.children[1].textContent])"

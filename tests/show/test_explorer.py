@@ -324,3 +324,12 @@ def test_no_two_functions_of_the_page_have_one_name(tmp_path):
     assert len(page) < len(html)
     names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) +(\w+)", page, re.MULTILINE)
     assert len(names) > 300 and {name for name in names if names.count(name) > 1} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("start", 5), ("start", None), ("title", 5), ("beside", "no")]
+)
+def test_options_of_another_type_are_refused_by_name(tmp_path, name, value):
+    with pytest.raises(ValueError, match=name):
+        kbert.explore("tiny", tmp_path / "x.html", **{name: value})
+    assert not list(tmp_path.iterdir())

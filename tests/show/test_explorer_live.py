@@ -244,7 +244,7 @@ def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
-def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path):
+def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path, caplog):
     from safetensors.numpy import load_file, save_file
 
     folder = write_live_checkpoint(tmp_path / "model")
@@ -256,6 +256,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path):
     with pytest.raises(ValueError, match="Encoder-2-FeedForward/intermediate"):
         kbert.explore(folder, weights=precision)
     assert 'id="weights"' not in kbert.explore(folder, tmp_path / "page.html").html
+    assert "--serve" not in caplog.text  # it would refuse them too
     weights[name][3, 5] = 1e6
     save_file(weights, path)
     if precision == "float16":

@@ -67,6 +67,7 @@ def trace_of(content: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 def test_page_and_traces_are_served(server):
     with urllib.request.urlopen(server.url) as answer:
         page = answer.read().decode()
+        assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'"
     assert '"place":"served"' in page and "openServed" in page
     request = {"text": "the dog", "off": {"heads": [[2, 3]]}, "temperature": 2}
     status, content = ask(server, body=json.dumps(request), Content_Type="application/json")

@@ -117,6 +117,11 @@ def explore(
         OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
+    if not isinstance(start, str) or not isinstance(title, str | None):
+        name, value = ("title", title) if isinstance(start, str) else ("start", start)
+        raise ValueError(f"{name} must be a str, got {value!r:.60}")
+    if not isinstance(beside, bool):
+        raise ValueError(f"beside must be True or False, got {beside!r:.60}")
     path = None if output is None else check_path(output)
     batch_size = require_positive("batch_size", batch_size)
     spec: GraphSpec | None
@@ -203,16 +208,19 @@ def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
 
 
 def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
-    """Write a page, and the weights beside it if there are any: both or none."""
+    """Write a page, and the weights beside it if there are any.
+
+    Both are complete before either takes its place, one right after the other.
+    """
     if weights is None:
         write_atomically(path, page.html.encode())
         return
     from kbert.show.explorer.live import weight_options
 
-    with atomic_file(weight_options.name_file(path)) as script:
+    with atomic_file(path) as page_part, atomic_file(weight_options.name_file(path)) as script:
+        page_part.write_bytes(page.html.encode())
         with script.open("wb") as file:
             file.writelines(weight_options.write_script(weights))
-        write_atomically(path, page.html.encode())
 
 
 def explore_recorded(

@@ -4,6 +4,7 @@
 """
 
 import base64
+import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -93,7 +94,7 @@ def record_maps(maps: Sequence[AttentionWeights]) -> dict:
         "recordings": [_record_map(*pair, dtype) for pair in zip(maps, stores, strict=True)],
         "leftOut": [f"{ALONE} and its queries and keys" if has_queries else ALONE],
         "note": describe_left_out([one.weights for one in maps]),
-        "sentences": [one.text for one in maps],
+        "sentences": [clean_text(one.text) for one in maps],
     }
 
 
@@ -118,7 +119,7 @@ def _record_map(one: AttentionWeights, store: dict[str, np.ndarray], dtype: np.d
     segments = one.segments or (0,) * len(one.tokens)
     return {
         "request": {
-            "text": one.text,
+            "text": clean_text(one.text),
             "pair": None,
             "off": {"heads": [], "attention": [], "residuals": [], "positions": False},
             "temperature": 1,
@@ -168,6 +169,14 @@ def check_maps(maps: Sequence[AttentionWeights]) -> None:
             )
     if len({find_config(one) if one.spec else one.weights.shape[:2] for one in maps}) > 1:
         raise ValueError("the attention maps of a page must be of one model, got several")
+
+
+def clean_text(text: str) -> str:
+    """Return a text as a page's field shows it: tabs and line ends are blanks.
+
+    A tab divides two texts there, and a field of one line has no line ends.
+    """
+    return " ".join(re.split(r"\r\n|[\t\r\n]", text))
 
 
 def _round(weights: np.ndarray) -> np.ndarray:

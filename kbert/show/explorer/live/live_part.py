@@ -1,6 +1,7 @@
 """The live part of a page: the model's weights, or recordings of sentences."""
 
 import contextlib
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from kbert.show.explorer.live.weight_options import MOST_INSIDE, WeightOptions
 
 Sentences = Sequence[str | Sequence[str]]  # texts, or pairs of texts
 LivePart = tuple[dict, PackedWeights | None]  # DATA.live, and the weights that it computes with
+
+_logger = logging.getLogger("kbert")
 
 
 def make_live_part(
@@ -38,7 +41,11 @@ def make_live_part(
         precision = options.choose_precision(model.parameters, model.problem)
     if options is not None and precision is not None and (name := _find_not_finite(model)):
         problem = f"{name} has NaN or infinite numbers (kbert inspect lists all)"
-        precision = options.choose_precision(model.parameters, problem)
+        if options.is_requested:
+            raise ValueError(f"weights in a page must be finite: {problem}")
+        precision = None
+        if not sentences:  # else recording them is what fails
+            _logger.warning("no sentence goes through the page: %s", problem)
     if precision is not None:
         data, packed = pack_model(model, precision)
         return data | {

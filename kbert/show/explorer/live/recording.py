@@ -20,6 +20,7 @@ from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.show.explorer.live.activations import activate
 from kbert.show.explorer.live.attention_weights import (
     ALONE,
+    clean_text,
     count_bytes,
     describe_left_out,
     pack_weights,
@@ -179,19 +180,14 @@ def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
 def make_request(sentence: str | Sequence[str], number: int) -> dict:
     """Return the request of a sentence, a text or a pair; raise a ValueError for another value."""
     if isinstance(sentence, str):
-        return {"text": _replace_tabs(sentence), "pair": None}
+        return {"text": clean_text(sentence), "pair": None}
     if isinstance(sentence, (list, tuple)) and len(sentence) == 2:
         text, pair = sentence
         if isinstance(text, str) and isinstance(pair, str):
-            return {"text": _replace_tabs(text), "pair": _replace_tabs(pair)}
+            return {"text": clean_text(text), "pair": clean_text(pair)}
     raise ValueError(
         f"sentences[{number}] must be a str or a pair of two, got {type(sentence).__name__}"
     )
-
-
-def _replace_tabs(text: str) -> str:
-    """Replace tabs by blanks, which are the same token: on a page a tab divides two texts."""
-    return text.replace("\t", " ")
 
 
 def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[str, np.ndarray]:
