@@ -266,6 +266,22 @@ def test_page_of_an_interrupted_run_says_by_what(tmp_path, error, named):
     assert len(page.all("script")) == 1
 
 
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [([0.5, 0.9, 0.7], "90.0%, after step 60"), ([0.5, 0.7, 0.9], None), ([0.5], None)],
+)
+def test_page_of_a_run_that_trains_names_the_best_evaluation(tmp_path, values, best):
+    lines = [{"step": 30 * n, "val_accuracy": value} for n, value in enumerate(values, 1)]
+    run = make_run(tmp_path / "run", "finetune", [])
+    report = LiveReport(run, plan_of("finetune"), lambda: PREDICTIONS)
+    last = lines[-1]["step"]
+    report.write(last + 5, lines, due=True)
+    page = Page((tmp_path / "run/report.html").read_text(encoding="utf-8"))
+    found = [text for text in page.texts["span"] if "best so far" in text]
+    assert found == ([f"best so far {best}"] if best else [])
+    assert f"3 examples, after step {last}" in page.text  # which the evaluation was made after
+
+
 def test_page_is_written_when_due_or_old_and_not_at_each_step(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -11,7 +11,7 @@ from kbert.training.run.record_summary import Points, RecordSummary
 
 WIDTH, HEIGHT = 340, 200
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 8, 34  # what surrounds the axes' rectangle
-_LONGEST_TICK = 6  # characters beside the axis; more are narrower
+_LONGEST_TICK = 5  # characters beside the axis; more are narrower
 _SCORES = (
     *("f1", "macro_f1", "matthews", "precision", "recall", "exact_match", "map"),
     *("spearman", "pearson", "recall@1", "recall@10", "mrr@10"),

@@ -78,7 +78,7 @@ class LiveReport:
         try:
             self._records.extend(records[self._count :])
             self._count = len(records)
-            self._update_predictions(result.get("weights_of_update", result["steps"]))
+            self._update_predictions(result)
             run.check_not_moved()
             report_page.write_report(
                 *(run, self._records, result, self._plan),
@@ -98,12 +98,15 @@ class LiveReport:
         self._seconds += end - begin
         self._next = end + report_page.REFRESH
 
-    def _update_predictions(self, step: int) -> None:
-        """Remember new predictions, and that they are of the weights after this step."""
+    def _update_predictions(self, result: dict) -> None:
+        """Remember new predictions, and after which step they were made."""
         predictions = self._get_predictions()
         known = self._predictions and self._predictions[0]
-        if predictions is not None and predictions is not known:
-            self._predictions = predictions, step
+        if predictions is None or predictions is known:
+            return
+        evaluations = self._records.evaluations
+        evaluated = evaluations[-1]["step"] if evaluations else result["steps"]
+        self._predictions = predictions, result.get("weights_of_update", evaluated)
 
 
 def _describe_interruption(error: BaseException) -> str:

@@ -91,7 +91,7 @@ def write_report(
         section = predictions_html.write_section(*predictions, run.report_examples)
     sections = [
         _write_head(run, plan.title, result, environment, records),
-        _write_cards(records, result, plan.score.removeprefix("-"), plan.baseline),
+        _write_cards(records, result, plan),
         f"<h2>Curves</h2><div class=curves>{draw_curves(records, plan.baseline)}</div>"
         if records.curves
         else "",
@@ -201,10 +201,9 @@ def _describe_end(result: dict) -> str:
     return text if best == done else f"{text}; the weights are from step {best:,}"
 
 
-def _write_cards(
-    records: RecordSummary, result: dict, score: str, baseline: Baseline | None
-) -> str:
+def _write_cards(records: RecordSummary, result: dict, plan) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
+    score, baseline = plan.score.removeprefix("-"), plan.baseline
     last = records.evaluations[-1:]
     metrics = result.get("metrics") or {
         name[4:]: line[name] for line in last for name in line if name.startswith("val_")
@@ -218,6 +217,8 @@ def _write_cards(
         if ends:
             low, high = (_write_score(name, end) for end in ends)
             lines.append(f"95 % interval {low} to {high}")
+        if name == score and "stopped" not in result:
+            lines += _describe_best(records, score, is_loss=plan.score.startswith("-"))
         compared = baseline if baseline and baseline.metric == name else None
         if compared:
             lines.append(f"baseline {_write_score(name, compared.value)}: {compared.text}")
@@ -234,6 +235,18 @@ def _write_cards(
         for value, bar, lines in cards
     )
     return f"<div class=cards>{html}</div>"
+
+
+def _describe_best(records: RecordSummary, score: str, is_loss: bool) -> list[str]:
+    """Return a line on the best evaluation so far; none if it is the last one."""
+    column = f"val_{score}"
+    finite = [line for line in records.evaluations if math.isfinite(line.get(column, math.nan))]
+    if not finite:
+        return []
+    best = (min if is_loss else max)(finite, key=lambda line: line[column])
+    if best["step"] == records.evaluations[-1]["step"]:
+        return []
+    return [f"best so far {_write_score(score, best[column])}, after step {best['step']:,}"]
 
 
 def _draw_bar(value: float, interval: Sequence[float] | None, baseline: Baseline | None) -> str:
