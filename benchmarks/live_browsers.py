@@ -98,7 +98,7 @@ def write_measured_page(html: str, path: Path) -> Path:
     if _END in html:
         start, end = html.rsplit(_END, 1)
         find = "const findTrace = () => running.trace;"
-        html = f"{start}\n{find}\n{script}{_END}{end}"
+        html = f"{start}\n{{\n{find}\n{script}}}{_END}{end}"  # a block: names of its own
     else:  # the prototype keeps its newest result in LAST
         start, end = html.rsplit("</body>", 1)
         find = "const findTrace = () => self.LAST ?? null;"
