@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.command_line import kbert as run_kbert
+from helpers.live_pages import own_code
 from helpers.page_elements import Elements
 from helpers.sizes import SIZES
 from helpers.small_berts import small_bert
@@ -65,13 +66,6 @@ def test_lines_that_hold_only_a_comment_are_left_out():
     assert [lines[place] for place in (0, 2, 6)] == comments
     kept = [line for line in lines if line not in comments]
     assert writing.drop_comments(SCRIPT).split("\n") == kept
-
-
-def own_code(page: str) -> str:
-    """Return a page's styles and scripts without its font, its weights and its data."""
-    data = r"^const (?:DATA|FORMULAS) = .*?;$|url\(data:[^)]*\)"
-    parts = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", page, re.DOTALL)
-    return re.sub(data, "", "".join(parts), flags=re.MULTILINE | re.DOTALL)
 
 
 # Bytes of script and styles, without a sentence and with one that the page computes.
