@@ -49,18 +49,18 @@ function ask(name, config, ...rest) {
 
 # As much of a document as the panel's functions need; `text` is what a reader sees.
 _DOCUMENT = """
-const DOM = () => ({
-  children: [],
-  classList: { add() {}, toggle() {} },
-  append(...more) { this.children.push(...more); },
-  setAttribute() {},
-  addEventListener() {},
-  get content() { return { firstChild: DOM() }; },
+class DOM {
+  children = [];
+  classList = { add() {}, toggle() {} };
+  append(...more) { this.children.push(...more); }
+  setAttribute() {}
+  addEventListener() {}
+  get content() { return { firstChild: new DOM() }; }
   get text() {
     return this.children.map((one) => one.text ?? String(one)).join(" ").replace(/ +/g, " ");
-  },
-});
-const document = { createElement: DOM, createElementNS: DOM };
+  }
+}
+const document = { createElement: () => new DOM(), createElementNS: () => new DOM() };
 """
 _PANELS = """
 function panels(config) {

@@ -7,26 +7,25 @@ const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that
 // The geometry: Graphviz' own, or with a sentence the same boxes in one column.
 function figureNow(config) {
   const figure = graphvizFigure(config);
-  return live && sentenceShown() ? stackFigure(figure, config) : figure;
+  return stacked() ? stackFigure(figure, config) : figure;
 }
 
 function graphvizFigure(config) {
-  if (generic) return DATA.generic.figure.model;
   const flags = [state.open > 1, state.open < config.L, state.attention];
   const key = state.open ? flags.map(Number).join("") : "closed";
   return DATA.figure[`${graphKind(config)}/${key}`];
 }
 
 // The layer that a box stands for: of the block that is open.
-const idOf = (box, config) => (generic ? box : filled(box, state.open, config));
+const idOf = (box, config) => filled(box, state.open, config);
 
 function drawFigure(svg) {
   const config = current();
   const figure = figureNow(config);
-  const counted = generic ? null : count(config);
+  const counted = count(config);
   const [width, height] = figure.size;
-  const margin = live && sentenceShown() ? 0 : 10;
-  const view = [-margin, -margin, width + 2 * margin, height + 2 * margin];
+  const margin = stacked() ? 0 : 10;
+  const viewBox = [-margin, -margin, width + 2 * margin, height + 2 * margin].join(" ");
   const edges = figure.edges.map(([from, to, tensor, points]) =>
     edge(idOf(from, config), idOf(to, config), tensor, points));
   const boxes = Object.entries(figure.nodes)
@@ -34,7 +33,7 @@ function drawFigure(svg) {
   const frames = Object.entries(figure.frames || {})
     .map(([name, place]) => frame(name, place, config, counted));
 
-  svg.setAttribute("viewBox", view.join(" "));
+  svg.setAttribute("viewBox", viewBox);
   svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
     ...frames.map(([, header]) => header));
   narrow(svg);
@@ -43,27 +42,19 @@ function drawFigure(svg) {
 
 // What a layer or a part of the attention shows, in a box and in a row of the list.
 function describeLayer(id, config, counted) {
-  if (generic) return describeGeneric(DATA.generic.rows.find((row) => row.name === id));
   const layer = layerOf(id, config);
   const { row, part } = layer;
   const amount = counted.byRow[layer.partTemplate || layer.template][state.measure];
   const shape = shapeOf((part || row).output_shape, config);
-  const attention = id.split("/")[0];
-  const name = part ? partTitle(layer, config) : id.replace(/^Encoder-\d+-/, "");
+  const [whole] = id.split("/");
+  const name = part ? partTitle(layer, config) : generic ? id : id.replace(/^Encoder-\d+-/, "");
+  const { kind, type } = row;
   return {
-    id, name, shape, facts: shape, kind: row.kind, type: row.type, layer,
+    id, name, shape, kind, type, layer, facts: generic ? `${type} ${shape}` : shape,
     label: amount ? UNITS[state.measure].text(amount) : "",
     fraction: share(amount, counted.total[state.measure]),
-    told: `${part ? `${name} of ${attention}` : `${id}, ${row.type}`}, output ${shape}, ` +
+    told: `${part ? `${name} of ${whole}` : `${id}, ${type}`}, output ${shape}, ` +
       toldAmount(amount),
-  };
-}
-
-function describeGeneric({ name, type, shape, kind, params }) {
-  return {
-    id: name, name, shape, kind, type, facts: `${type} ${shape}`, fraction: 0,
-    label: params ? grouped(params) : "",
-    told: `${name}, ${type}, output ${shape}, ${toldAmount(params)}`,
   };
 }
 
@@ -109,7 +100,7 @@ function narrow(svg) {
 }
 
 function boxOf(box, place, config, counted) {
-  if (live && sentenceShown()) return rowOfBox(box, place, config, counted);
+  if (stacked()) return rowOfBox(box, place, config, counted);
   if (!generic && blockRange(box, config)) return blocksBox(box, place, config, counted);
   return layerBox(idOf(box, config), place, config, counted);
 }
@@ -141,22 +132,21 @@ function shareBar(fraction, width, height) {
   return s("rect.share", { x: 12, y: height - 5.5, width: wide, height: 2.5, rx: 1.2 });
 }
 
-function node(id, kind, [x, y], told, parts, opener) {
-  const main = s("g.main", {
-    role: "button", tabindex: -1, "aria-label": told,
-    "aria-pressed": String(state.chosen === id), "data-id": id,
-  }, parts);
-  const at = { "data-layer": id, transform: `translate(${x} ${y})` };
-  return s(`g.node.k-${kind}`, at, main, opener);
-}
+const moved = (x, y) => `translate(${x} ${y})`;
 
-function openerOf(width, height) {
-  return s("g.opener", {
-    role: "button", tabindex: -1, "data-act": "attention",
-    "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
-    transform: `translate(${width - 48} ${height - 20})`,
-  }, s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
-}
+// A part of the figure that is pressed: Tab reaches one of them at a time, arrows the others.
+const pressed = (kind, told, attributes, ...parts) =>
+  s(`g.${kind}`, { role: "button", tabindex: -1, "aria-label": told, ...attributes }, parts);
+const chooser = (id, told, ...parts) =>
+  pressed("main", told, { "data-id": id, "aria-pressed": String(state.chosen === id) }, ...parts);
+
+const node = (id, kind, [x, y], told, parts, opener) => s(`g.node.k-${kind}`,
+  { "data-layer": id, transform: moved(x, y) }, chooser(id, told, parts), opener);
+
+const openerOf = (width, height) =>
+  pressed("opener", "Open the attention: W_Q, W_K, W_V, heads, W_O",
+    { "data-act": "attention", transform: moved(width - 48, height - 20) },
+    s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
 
 // The encoder as a whole, or the blocks before or after the one that is open.
 function blocksBox(box, [x, y, width, height], config, counted) {
@@ -166,7 +156,7 @@ function blocksBox(box, [x, y, width, height], config, counted) {
   const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
     s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
   const times = s("text.times", { x: width - 13, y: closed ? 24 : 20 },
-    closed ? null : s("tspan.shape", {}, `${sum}  `), label);
+    closed ? null : s("tspan.shape", `${sum}  `), label);
   const room = closed ? [13, 46, width - 26, 36] : [13, 30, width - 26, 16];
   const parts = [
     ...decks,
@@ -202,15 +192,12 @@ function marks(first, last, width, height) {
 // Small marks to choose by: of a mark for several, the first. Others reach the same in the panel.
 function drawMarks(first, last, [left, top, width, height], attributesOf, title, layers) {
   return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => {
-    const rects = layers.map(([kind, from, part]) => s("rect", {
-      class: `k-${kind}`, y: (high - 2) * from, width: wide - 2, height: (high - 2) * part,
-    }));
-    const text = high > 10 && wide > 12
-      ? s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number) : null;
-    return s("g", {
-      "aria-hidden": "true", transform: `translate(${left + x} ${top + y})`,
-      ...attributesOf(number, end),
-    }, s("title", {}, `${title} ${rangeText(number, end)}`), rects, text);
+    const rects = layers.map(([kind, from, part]) => s(`rect.k-${kind}`,
+      { y: (high - 2) * from, width: wide - 2, height: (high - 2) * part }));
+    return s("g",
+      { "aria-hidden": "true", transform: moved(left + x, top + y), ...attributesOf(number, end) },
+      s("title", `${title} ${rangeText(number, end)}`), rects,
+      high > 10 && wide > 12 && s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number));
   });
 }
 
@@ -238,19 +225,14 @@ function frame(name, [x, y, width, height], config, counted) {
   const title = block ? `Encoder ${state.open} of ${config.L}` : "Self-attention";
   const id = block ? ENCODER : filled(NAMES.attention, state.open, config);
   const label = UNITS[state.measure].text(costs[state.measure]);
-  const main = s("g.main", {
-    role: "button", tabindex: -1, "data-id": id,
-    "aria-pressed": String(state.chosen === id),
-    "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}`,
-  }, s("rect.grip", { x: 6, y: 3, width: title.length * 7.7 + 14, height: 24, rx: 5 }),
-  s("text.name", { x: 13, y: 20 }, title));
-  const closer = s("g.closer", {
-    role: "button", tabindex: -1, "data-act": block ? "close" : "attention",
-    "aria-label": block ? "Close the encoder" : "Close the attention",
-    transform: `translate(${width - 28} 6)`,
-  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }),
-  s("path", { d: "M6 6L14 14M14 6L6 14" }));
-  const at = { class: `frame f-${name}`, transform: `translate(${x} ${y})` };
+  const main = chooser(id, `${title}, ${label} ${UNITS[state.measure].noun}`,
+    s("rect.grip", { x: 6, y: 3, width: title.length * 7.7 + 14, height: 24, rx: 5 }),
+    s("text.name", { x: 13, y: 20 }, title));
+  const closer = pressed("closer", `Close the ${block ? "encoder" : "attention"}`,
+    { "data-act": block ? "close" : "attention", transform: moved(width - 28, 6) },
+    s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }),
+    s("path", { d: "M6 6L14 14M14 6L6 14" }));
+  const at = { class: `frame f-${name}`, transform: moved(x, y) };
   return [
     s("g", { ...at, "data-layer": id }, s("rect.box", { width, height, rx: 12 })),
     s("g", at, main, s("text.amount", { x: width - 38, y: 20 }, label), closer),

@@ -10,9 +10,8 @@ function drawList() {
   list.replaceChildren();
   if (!shown) return;
 
-  list.append(h("p.dim", {}, "From the inputs, at the top, to the outputs."),
-    h("ol", {}, generic ? DATA.generic.rows.map((row) => listRow(describeGeneric(row)))
-      : listRows(current())));
+  list.append(h("p.dim", "From the inputs, at the top, to the outputs."),
+    h("ol", listRows(current())));
   if (focused) elementOf(focused)?.focus({ preventScroll: true });
 }
 
@@ -22,7 +21,8 @@ function listRows(config) {
   const rows = (all) => all.map((row) =>
     listRow(describeLayer(filled(row.name, state.open, config), config, counted)));
   if (!state.open) {
-    return [...rows(before), blocksRow([1, config.L], config, counted), ...rows(after)];
+    const blocks = generic ? null : blocksRow([1, config.L], config, counted);
+    return [...rows(before), blocks, ...rows(after)];
   }
   const open = rows(block);
   const attention = block.findIndex((row) => row.name === NAMES.attention);
@@ -30,10 +30,10 @@ function listRows(config) {
   return [
     ...rows(before),
     state.open > 1 ? blocksRow([1, state.open - 1], config, counted) : null,
-    h("li.open-block", {},
-      h("div.open-head", {}, h("b", {}, `Encoder ${state.open} of ${config.L}`),
+    h("li.open-block",
+      h("div.open-head", h("b", `Encoder ${state.open} of ${config.L}`),
         button("Close", () => act("close"), { class: "small", "data-row": "close" })),
-      h("ol", {}, open)),
+      h("ol", open)),
     state.open < config.L ? blocksRow([state.open + 1, config.L], config, counted) : null,
     ...rows(after),
   ];
@@ -41,13 +41,14 @@ function listRows(config) {
 
 // A row: a button with a name, an amount, and a bar as long as the layer's part of the whole.
 function listRow(one, attributes = {}, ...more) {
-  const bar = h("span.part", { style: `width:${(one.fraction * 100).toFixed(1)}%` });
-  return h(`li.k-${one.kind}`, {}, h("button.row", {
+  return h(`li.k-${one.kind}`, h("button.row", {
     type: "button", "data-row": one.id, "aria-label": one.told,
     "aria-pressed": String(Boolean(state.chosen) && boxNow(state.chosen) === one.id),
     onclick: () => go(one.id), ...attributes,
-  }, h("span.name", {}, one.name), h("span.amount", {}, one.label),
-  h("span.dim", {}, one.facts), one.fraction > 0.004 ? bar : null), more);
+  }, h("span.name", one.name), h("span.amount", one.label),
+  h("span.dim", one.facts),
+  one.fraction > 0.004 && h("span.part", { style: `width:${(one.fraction * 100).toFixed(1)}%` })),
+  more);
 }
 
 // Blocks that are alike, as one row, with a button for each that opens it.
@@ -73,7 +74,7 @@ function attentionParts(config, counted) {
   });
   const parts = DATA.parts.map(({ name }) =>
     listRow(describeLayer(`${attention}/${name}`, config, counted)));
-  return h("div.parts", {}, opener, state.attention ? h("ol", {}, parts) : null);
+  return h("div.parts", opener, state.attention ? h("ol", parts) : null);
 }
 
 // Brings a layer's row between what lies over the list above and below; with a sentence, its box.

@@ -6,30 +6,29 @@ const FORMATS = {
 };
 
 function drawPanel() {
-  $("panel").replaceChildren(...panelOf(state.chosen).filter(Boolean));
+  $("panel").replaceChildren(...panelOf(state.chosen));
 }
 
 function panelOf(id) {
-  if (generic) {
-    const row = DATA.generic.rows.find((one) => one.name === id);
-    return row ? genericPanel(row) : genericOverview();
-  }
   const config = current();
   const counted = count(config);
   const layer = layerOf(id, config);
   if (layer) return layerPanel(layer, config, counted);
+  if (generic) return genericOverview(counted);
   return id === ENCODER ? encoderPanel(config, counted) : overview(config, counted);
 }
 
-const dim = (text) => h("span.dim", {}, text);
-const section = (title, ...children) => h("section", {}, h("h3", {}, title), ...children);
+const COSTS = generic ? ["params"] : ["params", "flops", "kept"];
+
+const dim = (text) => h("span.dim", text);
+const section = (title, ...children) => h("section", h("h3", title), ...children);
 const bigNumber = (amount, ...more) =>
-  h("p.big", {}, h("b", {}, grouped(amount)), ...more);
+  h("p.big", h("b", grouped(amount)), ...more);
 
 function heading(kind, title, under) {
-  return h(`header.panel-head.k-${kind}`, {},
+  return h(`header.panel-head.k-${kind}`,
     h("span.dot", { "aria-hidden": "true" }),
-    h("div", {}, h("h2", { id: "panel-title", tabindex: -1 }, title), h("p.dim", {}, under)));
+    h("div", h("h2", { id: "panel-title", tabindex: -1 }, title), h("p.dim", under)));
 }
 
 function layerPanel(layer, config, counted) {
@@ -37,12 +36,13 @@ function layerPanel(layer, config, counted) {
   const key = part ? layer.partTemplate : layer.template;
   const source = part || row;
   const note = DATA.notes[key] || {};
-  const under = part ? `part of ${layer.id.split("/")[0]}` : `${row.type} · ${row.group}`;
-  const costs = ["params", "flops", "kept"].map((measure) =>
+  const under = part ? `part of ${layer.id.split("/")[0]}`
+    : [row.type, row.group].filter(Boolean).join(" · ");
+  const costs = COSTS.map((measure) =>
     costSection(measure, source[measure], counted.byRow[key], counted, config));
   return [
     heading(row.kind, part ? partTitle(layer, config) : layer.id, under),
-    note.does ? h("p", {}, note.does) : null,
+    note.does && h("p", note.does),
     ...(head ? [headSection(layer, config)] : [shapeSection(source, config), ...costs]),
     part ? partSection(layer, config) : connectionSection(layer, config),
     head ? null : variableSection(layer, config),
@@ -57,27 +57,24 @@ function partTitle({ part, head }, config) {
 
 function shapeSection(source, config) {
   const shape = shapeOf(source.output_shape, config);
-  return section("Output shape", h("p", {}, h("code", {}, shape), " ", dim(source.output_shape)));
+  const inLetters = shape === source.output_shape ? null : dim(` ${source.output_shape}`);
+  return section("Output shape", h("p", h("code", shape), inLetters));
 }
 
 function costSection(measure, formula, costs, counted, config) {
   const amount = costs[measure];
   const { noun, short: shorten } = UNITS[measure];
   const title = { params: "Parameters", flops: "FLOPs, forward", kept: "Bytes" }[measure];
-  const lines = [bigNumber(amount, measure === "kept" ? ` ${noun}, kept for the backward pass` : "",
-    amount && measure !== "params" ? dim(` ${shorten(amount)}`) : "")];
-  if (amount) {
-    const part = share(amount, counted.total[measure]);
-    lines.push(
-      h("p.share-line", {}, h("progress", { value: part, "aria-hidden": "true" }),
-        `${percent(part)} of the whole`),
-      h("div.formula", {}, formulaMath(formula, config, false), dim("="),
-        formulaMath(formula, config, true)));
-  }
-  if (measure === "kept" && costs.params) {
-    lines.push(h("p", {}, `${grouped(costs.bytes)} bytes of weights `, dim(bytes(costs.bytes))));
-  }
-  return section(title, ...lines);
+  const part = share(amount, counted.total[measure]);
+  return section(title,
+    bigNumber(amount, measure === "kept" && ` ${noun}, kept for the backward pass`,
+      measure !== "params" && amount > 0 && dim(` ${shorten(amount)}`)),
+    amount > 0 && h("p.share-line", h("progress", { value: part, "aria-hidden": "true" }),
+      `${percent(part)} of the whole`),
+    amount > 0 && !generic && h("div.formula",
+      formulaMath(formula, config, false), dim("="), formulaMath(formula, config, true)),
+    measure === "kept" && costs.params > 0 &&
+      h("p", `${grouped(costs.bytes)} bytes of weights `, dim(bytes(costs.bytes))));
 }
 
 // One head's part: H/A columns of W_Q, W_K and W_V with their biases, H/A rows of W_O.
@@ -85,7 +82,7 @@ function headSection({ head }, config) {
   const wide = config.H / config.A;
   const slice = `${grouped((head - 1) * wide)} … ${grouped(head * wide - 1)}`;
   return section("Its slices",
-    h("p", {}, `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(config.H)} × ${wide}, with ` +
+    h("p", `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(config.H)} × ${wide}, with ` +
       `${wide} of each bias; rows ${slice} of W_O.`));
 }
 
@@ -93,7 +90,7 @@ function partSection(layer, config) {
   const attention = layer.id.split("/")[0];
   const heads = Array.from({ length: Math.min(config.A, MOST_MARKS) }, (_, place) =>
     layerButton(`${attention}/head-${place + 1}`, String(place + 1), `Head ${place + 1}`));
-  return section("In this attention", h("div.chips", {}, layerButton(attention, "the whole layer")),
+  return section("In this attention", h("div.chips", layerButton(attention, "the whole layer")),
     h("div.chips", { role: "group", "aria-label": "Heads" }, dim("Heads"), heads));
 }
 
@@ -110,24 +107,26 @@ function connectionSection(layer, config) {
 }
 
 function linkList(title, links, none = "") {
-  const items = links.map(({ name, tensor }) => h("li", {}, layerButton(name, name),
+  const items = links.map(({ name, tensor }) => h("li", layerButton(name, name),
     tensor ? dim(` output ${tensor}`) : ""));
-  return h("div.links", {}, dim(title), items.length ? h("ul", {}, items) : none);
+  return h("div.links", dim(title), items.length ? h("ul", items) : none);
 }
 
 function variableSection(layer, config) {
   const variables = variablesOf(layer, config);
   if (!variables.length) return null;
-  const shapeText = (shape) => (shape ? shapeOf(shape, config) : "");
-  const nameIn = ({ names, shapes }, format) => (names[format]
-    ? h("td", {}, h("code", {}, broken(names[format])), dim(` ${shapeText(shapes[format])}`))
-    : h("td", {}, dim("has no name for it")));
+  const shapeText = (shape) => dim(shape ? ` ${shapeOf(shape, config)}` : "");
+  const nameIn = ({ names, shapes }, format) => h("td", names[format]
+    ? [h("code", broken(names[format])), shapeText(shapes[format])]
+    : dim("has no name for it"));
+  const namesOf = (one) =>
+    tableOf({ class: "names", "aria-label": `${one.variable} in each format` }, [],
+      Object.entries(FORMATS).map(([format, title]) => [title, nameIn(one, format)]));
   return section(variables.length > 1 ? `${variables.length} variables` : "1 variable",
-    variables.map((one) => h("div.variable", {},
-      h("h4", {}, one.variable, " ", dim(shapeText(one.shapes.kbert))),
+    variables.map((one) => h("div.variable",
+      h("h4", one.variable, shapeText(one.shapes.kbert)),
       changedSizes(config).length ? null : weightFigures(one.place),
-      tableOf({ class: "names", "aria-label": `${one.variable} in each format` }, [],
-        Object.entries(FORMATS).map(([format, title]) => [title, nameIn(one, format)])))));
+      generic ? null : namesOf(one))));
 }
 
 // A long name that may break after its separators.
@@ -140,11 +139,11 @@ function documentSection(layer, key, note, config) {
   const errata = layer.head ? [] : DATA.errata.filter((one) => one.layers.includes(layer.template))
     .filter((one) => namesOnlyLayersOf(one.true, config))
     .filter((one) => !layer.part || (one.document === "000" && layer.part.name === "query"));
-  const lines = note.document ? [h("p", {}, note.document)] : [];
+  const lines = note.document ? [h("p", note.document)] : [];
   if (printed && layer.n <= 12) {
     const here = [shapeOf(layer.row.output_shape, config), count(config).byRow[key].params];
     const same = printed[0] === here[0] && BigInt(printed[1]) === here[1];
-    lines.push(h("p", {}, "Its table, for base with 512 tokens: ", h("code", {}, printed[0]),
+    lines.push(h("p", "Its table, for base with 512 tokens: ", h("code", printed[0]),
       `, ${grouped(printed[1])}. `,
       same ? "The same here." : dim(`Here: ${here[0]}, ${grouped(here[1])}.`)));
   }
@@ -154,9 +153,9 @@ function documentSection(layer, key, note, config) {
 }
 
 function erratum(one) {
-  return h("div.erratum", {},
-    h("p", {}, h("b", {}, `${one.source_says}: `), one.says, "."),
-    h("p", {}, h("b", {}, "Correct: "), one.true, "."), h("p.dim", {}, one.arithmetic));
+  return h("div.erratum",
+    h("p", h("b", `${one.source_says}: `), one.says, "."),
+    h("p", h("b", "Correct: "), one.true, "."), h("p.dim", one.arithmetic));
 }
 
 // Whether the layers that a text names are all in the graph.
@@ -183,7 +182,7 @@ function encoderPanel(config, counted) {
   return [
     heading("encoder", state.open ? `Encoder ${state.open} of ${config.L}` : "Encoder",
       config.L === 1 ? "1 block" : `${grouped(config.L)} blocks, alike but for their weights`),
-    h("p", {}, "Each block reads the hidden states of the one below: attention, " +
+    h("p", "Each block reads the hidden states of the one below: attention, " +
       "then a feed-forward layer, each with dropout, a residual connection and a normalization."),
     tableOf({ class: "sums" }, ["a block", "all", "of the whole"], lines),
     section("Open a block", h("form.chips", { onsubmit: open }, number,
@@ -211,45 +210,28 @@ function overview(config, counted) {
   // what is said of published totals, where the total here is one of them
   const published = DATA.errata.filter(({ preset, arithmetic }) =>
     preset && arithmetic.split(/[^\d,]+/).includes(total));
-  const keys = section("Keys", h("dl.keys", {},
-    Object.entries({ ...KEYS, ...(live ? LIVE_KEYS : STILL_KEYS) }).flatMap(([key, text]) =>
-      [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])));
+  const keys = section("Keys", described("dl.keys", { ...KEYS, ...(live ? LIVE_KEYS : STILL_KEYS) }));
   keys.classList.add("keys-section");  // of no use where there is no keyboard
   const missing = own && DATA.missing ? DATA.missing.join(", ") : "";
   return [
     heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${origin}`),
     missing ? warning(`Not in the checkpoint: ${missing}.`) : null,
     bigNumber(counted.total.params, " parameters"),
-    h("p", {}, "Choose a layer to see its shape, why it has that many parameters, what it costs, " +
+    h("p", "Choose a layer to see its shape, why it has that many parameters, what it costs, " +
       "what it is called in each format. A number in the encoder opens that block, its attention " +
       "opens into W_Q, W_K, W_V, the heads and W_O. The sliders make another model of it."),
     keys,
     published.length ? section("Of the totals", ...published.map(erratum)) : null,
-    section("What is counted", ...DATA.conventions.map((text) => h("p.dim", {}, text))),
+    section("What is counted", ...DATA.conventions.map((text) => h("p.dim", text))),
   ].filter(Boolean);
 }
 
-function genericPanel(row) {
-  const rows = DATA.generic.rows.map(({ name, connected_to: inputs }) => ({ name, inputs }));
-  const { inputs, outputs } = connectionsAmong(rows, row.name);
-  const places = Object.keys(DATA.tensors).filter((place) => place.startsWith(`${row.name}/`));
-  return [
-    heading(row.kind, row.name, row.type),
-    section("Output shape", h("p", {}, h("code", {}, row.shape))),
-    section("Parameters", bigNumber(row.params)),
-    section("Connections", linkList("reads", inputs), linkList("read by", outputs)),
-    places.length ? section("Variables", places.map((place) => h("div.variable", {},
-      h("h4", {}, place.slice(row.name.length + 1)), weightFigures(place)))) : null,
-  ];
-}
-
-function genericOverview() {
-  const { rows } = DATA.generic;
+function genericOverview({ total }) {
+  const number = DATA.graphs.all.before.length;
   return [
     heading("other", DATA.title, DATA.origin),
     warning("This model is not a graph that kbert builds: its layers are drawn as they are, " +
       "without formulas, costs or another configuration."),
-    bigNumber(rows.reduce((all, row) => all + row.params, 0),
-      ` parameters in ${grouped(rows.length)} ${rows.length === 1 ? "layer" : "layers"}`),
+    bigNumber(total.params, ` parameters in ${grouped(number)} ${number === 1 ? "layer" : "layers"}`),
   ];
 }

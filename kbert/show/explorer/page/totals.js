@@ -29,7 +29,7 @@ function sumsTable(all) {
     }, text(value)));
     if (!two) return [title, ...cells];
     const ratio = share(values[1], values[0]).toPrecision(3);
-    return [title.split(",")[0], ...cells, h("td.dim", {}, `× ${ratio}`)];
+    return [title.split(",")[0], ...cells, h("td.dim", `× ${ratio}`)];
   });
   return tableOf({ class: "sums", "aria-label": "Sums" }, two ? [...titles, "B / A"] : [], rows);
 }
