@@ -66,13 +66,12 @@ _PANELS = """
 function panels(config) {
   state.configs = [config];
   settle();
-  const counted = count(config);
-  const whole = [["", overview(config, counted)], ["encoder", encoderPanel(config, counted)]];
+  const whole = [["", overview()], ["encoder", encoderPanel()]];
   const ids = [...everyLayer(config)].filter(({ n }) => n <= 1 || n === config.L)
     .map(({ name }) => name);
   const parts = DATA.parts.map((part) => `${NAMES.attention.replace("{n}", 1)}/${part.name}`);
   const layers = [...ids, ...parts]
-    .map((id) => [id, layerPanel(layerOf(id, config), config, counted)]);
+    .map((id) => [id, layerPanel(layerOf(id, config))]);
   const joined = [...whole, ...layers].map(([id, sections]) =>
     [id, sections.map((one) => one.text).join("\\n")]);
   return JSON.stringify(Object.fromEntries(joined));

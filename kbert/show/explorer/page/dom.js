@@ -27,13 +27,6 @@ function make(create, selector, parts) {
   return fill(element, attributes, parts);
 }
 
-// A choice of one by radio buttons.
-function segments(name, told, titles) {
-  return h("fieldset.segments", h("legend.hidden", told),
-    Object.entries(titles).map(([value, title]) => h("label",
-      h("input", { type: "radio", name, value, autocomplete: "off" }), h("span", title))));
-}
-
 // A table with titles of columns, if there are any; a row is its title and its cells.
 function tableOf(attributes, titles, rows) {
   const head = titles.map((title) => h("th", { scope: "col" }, title));
@@ -95,7 +88,8 @@ function percent(fraction) {
 }
 
 // A formula as MathML, in letters or with a configuration's numbers in it.
-function formulaMath(formula, config, inNumbersToo) {
+function formulaMath(formula, inNumbersToo) {
+  const config = current();
   const holder = h("template");
   holder.innerHTML = mathml(formula, config, inNumbersToo);
   const text = (inNumbersToo ? inNumbers : formulaText)(formula, config);

@@ -22,16 +22,15 @@ const idOf = (box, config) => filled(box, state.open, config);
 function drawFigure(svg) {
   const config = current();
   const figure = figureNow(config);
-  const counted = count(config);
   const [width, height] = figure.size;
   const margin = stacked() ? 0 : 10;
   const viewBox = [-margin, -margin, width + 2 * margin, height + 2 * margin].join(" ");
   const edges = figure.edges.map(([from, to, tensor, points]) =>
     edge(idOf(from, config), idOf(to, config), tensor, points));
   const boxes = Object.entries(figure.nodes)
-    .map(([box, place]) => boxOf(box, place, config, counted));
+    .map(([box, place]) => boxOf(box, place));
   const frames = Object.entries(figure.frames || {})
-    .map(([name, place]) => frame(name, place, config, counted));
+    .map(([name, place]) => frame(name, place));
 
   svg.setAttribute("viewBox", viewBox);
   svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
@@ -41,44 +40,47 @@ function drawFigure(svg) {
 }
 
 // What a layer or a part of the attention shows, in a box and in a row of the list.
-function describeLayer(id, config, counted) {
-  const layer = layerOf(id, config);
+function describeLayer(id) {
+  const layer = layerNow(id);
   const { row, part } = layer;
-  const amount = counted.byRow[layer.partTemplate || layer.template][state.measure];
-  const shape = shapeOf((part || row).output_shape, config);
+  const { byRow, total } = countsNow();
+  const amount = byRow[layer.partTemplate || layer.template][state.measure];
+  const shape = shapeNow((part || row).output_shape);
   const [whole] = id.split("/");
-  const name = part ? partTitle(layer, config) : generic ? id : id.replace(/^Encoder-\d+-/, "");
+  const name = part ? partTitle(layer) : generic ? id : id.replace(/^Encoder-\d+-/, "");
   const { kind, type } = row;
   return {
     id, name, shape, kind, type, layer, facts: generic ? `${type} ${shape}` : shape,
     label: amount ? UNITS[state.measure].text(amount) : "",
-    fraction: share(amount, counted.total[state.measure]),
+    fraction: share(amount, total[state.measure]),
     told: `${part ? `${name} of ${whole}` : `${id}, ${type}`}, output ${shape}, ` +
       toldAmount(amount),
   };
 }
 
 // The same of blocks that are alike.
-function describeBlocks([first, last], config, counted) {
+function describeBlocks([first, last]) {
+  const { block, total } = countsNow();
   const number = last - first + 1;
   const { text, short: shorten, noun } = UNITS[state.measure];
-  const each = counted.block[state.measure];
+  const each = block[state.measure];
   const all = each * BigInt(number);
-  const isWhole = number === config.L;
+  const isWhole = number === current().L;
   const name = isWhole && !state.open ? "Encoder" : `Encoder ${rangeText(first, last)}`;
   return {
     name, kind: "encoder", label: `× ${grouped(number)}`, sum: shorten(all),
     facts: `${text(each)} each, ${text(all)} in all`,
-    fraction: share(all, counted.total[state.measure]),
+    fraction: share(all, total[state.measure]),
     told: `${name}, ${number} blocks alike, ${text(all)} ${noun} in all`,
   };
 }
 
 // The blocks that a box stands for; null: it is a layer.
-function blockRange(box, config) {
-  if (box === ENCODER) return [1, config.L];
+function blockRange(box) {
+  const { L } = current();
+  if (box === ENCODER) return [1, L];
   if (box === "blocks-before") return [1, state.open - 1];
-  return box === "blocks-after" ? [state.open + 1, config.L] : null;
+  return box === "blocks-after" ? [state.open + 1, L] : null;
 }
 
 // A text that is narrowed where it would not fit in its room, less what the text beside it takes.
@@ -99,15 +101,14 @@ function narrow(svg) {
   });
 }
 
-function boxOf(box, place, config, counted) {
-  if (stacked()) return rowOfBox(box, place, config, counted);
-  if (!generic && blockRange(box, config)) return blocksBox(box, place, config, counted);
-  return layerBox(idOf(box, config), place, config, counted);
+function boxOf(box, place) {
+  if (stacked()) return rowOfBox(box, place, current(), countsNow());
+  if (!generic && blockRange(box)) return blocksBox(box, place);
+  return layerBox(idOf(box, current()), place);
 }
 
-function layerBox(id, [x, y, width, height], config, counted) {
-  const { name, shape, facts, label, kind, type, fraction, told, layer } =
-    describeLayer(id, config, counted);
+function layerBox(id, [x, y, width, height]) {
+  const { name, shape, facts, label, kind, type, fraction, told, layer } = describeLayer(id);
   const [low, slim] = [height < 40, width < 120];
   const base = low ? 18.5 : 19;
   const heads = layer?.part?.name === "heads";
@@ -122,7 +123,7 @@ function layerBox(id, [x, y, width, height], config, counted) {
     low || slim || heads ? null
       : fitted(facts, width - (opens ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
     !low && fraction > 0.009 ? shareBar(fraction, width, height) : null,
-    ...(heads ? headMarks(layer, config, width) : []),
+    ...(heads ? headMarks(layer, width) : []),
   ];
   return node(id, kind, [x, y], told, parts, opens ? openerOf(width, height) : null);
 }
@@ -149,9 +150,9 @@ const openerOf = (width, height) =>
     s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
 
 // The encoder as a whole, or the blocks before or after the one that is open.
-function blocksBox(box, [x, y, width, height], config, counted) {
-  const [first, last] = blockRange(box, config);
-  const { name, facts, sum, label, told } = describeBlocks([first, last], config, counted);
+function blocksBox(box, [x, y, width, height]) {
+  const [first, last] = blockRange(box);
+  const { name, facts, sum, label, told } = describeBlocks([first, last]);
   const closed = box === ENCODER;
   const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
     s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
@@ -207,21 +208,22 @@ function blockMarks(first, last, room) {
   return drawMarks(first, last, room, attributesOf, "Block", layers);
 }
 
-function headMarks(layer, config, width) {
-  const chosen = layerOf(state.chosen, config);
+function headMarks(layer, width) {
+  const chosen = layerNow(state.chosen);
   const head = chosen?.n === layer.n ? chosen.head : 0;
   const attributesOf = (number, last) => ({
     class: number <= head && head <= last ? "cell on" : "cell",
     "data-head": `${layer.id.split("/")[0]}/head-${number}`,
   });
   const room = [12, 27, width - 24, 32];
-  return drawMarks(1, config.A, room, attributesOf, "Head", [["attention", 0, 1]]);
+  return drawMarks(1, current().A, room, attributesOf, "Head", [["attention", 0, 1]]);
 }
 
 // The frame around an open block or attention, and its header, which lies over the edges.
-function frame(name, [x, y, width, height], config, counted) {
+function frame(name, [x, y, width, height]) {
+  const config = current();
   const block = name === "block";
-  const costs = block ? counted.block : counted.byRow[NAMES.attention];
+  const costs = block ? countsNow().block : countsNow().byRow[NAMES.attention];
   const title = block ? `Encoder ${state.open} of ${config.L}` : "Self-attention";
   const id = block ? ENCODER : filled(NAMES.attention, state.open, config);
   const label = UNITS[state.measure].text(costs[state.measure]);

@@ -121,7 +121,7 @@ function applyPreset(place, name) {
   if (!name) return;
   state.configs[place] = withPreset(state.configs[place], name);
   drawColumnOf(place);
-  announce(`${name}: ${grouped(count(current()).total.params)} parameters`);
+  announce(`${name}: ${grouped(countsNow().total.params)} parameters`);
 }
 
 function withPreset(config, name) {

@@ -25,7 +25,7 @@ function render(change = "all") {
 
 // The header, and where sizes changed the fields and totals.
 function drawSizes(change) {
-  const { total } = count(current());
+  const { total } = countsNow();
   const { alone, unit } = UNITS[state.measure];
   const params = `${grouped(total.params)} parameters`;
   $("total").textContent = alone(total[state.measure]);
@@ -55,7 +55,7 @@ function go(id) {
   if (state.open && (state.open !== open || state.attention !== attention)) {
     bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   } else {
-    bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+    bringLayer(id);
   }
   bringRow(id, "nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
@@ -66,7 +66,7 @@ function act(name, block = 0) {
   if (name === "attention") {
     state.attention = !state.attention;
     state.chosen = state.chosen.replace(/\/.*$/, "");
-    state.open ||= layerOf(state.chosen, current())?.n || 1;
+    state.open ||= layerNow(state.chosen)?.n || 1;
   } else {
     const isInside = state.chosen.startsWith(block ? `Encoder-${block}-` : "Encoder-");
     Object.assign(state, { open: block, attention: false });
@@ -128,7 +128,7 @@ function figureKey(event) {
     bringElement(next);
   } else if (!step) {
     const isOpener = id === state.chosen &&
-      layerOf(id, current())?.template === NAMES.attention;
+      layerNow(id)?.template === NAMES.attention;
     if (name || isOpener) act(name || "attention");
     else chooseBox(id);
   }
@@ -208,20 +208,14 @@ function watchPage() {
     if (download) DOWNLOADS[download]();
     if (download || !target.closest("#downloads")) $("downloads").open = false;
   };
+  document.querySelector(".segments").onchange = (event) => {
+    state.measure = event.target.value;
+    render("layer");
+  };
   document.onkeydown = pageKey;
   window.onpopstate = () => {  // also where a link changes what is behind the #
     if (location.hash !== toFragment()) follow();
   };
-}
-
-function buildMeasures() {
-  const titles = MEASURES.map((measure) => [measure, UNITS[measure].title]);
-  const choices = segments("measure", "Numbers in the figure", Object.fromEntries(titles));
-  choices.onchange = (event) => {
-    state.measure = event.target.value;
-    render("layer");
-  };
-  document.querySelector(".toolbar").prepend(choices);
 }
 
 // Goes where the address says.
@@ -229,7 +223,7 @@ function follow() {
   fromFragment(location.hash || DATA.start || "");
   if (!generic) {
     buildFields();
-    document.querySelector(`[name=measure][value=${state.measure}]`).checked = true;
+    checkMeasure();
   }
   render("url");
   if (live) followSentence();
@@ -237,7 +231,7 @@ function follow() {
   if (!state.chapter && !(live && besideStage())) openSheet("panel", false);
   if (state.open) bring(".f-block", true);
   if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
-  bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
+  bringLayer(state.chosen);
   bringRow(state.chosen);
 }
 
@@ -245,7 +239,6 @@ if (generic) {
   document.documentElement.classList.add("generic");
   $("subtitle").textContent = DATA.origin;
 } else {
-  buildMeasures();
   document.querySelector("[data-download=config]").textContent = DATA.configFile;
 }
 if (live) buildSentence();

@@ -10,12 +10,10 @@ function drawPanel() {
 }
 
 function panelOf(id) {
-  const config = current();
-  const counted = count(config);
-  const layer = layerOf(id, config);
-  if (layer) return layerPanel(layer, config, counted);
-  if (generic) return genericOverview(counted);
-  return id === ENCODER ? encoderPanel(config, counted) : overview(config, counted);
+  const layer = layerNow(id);
+  if (layer) return layerPanel(layer);
+  if (generic) return genericOverview();
+  return id === ENCODER ? encoderPanel() : overview();
 }
 
 const COSTS = generic ? ["params"] : ["params", "flops", "kept"];
@@ -31,7 +29,7 @@ function heading(kind, title, under) {
     h("div", h("h2", { id: "panel-title", tabindex: -1 }, title), h("p.dim", under)));
 }
 
-function layerPanel(layer, config, counted) {
+function layerPanel(layer) {
   const { row, part, head } = layer;
   const key = part ? layer.partTemplate : layer.template;
   const source = part || row;
@@ -39,56 +37,58 @@ function layerPanel(layer, config, counted) {
   const under = part ? `part of ${layer.id.split("/")[0]}`
     : [row.type, row.group].filter(Boolean).join(" · ");
   const costs = COSTS.map((measure) =>
-    costSection(measure, source[measure], counted.byRow[key], counted, config));
+    costSection(measure, source[measure], countsNow().byRow[key]));
   return [
-    heading(row.kind, part ? partTitle(layer, config) : layer.id, under),
+    heading(row.kind, part ? partTitle(layer) : layer.id, under),
     note.does && h("p", note.does),
-    ...(head ? [headSection(layer, config)] : [shapeSection(source, config), ...costs]),
-    part ? partSection(layer, config) : connectionSection(layer, config),
-    head ? null : variableSection(layer, config),
-    documentSection(layer, key, note, config),
+    ...(head ? [headSection(layer)] : [shapeSection(source), ...costs]),
+    part ? partSection(layer) : connectionSection(layer),
+    head ? null : variableSection(layer),
+    documentSection(layer, key, note),
   ].filter(Boolean);
 }
 
-function partTitle({ part, head }, config) {
-  if (head) return `Head ${head} of ${config.A}`;
-  return part.name === "heads" ? `${config.A} heads of ${config.H / config.A}` : part.title;
+function partTitle({ part, head }) {
+  const { A, H } = current();
+  if (head) return `Head ${head} of ${A}`;
+  return part.name === "heads" ? `${A} heads of ${H / A}` : part.title;
 }
 
-function shapeSection(source, config) {
-  const shape = shapeOf(source.output_shape, config);
+function shapeSection(source) {
+  const shape = shapeNow(source.output_shape);
   const inLetters = shape === source.output_shape ? null : dim(` ${source.output_shape}`);
   return section("Output shape", h("p", h("code", shape), inLetters));
 }
 
-function costSection(measure, formula, costs, counted, config) {
+function costSection(measure, formula, costs) {
   const amount = costs[measure];
   const { noun, short: shorten } = UNITS[measure];
   const title = { params: "Parameters", flops: "FLOPs, forward", kept: "Bytes" }[measure];
-  const part = share(amount, counted.total[measure]);
+  const part = share(amount, countsNow().total[measure]);
   return section(title,
     bigNumber(amount, measure === "kept" && ` ${noun}, kept for the backward pass`,
       measure !== "params" && amount > 0 && dim(` ${shorten(amount)}`)),
     amount > 0 && h("p.share-line", h("progress", { value: part, "aria-hidden": "true" }),
       `${percent(part)} of the whole`),
     amount > 0 && !generic && h("div.formula",
-      formulaMath(formula, config, false), dim("="), formulaMath(formula, config, true)),
+      formulaMath(formula, false), dim("="), formulaMath(formula, true)),
     measure === "kept" && costs.params > 0 &&
       h("p", `${grouped(costs.bytes)} bytes of weights `, dim(bytes(costs.bytes))));
 }
 
 // One head's part: H/A columns of W_Q, W_K and W_V with their biases, H/A rows of W_O.
-function headSection({ head }, config) {
-  const wide = config.H / config.A;
+function headSection({ head }) {
+  const { A, H } = current();
+  const wide = H / A;
   const slice = `${grouped((head - 1) * wide)} … ${grouped(head * wide - 1)}`;
   return section("Its slices",
-    h("p", `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(config.H)} × ${wide}, with ` +
+    h("p", `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(H)} × ${wide}, with ` +
       `${wide} of each bias; rows ${slice} of W_O.`));
 }
 
-function partSection(layer, config) {
-  const attention = layer.id.split("/")[0];
-  const heads = Array.from({ length: Math.min(config.A, MOST_MARKS) }, (_, place) =>
+function partSection(layer) {
+  const [attention] = layer.id.split("/");
+  const heads = Array.from({ length: Math.min(current().A, MOST_MARKS) }, (_, place) =>
     layerButton(`${attention}/head-${place + 1}`, String(place + 1), `Head ${place + 1}`));
   return section("In this attention", h("div.chips", layerButton(attention, "the whole layer")),
     h("div.chips", { role: "group", "aria-label": "Heads" }, dim("Heads"), heads));
@@ -100,8 +100,8 @@ function layerButton(id, label, told) {
   });
 }
 
-function connectionSection(layer, config) {
-  const { inputs, outputs } = connections(layer, config);
+function connectionSection(layer) {
+  const { inputs, outputs } = connections(layer, current());
   return section("Connections", linkList("reads", inputs, "what the user gives"),
     linkList("read by", outputs, "is an output of the model"));
 }
@@ -112,10 +112,10 @@ function linkList(title, links, none = "") {
   return h("div.links", dim(title), items.length ? h("ul", items) : none);
 }
 
-function variableSection(layer, config) {
-  const variables = variablesOf(layer, config);
+function variableSection(layer) {
+  const variables = variablesOf(layer, current());
   if (!variables.length) return null;
-  const shapeText = (shape) => dim(shape ? ` ${shapeOf(shape, config)}` : "");
+  const shapeText = (shape) => dim(shape ? ` ${shapeNow(shape)}` : "");
   const nameIn = ({ names, shapes }, format) => h("td", names[format]
     ? [h("code", broken(names[format])), shapeText(shapes[format])]
     : dim("has no name for it"));
@@ -125,7 +125,7 @@ function variableSection(layer, config) {
   return section(variables.length > 1 ? `${variables.length} variables` : "1 variable",
     variables.map((one) => h("div.variable",
       h("h4", one.variable, shapeText(one.shapes.kbert)),
-      changedSizes(config).length ? null : weightFigures(one.place),
+      changedSizes(current()).length ? null : weightFigures(one.place),
       generic ? null : namesOf(one))));
 }
 
@@ -134,14 +134,14 @@ function broken(name) {
   return name.split(/(?<=[/._])/).flatMap((piece, place) => (place ? [h("wbr"), piece] : [piece]));
 }
 
-function documentSection(layer, key, note, config) {
+function documentSection(layer, key, note) {
   const printed = layer.part ? null : DATA.document[layer.template];
   const errata = layer.head ? [] : DATA.errata.filter((one) => one.layers.includes(layer.template))
-    .filter((one) => namesOnlyLayersOf(one.true, config))
+    .filter((one) => namesOnlyLayersOf(one.true))
     .filter((one) => !layer.part || (one.document === "000" && layer.part.name === "query"));
   const lines = note.document ? [h("p", note.document)] : [];
   if (printed && layer.n <= 12) {
-    const here = [shapeOf(layer.row.output_shape, config), count(config).byRow[key].params];
+    const here = [shapeNow(layer.row.output_shape), countsNow().byRow[key].params];
     const same = printed[0] === here[0] && BigInt(printed[1]) === here[1];
     lines.push(h("p", "Its table, for base with 512 tokens: ", h("code", printed[0]),
       `, ${grouped(printed[1])}. `,
@@ -159,12 +159,14 @@ function erratum(one) {
 }
 
 // Whether the layers that a text names are all in the graph.
-function namesOnlyLayersOf(text, config) {
+function namesOnlyLayersOf(text) {
   const named = text.match(/\b(?:Input|Embedding|MLM|NSP)-[A-Z]\w+/g) || [];
-  return named.every((name) => layerOf(name, config));
+  return named.every(layerNow);
 }
 
-function encoderPanel(config, counted) {
+function encoderPanel() {
+  const counted = countsNow();
+  const { L } = current();
   const lines = MEASURES.map((measure) => {
     const { title, short: shorten } = UNITS[measure];
     const all = counted.encoder[measure];
@@ -172,7 +174,7 @@ function encoderPanel(config, counted) {
       percent(share(all, counted.total[measure]))];
   });
   const number = h("input", {
-    type: "number", id: "open-number", min: 1, max: config.L, value: state.open || 1,
+    type: "number", id: "open-number", min: 1, max: L, value: state.open || 1,
     required: true, "aria-label": "Block to open",
   });
   const open = (event) => {
@@ -180,8 +182,8 @@ function encoderPanel(config, counted) {
     act("open", Number(number.value));
   };
   return [
-    heading("encoder", state.open ? `Encoder ${state.open} of ${config.L}` : "Encoder",
-      config.L === 1 ? "1 block" : `${grouped(config.L)} blocks, alike but for their weights`),
+    heading("encoder", state.open ? `Encoder ${state.open} of ${L}` : "Encoder",
+      L === 1 ? "1 block" : `${grouped(L)} blocks, alike but for their weights`),
     h("p", "Each block reads the hidden states of the one below: attention, " +
       "then a feed-forward layer, each with dropout, a residual connection and a normalization."),
     tableOf({ class: "sums" }, ["a block", "all", "of the whole"], lines),
@@ -203,10 +205,12 @@ const LIVE_KEYS = {
   "Alt ← →": "at a token: swap its word with the next one",
 };
 
-function overview(config, counted) {
+function overview() {
+  const config = current();
+  const { params } = countsNow().total;
   const own = !changedSizes(config).length;
   const origin = own && DATA.origin ? ` · ${DATA.origin}` : "";
-  const total = grouped(counted.total.params);
+  const total = grouped(params);
   // what is said of published totals, where the total here is one of them
   const published = DATA.errata.filter(({ preset, arithmetic }) =>
     preset && arithmetic.split(/[^\d,]+/).includes(total));
@@ -216,7 +220,7 @@ function overview(config, counted) {
   return [
     heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${origin}`),
     missing ? warning(`Not in the checkpoint: ${missing}.`) : null,
-    bigNumber(counted.total.params, " parameters"),
+    bigNumber(params, " parameters"),
     h("p", "Choose a layer to see its shape, why it has that many parameters, what it costs, " +
       "what it is called in each format. A number in the encoder opens that block, its attention " +
       "opens into W_Q, W_K, W_V, the heads and W_O. The sliders make another model of it."),
@@ -226,12 +230,13 @@ function overview(config, counted) {
   ].filter(Boolean);
 }
 
-function genericOverview({ total }) {
+function genericOverview() {
+  const { params } = countsNow().total;
   const number = DATA.graphs.all.before.length;
   return [
     heading("other", DATA.title, DATA.origin),
     warning("This model is not a graph that kbert builds: its layers are drawn as they are, " +
       "without formulas, costs or another configuration."),
-    bigNumber(total.params, ` parameters in ${grouped(number)} ${number === 1 ? "layer" : "layers"}`),
+    bigNumber(params, ` parameters in ${grouped(number)} ${number === 1 ? "layer" : "layers"}`),
   ];
 }

@@ -6,14 +6,13 @@ const PART_OF_LABEL = 0.035;   // of the height, that a label needs
 
 function drawScale() {
   if (generic) return;
-  const all = sensible.map((config) => ({ config, counted: count(config) }));
-  const wholes = all.map(({ counted }) => counted.total[state.measure]);
+  const wholes = counts.map(({ total }) => total[state.measure]);
   const most = wholes.reduce((found, one) => (one > found ? one : found), 1n);
   $("scale").classList.toggle("two", comparing());
   $("scale").replaceChildren(
     h("h2.scale-title", "To scale"),
-    h("div.towers", all.map(({ config, counted }, place) =>
-      tower(config, counted, COLUMNS[place], share(wholes[place], most)))));
+    h("div.towers", sensible.map((config, place) =>
+      tower(config, counts[place], COLUMNS[place], share(wholes[place], most)))));
 }
 
 // One model: its layers as pieces, and the parts of it that are large enough with their names.

@@ -20,24 +20,31 @@ const sensible = [];
 
 const current = () => sensible[state.active];
 
+// What they come to, and short ways to ask for what is drawn.
+const counts = [];
+const countsNow = () => counts[state.active];
+const layerNow = (id) => layerOf(id, current());
+const shapeNow = (shape) => shapeOf(shape, current());
+
 function settle() {
   state.configs.forEach((config, place) => {
     if (!Object.keys(problems(config)).length) sensible[place] = { ...config };
     else if (!sensible[place]) sensible[place] = { ...DATA.values };
   });
   sensible.length = state.configs.length;
+  counts.splice(0, 2, ...sensible.map(count));
   if (state.open > current().L) state.open = 0;
   if (!isKnown(state.chosen)) state.chosen = "";
 }
 
 function isKnown(id) {
-  return Boolean(layerOf(id, current())) || (id === "encoder" && !generic);
+  return Boolean(layerNow(id)) || (id === "encoder" && !generic);
 }
 
 // Opens what a chosen layer is in.
 function choose(id) {
   state.chosen = id;
-  const layer = layerOf(id, current());
+  const layer = layerNow(id);
   if (layer?.n) state.open = layer.n;
   if (layer?.part) state.attention = true;
 }

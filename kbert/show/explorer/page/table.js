@@ -8,7 +8,7 @@ const TABLE_COLUMNS = [
 function drawTable() {
   if (!$("table").open) return;
   const config = current();
-  const { byRow } = count(config);
+  const { byRow } = countsNow();
   const rows = [...everyLayer(config)];
   const lines = rows.slice(0, MOST_ROWS).map(({ row, name }) => [
     button(name, () => go(name), { class: "plain" }),

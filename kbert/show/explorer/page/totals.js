@@ -14,15 +14,15 @@ function drawTotals() {
   $("sums").classList.toggle("stale", wrong);
   $("sums").replaceChildren(
     wrong ? warning("Counted for the last configuration that made sense.") : "",
-    sumsTable(sensible.map(count)));
+    sumsTable());
 }
 
-function sumsTable(all) {
-  const two = all.length > 1;
+function sumsTable() {
+  const two = comparing();
   const titles = sensible.map((config, place) =>
     [h("b", { title: nameOf(config) }, COLUMNS[place]), ` ${presetOf(config) || ""}`]);
   const rows = Object.entries(TOTALS).map(([name, [title, of, measure]]) => {
-    const values = all.map(of);
+    const values = counts.map(of);
     const text = UNITS[measure][two ? "short" : "alone"];
     const cells = values.map((value, place) => h("td", {
       title: grouped(value), "data-total": `${COLUMNS[place]}-${name}`, "data-exact": value,
